@@ -22,7 +22,7 @@ from enginebay.isolation import time_limit
 from enginebay_ncnn import pnnx
 from enginebay_ncnn.dialect.operators import OPERATORS
 from enginebay_ncnn.dialect.program import write_program
-from enginebay_ncnn.network import load, parse_vulkan_index
+from enginebay_ncnn.network import load_network, parse_vulkan_index
 from enginebay_ncnn.params import NcnnParams
 from enginebay_ncnn.torchscript import silence_warnings
 
@@ -208,9 +208,9 @@ def test_a_device_that_is_none():
 
 def test_a_custom_layer_that_cannot_be_found():
     with pytest.raises(ParamsError, match=r"expected package\.module:Class"):
-        load("x", "y", NcnnParams(custom_layers={"Mine": "nowhere"}))
+        load_network("x", "y", NcnnParams(custom_layers={"Mine": "nowhere"}))
     with pytest.raises(MissingDependencyError, match="cannot be imported"):
-        load("x", "y", NcnnParams(custom_layers={"Mine": "no_such_package:Mine"}))
+        load_network("x", "y", NcnnParams(custom_layers={"Mine": "no_such_package:Mine"}))
 
 
 def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):

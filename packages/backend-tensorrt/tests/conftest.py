@@ -122,10 +122,10 @@ def tensorrt_or_stand_in() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def one_logger() -> None:
     """Let both backends have one logger, as there is one library behind both."""
-    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.library import get_library
     from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
-    library_of(TensorrtParams()).logger = library_of(TensorrtRtxParams()).logger
+    get_library(TensorrtParams()).logger = get_library(TensorrtRtxParams()).logger
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from enginebay.errors import (
     ParamsError,
     UsageError,
 )
-from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
 
@@ -134,7 +134,7 @@ def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
     machine.names = []
     with pytest.raises(BackendUnavailableError) as caught:
         eb.load(made)
-    assert str(caught.value).startswith("device cuda:0 does not answer: cudaGetDeviceProperties")
+    assert str(caught.value).startswith("device cuda:0 cannot be used: cudaGetDeviceProperties")
     assert caught.value.hint == "enginebay check-env tensorrt"
 
 
@@ -144,7 +144,7 @@ def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, devi
     np.savez(tmp_path / "c.npz", x=X[None])
     with pytest.raises(BackendUnavailableError) as caught:
         artifact(tmp_path, device=device, precision="int8", data=tmp_path / "c.npz")
-    assert str(caught.value).startswith(f"device {device} does not answer: cudaGetDevicePropert")
+    assert str(caught.value).startswith(f"device {device} cannot be used: cudaGetDevicePropert")
     assert caught.value.hint == "enginebay check-env tensorrt"
 
 
@@ -224,7 +224,7 @@ def test_weights_for_a_calibrated_graph(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         api.load(tmp_path / "m.engine", weights="m.onnx", precision="int8", refit=True)
     assert str(caught.value) == (
-        "an engine of precision int8 takes no weights from 'm.onnx': it was built from a "
+        "an engine of precision int8 cannot load weights from 'm.onnx': it was built from a "
         "calibrated graph"
     )
 
@@ -258,7 +258,7 @@ def test_plugin_libraries_travel_with_the_artifact(stand_ins: Any, tmp_path: Pat
 def load(plugins: list[str]) -> None:
     from enginebay_tensorrt.plugin_libraries import load_plugins
 
-    load_plugins(library_of(TensorrtRtxParams()), map(Path, plugins))
+    load_plugins(get_library(TensorrtRtxParams()), map(Path, plugins))
 
 
 def test_plugin_libraries_that_do_not_load(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_plugin_libraries_that_do_not_load(tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
         load(plugins=[str(broken)])
     text = str(caught.value)
-    assert text.startswith(f"plugin library '{broken}' does not load: ")
+    assert text.startswith(f"plugin library '{broken}' cannot be loaded: ")
     assert f"{broken}: file too short" in text
     assert "cudaError" not in text  # without a driver it is logged beside each error
 
@@ -295,7 +295,7 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "libmine.so").write_bytes(b"a library, %d" % number)
         paths.append(str(folder / "libmine.so"))
-    with pytest.raises(UsageError, match=r"two plugin libraries are called 'libmine\.so'"):
+    with pytest.raises(UsageError, match=r"two plugin libraries have the name 'libmine\.so'"):
         artifact(tmp_path, plugins=paths)
 
 
@@ -303,7 +303,7 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
 
 
 def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture) -> None:
-    logger = library_of(TensorrtParams()).logger
+    logger = get_library(TensorrtParams()).logger
     severity = stand_ins.trt.ILogger
     caplog.set_level("DEBUG", "enginebay.tensorrt")
     with logger.collecting() as errors:

@@ -45,10 +45,10 @@ def test_defaults_turn_tf32_off_and_leave_the_rest(stand_ins: Any, tmp_path: Pat
 
 
 def config_logger() -> Any:
-    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.library import get_library
     from enginebay_tensorrt.params import TensorrtRtxParams
 
-    return library_of(TensorrtRtxParams()).logger
+    return get_library(TensorrtRtxParams()).logger
 
 
 def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
@@ -73,13 +73,13 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
             ("sm90",),
             (
                 "compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116: "
-                "it has current, sm75, sm80, sm86, sm89, sm120, sm121"
+                "available: current, sm75, sm80, sm86, sm89, sm120, sm121"
             ),
-            "leave it out for every GPU from Ampere on",
+            "remove it to build for Ampere and newer",
         ),
         (
             ("sm89", "current"),
-            "compute_capability current stands beside others: wanted it alone",
+            "compute_capability current cannot be combined with others",
             "name this machine's too: --compute-capability sm89",
         ),
     ],
@@ -103,7 +103,7 @@ def test_current_needs_a_gpu(machine: Any, tmp_path: Path) -> None:
     machine.names = []
     with pytest.raises(BackendUnavailableError) as caught:
         config_of(None, tmp_path, compute_capability=("current",))
-    assert str(caught.value).startswith("device cuda:0 does not answer: cudaGetDeviceProperties")
+    assert str(caught.value).startswith("device cuda:0 cannot be used: cudaGetDeviceProperties")
     assert caught.value.hint == "enginebay check-env tensorrt-rtx"
 
 
@@ -113,8 +113,8 @@ def test_engines_without_weights_need_a_gpu(machine: Any, tmp_path: Path, how: s
     with pytest.raises(BackendUnavailableError) as caught:
         config_of(None, tmp_path, **{how: True})
     assert str(caught.value) == (
-        "engines whose weights can be replaced are built on a GPU: this machine has no NVIDIA "
-        "driver (libcuda.so.1)"
+        "building an engine whose weights can be replaced requires a GPU: this machine has "
+        "no NVIDIA driver (libcuda.so.1)"
     )
 
 
@@ -127,7 +127,7 @@ def test_a_workspace_that_is_too_small(stand_ins: Any, tmp_path: Path) -> None:
 def test_a_device_of_another_kind(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         config_of(stand_ins, tmp_path, compute_capability=("current",), device="gpu")
-    assert str(caught.value) == "device 'gpu' is not one of TensorRT's: wanted cuda or cuda:N"
+    assert str(caught.value) == "unknown device 'gpu' for TensorRT: expected cuda or cuda:N"
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
@@ -265,7 +265,7 @@ def test_an_output_that_is_an_input_by_name(stand_ins: Any, tmp_path: Path) -> N
     with pytest.raises(ConversionError) as caught:
         eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert str(caught.value) == (
-        "TensorRT for RTX's network has no input 'x' as 'm.onnx' has: found __x"
+        "TensorRT for RTX's network lacks the input 'x' of 'm.onnx': found __x"
     )
 
 
@@ -354,7 +354,7 @@ def test_dla_is_in_the_config_and_in_the_parser(stand_ins: Any, tmp_path: Path) 
     source = linear(tmp_path / "m.onnx")
     with pytest.raises(ParamsError) as caught:
         from_onnx(source, dla_core=0, precision="fp16")
-    assert str(caught.value) == "there is no DLA core 0: TensorRT 1.7.1.116 finds 0 on this device"
+    assert str(caught.value) == "unknown DLA core 0: TensorRT 1.7.1.116 finds 0 on this device"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -364,7 +364,10 @@ def test_dla_computes_in_fp16(stand_ins: Any, tmp_path: Path, precision: str) ->
         from_onnx(
             linear(tmp_path / "m.onnx"), dla_core=0, precision=precision, calibration_data=data
         )
-    assert str(caught.value) == f"DLA computes in fp16, found precision {precision}"
+    assert (
+        str(caught.value)
+        == f"DLA computes only in fp16: expected precision fp16, found {precision}"
+    )
 
 
 def test_a_level_of_optimisation(stand_ins: Any, tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_bindings_without_libraries(is_eleven: bool) -> None:
     major, wheel = (11, "cu13-libs==11.4.0.106") if is_eleven else (10, "cu12-libs==10.16.1.11")
     status, name, found, fix = first.split("|")
     assert (status, name) == ("failed", "the libraries of TensorRT")
-    assert found.startswith("the bindings are here, libnv")
+    assert found.startswith("the bindings, but not libnv")
     assert found.endswith(f".so.{major} is not")
     assert fix == f"pip install 'tensorrt-{wheel}' --extra-index-url https://pypi.nvidia.com"
     assert second.startswith("ok|cuda.bindings.runtime|")
@@ -174,12 +174,14 @@ def test_a_conversion_without_libraries_says_what_to_ask() -> None:
     told = in_a_child(
         False,
         "from enginebay_tensorrt import library, params\n"
-        "try: library.library_of(params.TensorrtParams())\n"
+        "try: library.get_library(params.TensorrtParams())\n"
         "except Exception as err: print(type(err).__name__, err, err.hint, sep='|')",
     )
     kind, text, hint = told.strip().split("|")
     assert kind == "MissingDependencyError"
-    assert text.startswith("the Python bindings of TensorRT are installed and do not import: libnv")
+    assert text.startswith(
+        "the Python bindings of TensorRT are installed but cannot be imported: libnv"
+    )
     assert hint == "enginebay check-env tensorrt"
 
 
@@ -290,7 +292,7 @@ def test_a_gpu_that_is_not_there(machine: Any) -> None:
     check = failure(Tier.DEVICE, device="cuda:2")
     assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")
     check = failure(Tier.DEVICE, device="gpu")
-    assert check.found.startswith("device 'gpu' is not one of TensorRT's")
+    assert check.found.startswith("unknown device 'gpu' for TensorRT")
 
 
 @needs_rtx
@@ -299,10 +301,10 @@ def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> Non
     broken.write_bytes(b"nothing")
     found = checks(Tier.DEVICE, with_custom_ops=True, plugins=[str(broken)])
     assert found[-1].status == "failed"
-    assert "does not load" in found[-1].found
+    assert "cannot be loaded" in found[-1].found
     own = checks(Tier.DEVICE, with_custom_ops=True)[-1]
     assert own.name == "custom ops"
-    assert own.found == "TensorRT's own plugins; no library is named in plugins"
+    assert own.found == "TensorRT's own plugins; the parameter plugins is empty"
 
 
 @needs_rtx
@@ -345,5 +347,5 @@ def test_bindings_of_tensorrt_for_rtx_without_libraries() -> None:
     )
     status, name, found, fix = in_a_child(False, code).splitlines()[0].split("|")
     assert (status, name) == ("failed", "the libraries of TensorRT for RTX")
-    assert found.startswith("the bindings are here, libtensorrt_")
+    assert found.startswith("the bindings, but not libtensorrt_")
     assert re.fullmatch(r"pip install 'tensorrt-rtx-cu13-libs==[\d.]+'", fix)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from enginebay_tensorrt.context import Allocator
-from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.library import Library, get_library
 from enginebay_tensorrt.monitor import Monitor
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 from enginebay_tensorrt.plan_file import PlanWriter
@@ -59,7 +59,7 @@ def resolve(root: Any, name: str) -> Any:
 def library() -> Library:
     """The library that is installed: for RTX, or TensorRT itself."""
     params = TensorrtRtxParams if find_spec("tensorrt_rtx_bindings") else TensorrtParams
-    return library_of(params())
+    return get_library(params())
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +108,11 @@ def test_the_version_switch(library: Library, real: Any, kind: str) -> None:
 
 
 def test_dtypes_are_named_as_in_the_real_enum(real: Any) -> None:
-    from enginebay_tensorrt.dtypes import _NAMES, dtype_name
+    from enginebay_tensorrt.dtypes import _NAMES, get_dtype_name
 
     assert set(_NAMES) <= set(real.DataType.__members__)
-    assert dtype_name(real.DataType.HALF) == "float16"
-    assert dtype_name(real.DataType.INT4) == "int4"
+    assert get_dtype_name(real.DataType.HALF) == "float16"
+    assert get_dtype_name(real.DataType.INT4) == "int4"
 
 
 @pytest.mark.skipif(not find_spec("tensorrt_rtx_bindings"), reason="it has no stand-ins")

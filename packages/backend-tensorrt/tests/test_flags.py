@@ -14,7 +14,7 @@ import pytest
 
 from enginebay.errors import ParamsError
 from enginebay_tensorrt import builder, parser
-from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.library import Library, get_library
 from enginebay_tensorrt.params import TensorrtParams
 
 pytestmark = pytest.mark.skipif(
@@ -44,12 +44,12 @@ class Config(SimpleNamespace):
 @pytest.fixture
 def library() -> Library:
     """The installed TensorRT."""
-    return library_of(TensorrtParams())
+    return get_library(TensorrtParams())
 
 
 def configured(library: Library, **params: Any) -> Config:
     config = Config()
-    builder._configure(library, config, TensorrtParams(**params))
+    builder._configure_builder(library, config, TensorrtParams(**params))
     return config
 
 
@@ -97,7 +97,7 @@ def test_a_dla_core_that_is_not_there(library: Library) -> None:
     with pytest.raises(ParamsError) as caught:
         builder._check_dla(library, SimpleNamespace(num_DLA_cores=0), params)
     assert str(caught.value) == (
-        f"there is no DLA core 0: TensorRT {library.version} finds 0 on this device"
+        f"unknown DLA core 0: TensorRT {library.version} finds 0 on this device"
     )
 
 
@@ -110,5 +110,5 @@ def test_a_level_that_this_version_has_not(
         configured(library, hardware_compatibility="same_compute_capability")
     assert str(caught.value) == (
         f"hardware_compatibility same_compute_capability is not in TensorRT {library.version}: "
-        "it has none, ampere_plus"
+        "available: none, ampere_plus"
     )

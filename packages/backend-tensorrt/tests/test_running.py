@@ -32,7 +32,7 @@ def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
         with pytest.raises(InputError) as caught:
             wrapper({"x": rows(9)})
         assert str(caught.value) == (
-            "the engine was not built for x (9, 3): its profiles take x (1, 3) to (8, 3)"
+            "the engine was not built for x (9, 3): its profiles include x (1, 3) to (8, 3)"
         )
         x = rows(2)
         agree(wrapper({"x": x}), expected(x))  # a refusal breaks nothing
@@ -109,7 +109,7 @@ def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
             linear(tmp_path / "m.onnx", "n"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
         )
     assert str(caught.value) == (
-        "input 'x' is dynamic ('?x3'): TensorRT needs its smallest, usual and largest shapes"
+        "input 'x' is dynamic ('?x3'): TensorRT requires its smallest, usual and largest shapes"
     )
     assert caught.value.hint == "--min-shapes x:1x3 --input-shapes x:4x3 --max-shapes x:8x3"
 
@@ -129,7 +129,7 @@ def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None
             progress=lambda _: None,
         )
     assert str(caught.value).startswith(
-        "TensorRT for RTX refuses the optimisation profile x (5, 3) to (8, 3): "
+        "TensorRT for RTX rejects the optimisation profile x (5, 3) to (8, 3): "
         "IOptimizationProfile::isValid: "
     )
     assert "satisfy MIN<=OPT<=MAX" in str(caught.value)
@@ -214,7 +214,7 @@ def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> 
         linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
     )
     stand_ins.FAULTS["host_tensors"] = ("s",)
-    with pytest.raises(ConversionError, match="the engine wants 's' in host memory"):
+    with pytest.raises(ConversionError, match="the engine requires 's' in host memory"):
         eb.load(artifact)
 
 
@@ -305,5 +305,5 @@ def test_a_graph_of_open_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) ->
     )
     with eb.load(artifact) as wrapper:
         assert wrapper.receipt.fallbacks == (
-            "cuda_graph was requested; the shape of x float32[x_0, 3] is not fixed",
+            "cuda_graph was requested, but the shape of x float32[x_0, 3] is not fixed",
         )

@@ -14,7 +14,7 @@ import enginebay as eb
 from enginebay.errors import ConfigError, ParamsError
 from enginebay.params import ShapeProfile
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
-from enginebay_tensorrt.profiles import profiles_for
+from enginebay_tensorrt.profiles import resolve_profiles_for
 
 X = {"x": (-1, 3)}
 
@@ -82,7 +82,7 @@ def test_shapes_and_space_of_mmdeploys_configs() -> None:
         model_inputs=[{"input_shapes": {"input": shapes}}],
     )
     assert params.workspace_size == 1 << 30
-    assert profiles_for({"input": (-1, 3, 8, -1)}, params, {}) == [
+    assert resolve_profiles_for({"input": (-1, 3, 8, -1)}, params, {}) == [
         {"input": ShapeProfile((1, 3, 8, 8), (2, 3, 8, 16), (4, 3, 8, 32))}
     ]
 
@@ -122,7 +122,7 @@ def test_levels_are_checked() -> None:
 
 @pytest.mark.parametrize("device", ["cuda:x", "gpu", "cuda:", "cpu"])
 def test_devices(device: str) -> None:
-    with pytest.raises(ParamsError, match=f"device '{device}' is not one of TensorRT's"):
+    with pytest.raises(ParamsError, match=f"unknown device '{device}' for TensorRT"):
         _ = TensorrtParams(device=device).device_index
 
 
@@ -130,17 +130,17 @@ def test_several_inputs_and_fixed_ones() -> None:
     params = TensorrtParams(
         min_shapes="x:1x3,k:5", input_shapes="x:4x3,k:5", max_shapes="x:8x3,k:5"
     )
-    assert profiles_for({"x": (-1, 3), "k": (5,)}, params, {}) == [
+    assert resolve_profiles_for({"x": (-1, 3), "k": (5,)}, params, {}) == [
         {"x": ShapeProfile((1, 3), (4, 3), (8, 3))}
     ]
-    assert profiles_for({"x": (4, 3), "k": (5,)}, TensorrtParams(), {}) == []
+    assert resolve_profiles_for({"x": (4, 3), "k": (5,)}, TensorrtParams(), {}) == []
 
 
 def test_parameters_come_before_what_a_deployment_knows() -> None:
     known = {"x": ShapeProfile((1, 3), (2, 3), (9, 3)), "dropped": ShapeProfile((1,), (1,), (1,))}
-    assert profiles_for(X, TensorrtParams(), known) == [{"x": known["x"]}]
+    assert resolve_profiles_for(X, TensorrtParams(), known) == [{"x": known["x"]}]
     own = TensorrtParams(profiles=("1x3 / 2x3 / 3x3",))
-    assert profiles_for(X, own, known) == [{"x": ShapeProfile((1, 3), (2, 3), (3, 3))}]
+    assert resolve_profiles_for(X, own, known) == [{"x": ShapeProfile((1, 3), (2, 3), (3, 3))}]
 
 
 @pytest.mark.parametrize(
@@ -148,32 +148,35 @@ def test_parameters_come_before_what_a_deployment_knows() -> None:
     [
         (
             {"input_shapes": "x:4x5"},
-            "the smallest shape '4x5' of input 'x' does not fit the network: wanted '?x3'",
+            "the smallest shape '4x5' of input 'x' does not fit the network: expected '?x3'",
         ),
         (
             {"input_shapes": "x:4"},
-            "the smallest shape '4' of input 'x' does not fit the network: wanted '?x3'",
+            "the smallest shape '4' of input 'x' does not fit the network: expected '?x3'",
         ),
         ({"input_shapes": "z:4x3"}, "'z' is not an input: the model's inputs are 'x'"),
         (
             {"profiles": ("x:1x3 / x:2x3",)},
-            "profile 'x:1x3 / x:2x3' has 2 parts: wanted smallest / usual / largest shapes",
+            "profile 'x:1x3 / x:2x3': expected smallest / usual / largest shapes, found 2 parts",
         ),
         (
             {"input_shapes": "x:?x3"},
-            "input 'x' is dynamic ('?x3'): TensorRT needs its smallest, usual and largest shapes",
+            (
+                "input 'x' is dynamic ('?x3'): TensorRT requires its "
+                "smallest, usual and largest shapes"
+            ),
         ),
     ],
 )
 def test_shapes_that_do_not_fit(shapes: dict[str, str], message: str) -> None:
     with pytest.raises(ParamsError) as caught:
-        profiles_for(X, TensorrtParams(**shapes), {})
+        resolve_profiles_for(X, TensorrtParams(**shapes), {})
     assert str(caught.value) == message
 
 
 def test_a_size_without_a_limit() -> None:
-    with pytest.raises(ParamsError, match="needs its smallest, usual and largest shapes"):
-        profiles_for(X, TensorrtParams(), {"x": ShapeProfile((1, 3), (2, 3), (None, 3))})
+    with pytest.raises(ParamsError, match="requires its smallest, usual and largest shapes"):
+        resolve_profiles_for(X, TensorrtParams(), {"x": ShapeProfile((1, 3), (2, 3), (None, 3))})
 
 
 def test_the_plugin_imports_no_engine() -> None:
@@ -234,7 +237,7 @@ def test_without_tensorrt_there_is_one_clear_line(params: str, title: str, hint:
         "real = util.find_spec\n"
         "util.find_spec = lambda n, *a: None if n.startswith('tensorrt') else real(n, *a)\n"
         "from enginebay_tensorrt import library, params\n"
-        f"try: library.library_of(params.{params}())\n"
+        f"try: library.get_library(params.{params}())\n"
         "except Exception as e: print(type(e).__name__, '|', e, '|', e.hint)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from enginebay_tensorrt.cuda import Device
-from enginebay_tensorrt.timing_cache import cache_file, timing_cache
+from enginebay_tensorrt.timing_cache import locate_cache_file, use_timing_cache
 
 
 class Cache:
@@ -51,13 +51,13 @@ class Config:
 def build(file: Path, *measured: str) -> None:
     """Measure kernels, as a build does."""
     config = Config()
-    with timing_cache(config, file):
+    with use_timing_cache(config, file):
         config.cache.lines.update(measured)
 
 
 def test_each_device_and_version_has_a_file(tmp_path: Path) -> None:
     device = Device(1, "NVIDIA Fake 2", "8.9", "13.0")
-    file = cache_file(str(tmp_path), device, "11.4.0")
+    file = locate_cache_file(str(tmp_path), device, "11.4.0")
     assert file == tmp_path / "nvidia-fake-2-sm8.9-11.4.0.timing"
 
 
@@ -73,7 +73,7 @@ def test_measurements_are_added(tmp_path: Path) -> None:
 
 def test_what_another_build_measured_meanwhile_is_merged_in(tmp_path: Path) -> None:
     config: Any = Config()
-    with timing_cache(config, tmp_path / "a.timing"):
+    with use_timing_cache(config, tmp_path / "a.timing"):
         build(tmp_path / "a.timing", "gemm 2 ms")  # the cache was read, and is not written yet
         config.cache.lines.add("conv 1 ms")
     assert (tmp_path / "a.timing").read_text() == "conv 1 ms\ngemm 2 ms"
@@ -109,6 +109,6 @@ def test_builds_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_keeps_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), timing_cache(Config(), tmp_path / "a.timing"):
+    with pytest.raises(KeyboardInterrupt), use_timing_cache(Config(), tmp_path / "a.timing"):
         raise KeyboardInterrupt
     assert not (tmp_path / "a.timing").exists()

@@ -1,6 +1,6 @@
 """TensorRT without artifacts: build an engine from ONNX, save it, load it.
 
-With ``backend="tensorrt-rtx"`` it is TensorRT for RTX.
+``backend="tensorrt-rtx"`` selects TensorRT for RTX.
 
 plan = from_onnx("model.onnx", precision="fp16")
 save(plan, "model.engine")
@@ -45,19 +45,19 @@ def from_onnx(
     Args:
         path: An ``.onnx`` file.
         backend: ``tensorrt`` or ``tensorrt-rtx``.
-        calibration_data: What int8 and fp8 are calibrated with: an :class:`enginebay.DataSet`, or
-            what one is made of.
+        calibration_data: The calibration data of int8 and fp8: an :class:`enginebay.DataSet`, or
+            a value that :class:`enginebay.DataSet` accepts.
         progress: Called with a short text at each stage.
         **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`, or of
             :class:`~enginebay_tensorrt.params.TensorrtRtxParams`.
 
     Returns:
-        The serialized engine. One with ``strip_plan`` needs the ``.onnx`` file to be loaded.
+        The serialized engine. Loading an engine with ``strip_plan`` requires the ``.onnx`` file.
 
     Raises:
-        BackendUnavailableError: CUDA finds no such device.
+        BackendUnavailableError: CUDA does not find the device.
         ParamsError: A parameter does not fit the model or the installed TensorRT.
-        ConversionError: TensorRT does not know an operator, or cannot build.
+        ConversionError: TensorRT does not support an operator, or cannot build.
 
     Example:
         >>> data = [{"x": image} for image in images]  # doctest: +SKIP
@@ -66,31 +66,31 @@ def from_onnx(
     from enginebay.authors import read_onnx
     from enginebay_tensorrt.convert import build, check_params
 
-    given = _PARAMS[backend](**params)
-    check_params(given)
+    parameters = _PARAMS[backend](**params)
+    check_params(parameters)
     ir = read_onnx(Path(path))
     engine = eb.get_backend(backend)
-    engine.check_data(given, has_data=calibration_data is not None)
-    calibration = engine.calibration(ir, given, calibration_data)
+    engine.check_data(parameters, has_data=calibration_data is not None)
+    calibration = engine.calibration(ir, parameters, calibration_data)
     plan = BytesIO()
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
         build(
             ir,
-            given,
+            parameters,
             plan,
             samples=calibration,
             shapes={},
             folder=Path(folder),
-            progress=progress or _ignore,
+            progress=progress or _ignore_progress,
         )
     return plan.getvalue()
 
 
 def save(plan: bytes, path: str | Path) -> None:
-    """Write an engine to a file, whole or not at all.
+    """Write an engine to a file atomically.
 
     Raises:
-        EnginebayError: The disk is full or read-only; a file that was there before is as it was.
+        EnginebayError: The disk is full or read-only; an older file is unchanged.
     """
     from enginebay.authors import write_whole
 
@@ -108,50 +108,48 @@ def load(
     """Load an engine from a file.
 
     Args:
-        path: What :func:`save` wrote.
-        backend: What built it.
-        weights: The ``.onnx`` file with the weights of an engine that was stripped of them, or new
-            ones for an engine that was built with ``refit``; in fp32, whatever the precision.
+        path: The file that :func:`save` wrote.
+        backend: The backend that built the engine.
+        weights: The ``.onnx`` file with the weights of an engine built with ``strip_plan``, or with
+            new weights for an engine built with ``refit``. They are in fp32 for any precision.
         output_names: The order of the outputs; the engine's own by default.
-        **params: The parameters that it was built with.
+        **params: The parameters that the engine was built with.
 
     Raises:
-        BackendUnavailableError: CUDA finds no such device.
-        ConversionError: TensorRT refuses the engine: it is of another version or device.
+        BackendUnavailableError: CUDA does not find the device.
+        ConversionError: TensorRT rejects the engine: it is for another version or device.
         ParamsError: Weights are given for an engine with Q/DQ nodes.
-        UsageError: The engine has no output of such a name.
+        UsageError: The engine does not have one of the output names.
     """
     from enginebay_tensorrt.engine import load_engine
-    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.library import get_library
     from enginebay_tensorrt.plugin_libraries import load_plugins
     from enginebay_tensorrt.wrapper import TensorrtWrapper
 
-    given = _PARAMS[backend](**params)
-    load_plugins(library_of(given), map(Path, given.plugins))
+    parameters = _PARAMS[backend](**params)
+    load_plugins(get_library(parameters), map(Path, parameters.plugins))
     with TemporaryDirectory(prefix="enginebay-tensorrt-") as folder:
-        typed = _typed(Path(weights), given, Path(folder)) if weights else None
-        engine = load_engine(Path(path), given, typed)
+        typed = _write_typed_weights(Path(weights), parameters, Path(folder)) if weights else None
+        engine = load_engine(Path(path), parameters, typed)
     for name in output_names:
         if name not in engine.outputs:
-            raise UsageError(
-                f"the engine has no output '{name}': it has {', '.join(engine.outputs)}"
-            )
+            raise UsageError(f"unknown output '{name}'; available: {', '.join(engine.outputs)}")
     outputs = [engine.outputs[name].spec for name in output_names]
-    return TensorrtWrapper(engine, given, outputs=outputs)
+    return TensorrtWrapper(engine, parameters, outputs=outputs)
 
 
-def _typed(weights: Path, params: Params, folder: Path) -> Path:
-    """Return the weights in the precision that the engine was built in."""
-    from enginebay_tensorrt.precision import typed_graph
+def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
+    """Write the weights in the precision that the engine was built in."""
+    from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):
         raise ParamsError(
-            f"an engine of precision {params.precision} takes no weights from '{weights.name}': it "
-            "was built from a calibrated graph",
-            hint="eb.convert keeps that graph in the artifact, and eb.load puts its weights back",
+            f"an engine of precision {params.precision} cannot load weights from "
+            f"'{weights.name}': it was built from a calibrated graph",
+            hint="use eb.convert and eb.load: the artifact includes the weights",
         )
-    return typed_graph(weights, params, None, folder, _ignore)
+    return write_typed_graph(weights, params, None, folder, _ignore_progress)
 
 
-def _ignore(_text: str) -> None:
+def _ignore_progress(_format_dims: str) -> None:
     """Ignore a progress message."""

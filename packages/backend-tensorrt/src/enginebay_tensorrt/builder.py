@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.logger import reason
 from enginebay_tensorrt.monitor import Monitor
-from enginebay_tensorrt.parser import check_ports, creation_flags, input_shapes, parse
+from enginebay_tensorrt.parser import (
+    check_network_ports,
+    make_creation_flags,
+    parse,
+    read_input_shapes,
+)
 from enginebay_tensorrt.plan_file import write_plan
-from enginebay_tensorrt.portability import capabilities
+from enginebay_tensorrt.portability import resolve_capabilities
 from enginebay_tensorrt.precision import uses_flags
 from enginebay_tensorrt.products import TENSORRT_RTX
-from enginebay_tensorrt.profiles import profiles_for
-from enginebay_tensorrt.timing_cache import cache_file, timing_cache
+from enginebay_tensorrt.profiles import resolve_profiles_for
+from enginebay_tensorrt.timing_cache import locate_cache_file, use_timing_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,41 +50,46 @@ def build_plan(
     """Parse the model, configure the builder and build into a file.
 
     Args:
-        source: An ``.onnx`` file, its tensors typed as the engine is to compute.
-        params: How to build.
-        device: What it is built on and for; None where no GPU is needed.
-        file: What the plan is written to, as ``Runtime.deserialize_cuda_engine`` takes it.
+        source: An ``.onnx`` file whose tensors have the types that the engine computes in.
+        params: The backend's parameters.
+        device: The GPU to build on and for; None if no GPU is needed.
+        file: The file for the plan that ``Runtime.deserialize_cuda_engine`` loads.
         inputs: The model's inputs, to be compared with the parsed network's.
-        outputs: The model's outputs, likewise.
-        shapes: The inputs' shapes as far as the deployment knows them.
+        outputs: The model's outputs, also to be compared.
+        shapes: The known shapes of inputs, by name.
         progress: Called with the builder's phases.
 
     Raises:
         ParamsError: Shapes are missing or do not fit.
-        ConversionError: TensorRT does not know an operator or cannot build; the nodes are named.
+        ConversionError: TensorRT does not support an operator or cannot build; names the nodes.
         OSError: The file cannot be written.
     """
-    library = library_of(params)
+    library = get_library(params)
     trt = library.trt
-    with _on(device), library.logger.collecting() as errors:
+    with _use_device(device), library.logger.collecting() as errors:
         builder = trt.Builder(library.logger)
         _check_dla(library, builder, params)
-        network = builder.create_network(creation_flags(library, params))
+        network = builder.create_network(make_creation_flags(library, params))
         parse(library, network, source, params)
-        check_ports(library, network, source, inputs, outputs)
+        check_network_ports(library, network, source, inputs, outputs)
         monitor = library.derived(Monitor)(progress)
         config = builder.create_builder_config()
         config.progress_monitor = monitor
-        _configure(library, config, params)
-        _add_profiles(library, builder, config, profiles_for(input_shapes(network), params, shapes))
-        with timing_cache(config, _cache_file(library, params, device)):
+        _configure_builder(library, config, params)
+        _add_profiles(
+            library,
+            builder,
+            config,
+            resolve_profiles_for(read_input_shapes(network), params, shapes),
+        )
+        with use_timing_cache(config, _cache_file(library, params, device)):
 
             def write() -> bool:
-                with _on(device):
+                with _use_device(device):
                     return write_plan(library, builder, network, config, file, monitor)
 
-            # Raised inside the block, so that the cache keeps nothing of this build.
-            if not _in_thread(write, monitor):
+            # Raised inside the block, so that no measurement of this build is cached.
+            if not _build_in_thread(write, monitor):
                 raise ConversionError(
                     f"{library.product.title} cannot build an engine from '{source.name}': "
                     f"{reason(errors)}",
@@ -88,7 +98,7 @@ def build_plan(
 
 
 def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
-    """What to type where a build failed for a reason that a parameter gives."""
+    """Return the hint if a parameter may have caused the failure."""
     if params.compute_capability and device is None:
         return "another --precision, or other GPUs in --compute-capability"
     if params.workspace_size:
@@ -97,42 +107,42 @@ def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
 
 
 def build_identity(params: Params) -> int:
-    """Build an engine that copies its input, for no GPU in particular; return its bytes.
+    """Build an engine that copies its input, without a GPU; return its size in bytes.
 
     Raises:
-        ConversionError: The builder does not work here.
-        ParamsError: The library has no such compute capability.
+        ConversionError: The builder does not work on this machine.
+        ParamsError: The library does not have the compute capability.
     """
-    library = library_of(params)
+    library = get_library(params)
     trt = library.trt
     with library.logger.collecting() as errors:
         builder = trt.Builder(library.logger)
-        network = builder.create_network(creation_flags(library, params))
+        network = builder.create_network(make_creation_flags(library, params))
         source = network.add_input("x", trt.DataType.FLOAT, (4,))
         network.mark_output(network.add_identity(source).get_output(0))
         config = builder.create_builder_config()
-        _configure(library, config, params)
+        _configure_builder(library, config, params)
         plan = builder.build_serialized_network(network, config)
         if plan is None:
             raise ConversionError(f"{library.title} cannot build: {reason(errors)}")
         return len(memoryview(plan))
 
 
-def _on(device: cuda.Device | None) -> AbstractContextManager[None]:
+def _use_device(device: cuda.Device | None) -> AbstractContextManager[None]:
     return nullcontext() if device is None else cuda.on_device(device.index)
 
 
 def _cache_file(library: Library, params: Params, device: cuda.Device | None) -> Path | None:
     if params.timing_cache is None or device is None:
         return None
-    return cache_file(params.timing_cache, device, library.version)
+    return locate_cache_file(params.timing_cache, device, library.version)
 
 
-def _in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
-    """Build in a thread, so that Ctrl-C reaches this one.
+def _build_in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
+    """Build in a separate thread, so that Ctrl-C reaches this thread.
 
-    Python handles a signal when its main thread runs Python code. During a build in that thread it
-    would be in calls of the monitor, and the bindings swallow what is raised there.
+    Python handles a signal when its main thread runs Python code. During a build in the main thread
+    that would be inside the monitor, and the bindings swallow exceptions raised there.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
         building = pool.submit(build)
@@ -148,17 +158,17 @@ def _in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
 
 def _check_dla(library: Library, builder: Any, params: Params) -> None:
     if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
-        # TensorRT itself would build for the GPU, and say nothing.
+        # TensorRT itself would build for the GPU without a warning.
         raise ParamsError(
-            f"there is no DLA core {params.dla_core}: {library.title} finds "
-            f"{builder.num_DLA_cores} on this device",
-            hint="leave --dla-core out, and all of it runs on the GPU",
+            f"unknown DLA core {params.dla_core}: {library.title} found "
+            f"{builder.num_DLA_cores} DLA cores on this device",
+            hint="remove --dla-core to run everything on the GPU",
         )
 
 
-def _configure(library: Library, config: Any, params: Params) -> None:
+def _configure_builder(library: Library, config: Any, params: Params) -> None:
     trt = library.trt
-    # Left alone, fp32 is computed with the 10 bits of mantissa that fp16 has.
+    # By default TensorRT computes fp32 as TF32, with the 10 mantissa bits of fp16.
     config.clear_flag(trt.BuilderFlag.TF32)
     if params.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, params.workspace_size)
@@ -168,15 +178,15 @@ def _configure(library: Library, config: Any, params: Params) -> None:
         config.hardware_compatibility_level = _compatibility_level(library, params)
     if library.product is TENSORRT_RTX:
         _set_capabilities(library, config, params)
-    wanted = {
+    flags = {
         "VERSION_COMPATIBLE": params.version_compatible,
         "SPARSE_WEIGHTS": params.sparsity,
         "STRIP_PLAN": params.strip_plan,
         "REFIT": params.refit,
-        # A stripped engine gets back the weights that it was built with.
+        # A stripped engine is refitted with the weights that it was built with.
         "REFIT_IDENTICAL": params.strip_plan and not params.refit,
     }
-    for flag, on in wanted.items():
+    for flag, on in flags.items():
         if on:
             config.set_flag(getattr(trt.BuilderFlag, flag))
     if params.dla_core is not None:
@@ -189,7 +199,7 @@ def _configure(library: Library, config: Any, params: Params) -> None:
 
 def _set_capabilities(library: Library, config: Any, params: Params) -> None:
     kinds = library.trt.ComputeCapability.__members__
-    names = capabilities(library, params)
+    names = resolve_capabilities(library, params)
     config.num_compute_capabilities = len(names)
     for number, name in enumerate(names):
         config.set_compute_capability(kinds[name], number)
@@ -200,8 +210,8 @@ def _compatibility_level(library: Library, params: Params) -> Any:
     levels = library.trt.HardwareCompatibilityLevel.__members__
     if name.upper() not in levels:
         raise ParamsError(
-            f"hardware_compatibility {name} is not in {library.title}: "
-            f"it has {', '.join(map(str.lower, levels))}",
+            f"hardware_compatibility {name} is not in {library.title}; "
+            f"available: {', '.join(map(str.lower, levels))}",
             hint="pip install --upgrade tensorrt, or another level",
         )
     return levels[name.upper()]
@@ -209,14 +219,14 @@ def _compatibility_level(library: Library, params: Params) -> Any:
 
 def _add_profiles(library: Library, builder: Any, config: Any, profiles: Iterable[Profile]) -> None:
     for profile in profiles:
-        made = builder.create_optimization_profile()
+        trt_profile = builder.create_optimization_profile()
         for name, shapes in profile.items():
-            made.set_shape(name, shapes.min, shapes.opt, shapes.max)
+            trt_profile.set_shape(name, shapes.min, shapes.opt, shapes.max)
         with library.logger.collecting() as errors:
-            if config.add_optimization_profile(made) >= 0:
+            if config.add_optimization_profile(trt_profile) >= 0:
                 continue
         described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
         raise ConversionError(
-            f"{library.product.title} refuses the optimisation profile {described}: "
+            f"{library.product.title} rejects the optimisation profile {described}: "
             f"{reason(errors)}"
         )

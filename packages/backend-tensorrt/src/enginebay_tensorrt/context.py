@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class Allocator:
     """Memory for an output whose shape depends on the data.
 
-    The bindings keep each allocator that a context ever got for as long as the context lives, so
-    there is one for each output, which uses the memory of the current call.
+    The bindings never free an allocator before its context, so there is only one allocator for each
+    output, which uses the memory of the current call.
 
     Attributes:
-        grow: Reserves the call's memory; None between calls, so that it is not kept.
+        grow: Reserves the call's memory; None between calls, so that the memory can be freed.
         shape: The output's shape; known once the call has been enqueued.
         error: The exception of ``grow``, which cannot pass through TensorRT.
     """
@@ -42,13 +42,13 @@ class Allocator:
         tensor_name: str,  # noqa: ARG002  # TensorRT's signature
         memory: int,  # noqa: ARG002
         size: int,
-        alignment: int,  # noqa: ARG002  # CUDA's allocators align to 256 bytes, TensorRT wants that
+        alignment: int,  # noqa: ARG002  # CUDA's allocators align to 256 bytes, as TensorRT requires
         stream: int,  # noqa: ARG002
     ) -> int:
-        """Return the address of memory for the output; 0 where there is none."""
+        """Return the address of memory for the output; 0 if there is none."""
         try:
             return self.grow(int(size)) if self.grow else 0
-        except Exception as err:  # noqa: BLE001  # raised again by whoever enqueued
+        except Exception as err:  # noqa: BLE001  # raised again by enqueue
             self.error = err
             return 0
 
@@ -58,7 +58,7 @@ class Allocator:
 
 
 class Context:
-    """An ``IExecutionContext`` that raises an error with TensorRT's reason where a call fails.
+    """An ``IExecutionContext`` whose failed calls raise an error with TensorRT's reason.
 
     Args:
         engine: The engine; its device must be the calling thread's.
@@ -67,7 +67,7 @@ class Context:
         errors: The list that collects what TensorRT logs during a call, set by the caller.
 
     Raises:
-        RuntimeError: There is no memory for another one.
+        RuntimeError: There is no memory for another context.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -82,31 +82,31 @@ class Context:
         self._allocators: dict[str, Allocator] = {}
 
     def watch(self, profiler: Any) -> None:
-        """Report the layers' times to a profiler once each call was enqueued; that waits for it."""
+        """Report layer times to a profiler; each call then waits until the engine has finished."""
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """Return the profile in use if it takes the shapes, else the first that does.
+        """Return the current profile if it includes the shapes, else the first that does.
 
         Raises:
-            InputError: No profile takes them.
+            InputError: No profile includes the shapes.
         """
         current = self._raw.active_optimization_profile
-        numbers = range(self._engine.cuda_engine.num_optimization_profiles)
-        for number in sorted(numbers, key=lambda n: (n != current, n)):
-            if all(self._takes(name, number, shape) for name, shape in shapes.items()):
-                return number
+        indices = range(self._engine.cuda_engine.num_optimization_profiles)
+        for index in sorted(indices, key=lambda index: (index != current, index)):
+            if all(self._includes(name, index, shape) for name, shape in shapes.items()):
+                return index
         raise InputError(self._no_profile_message(shapes))
 
-    def _takes(self, name: str, number: int, shape: Shape) -> bool:
-        smallest, largest = self._engine.inputs[name].profiles[number]
+    def _includes(self, name: str, index: int, shape: Shape) -> bool:
+        smallest, largest = self._engine.inputs[name].profiles[index]
         return all(
             low <= size <= high for low, size, high in zip(smallest, shape, largest, strict=True)
         )
 
     def _no_profile_message(self, shapes: Mapping[str, Shape]) -> str:
-        given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        shapes_text = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         ranges = {
             f"{name} {smallest} to {largest}"
             for name, tensor in self._engine.inputs.items()
@@ -114,7 +114,8 @@ class Context:
             if smallest != largest
         }
         return (
-            f"the engine was not built for {given}: its profiles take {', '.join(sorted(ranges))}"
+            f"the engine was not built for {shapes_text}: "
+            f"its profiles include {', '.join(sorted(ranges))}"
         )
 
     def set_shapes(
@@ -129,29 +130,29 @@ class Context:
         missing = self._raw.infer_shapes()
         if missing:
             raise RuntimeError(f"TensorRT lacks the shapes of {', '.join(missing)}")
-        found = {}
+        outputs: dict[str, Shape | None] = {}
         for name in self._engine.outputs:
             dims = tuple(int(dim) for dim in self._raw.get_tensor_shape(name))
-            found[name] = None if -1 in dims else dims
-        return found
+            outputs[name] = None if -1 in dims else dims
+        return outputs
 
     def set_address(self, name: str, address: int) -> None:
         """Set the address of an input or output on the device."""
         self._check(self._raw.set_tensor_address(name, address), f"the address of '{name}'")
 
-    def enqueue(self, stream: int, room: Mapping[str, Grow]) -> dict[str, Shape]:
-        """Put the engine's work on a stream.
+    def enqueue(self, stream: int, allocations: Mapping[str, Grow]) -> dict[str, Shape]:
+        """Enqueue the engine's work on a stream.
 
         Args:
             stream: Its handle.
-            room: Memory for each output whose shape depends on the data.
+            allocations: Allocates memory for each output whose shape depends on the data.
 
         Returns:
             The shapes of these outputs.
         """
-        allocators = {name: self._allocator(name) for name in room}
+        allocators = {name: self._allocator(name) for name in allocations}
         for name, allocator in allocators.items():
-            allocator.grow, allocator.error = room[name], None
+            allocator.grow, allocator.error = allocations[name], None
         try:
             done = self._raw.execute_async_v3(stream)
         finally:
@@ -166,11 +167,12 @@ class Context:
 
     def _allocator(self, name: str) -> Allocator:
         if name not in self._allocators:
-            made = self._engine.library.derived(Allocator)()
-            self._check(self._raw.set_output_allocator(name, made), f"an allocator for '{name}'")
-            self._allocators[name] = made
+            allocator = self._engine.library.derived(Allocator)()
+            accepted = self._raw.set_output_allocator(name, allocator)
+            self._check(accepted, f"an allocator for '{name}'")
+            self._allocators[name] = allocator
         return self._allocators[name]
 
     def _check(self, done: bool, what: str) -> None:
         if not done:
-            raise RuntimeError(f"TensorRT refuses {what}: {reason(self.errors)}")
+            raise RuntimeError(f"TensorRT rejects {what}: {reason(self.errors)}")

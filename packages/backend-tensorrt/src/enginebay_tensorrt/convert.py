@@ -1,4 +1,4 @@
-"""Conversion of ONNX to an engine: typed, parsed, built for this device."""
+"""Conversion of ONNX to an engine: the graph is typed, parsed and built."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from enginebay.errors import BackendUnavailableError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.builder import build_plan
-from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.params import TensorrtRtxParams
 from enginebay_tensorrt.plugin_libraries import copy_plugins, load_plugins
-from enginebay_tensorrt.portability import capabilities, needs_device
-from enginebay_tensorrt.precision import check_precision, typed_graph
-from enginebay_tensorrt.simulation import keep_graph
+from enginebay_tensorrt.portability import needs_device, resolve_capabilities
+from enginebay_tensorrt.precision import check_precision, write_typed_graph
+from enginebay_tensorrt.simulation import link_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 def convert(request: ConvertRequest[Params]) -> list[Path]:
-    """Write the engine, and what has to lie beside it, into the work folder.
+    """Write the engine, and the files that it needs, into the work folder.
 
     Returns:
         The engine, then a stripped engine's weights, then plugin libraries.
 
     Raises:
-        ParamsError: The installed TensorRT cannot do what is requested, or calibration data or
+        ParamsError: The installed TensorRT does not support the parameters, or calibration data or
             shapes are missing or do not fit.
         MissingDependencyError: The precision needs a package that is not installed.
-        BackendUnavailableError: CUDA finds no such device.
-        ConversionError: TensorRT does not know an operator, or cannot build.
+        BackendUnavailableError: CUDA does not find the device.
+        ConversionError: TensorRT does not support an operator, or cannot build.
     """
     params = request.params
     check_params(params)
@@ -58,34 +58,34 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
             progress=request.progress,
         )
         if request.simulation is not None:
-            keep_graph(source, request.simulation)
-        weights = _keep_weights(source, request.work_dir / params.weights_file, params)
+            link_graph(source, request.simulation)
+        weights = _save_weights(source, request.work_dir / params.weights_file, params)
     return [target, *weights, *copy_plugins(params.plugins, request.work_dir)]
 
 
 def check_params(params: Params) -> None:
-    """Check what can be checked before any work is done, and load the plugins.
+    """Check the parameters before any work is done, and load the plugins.
 
     Raises:
-        ParamsError: The installed library does not have what is requested.
-        BackendUnavailableError: What is requested cannot be built without a GPU.
+        ParamsError: The installed library does not support the parameters.
+        BackendUnavailableError: Building with these parameters requires a GPU.
         ConversionError: A plugin library does not load.
     """
-    library = library_of(params)
+    library = get_library(params)
     check_precision(params)
     if isinstance(params, TensorrtRtxParams):
-        capabilities(library, params)
+        resolve_capabilities(library, params)
         _check_builder(params)
     load_plugins(library, map(Path, params.plugins))
 
 
 def _check_builder(params: TensorrtRtxParams) -> None:
     if (params.refit or params.strip_plan) and not cuda.has_driver():
-        # Seen with 1.7.1: its compiler calls the driver for weights that are apart.
+        # The compiler of 1.7.1 calls the driver for weights outside of the engine.
         raise BackendUnavailableError(
-            "engines whose weights can be replaced are built on a GPU: this machine has "
+            "building an engine whose weights can be replaced requires a GPU: this machine has "
             f"{cuda.NO_DRIVER}",
-            hint="leave out --refit and --strip-plan",
+            hint="remove --refit and --strip-plan",
         )
 
 
@@ -104,20 +104,20 @@ def build(
 
     Args:
         ir: The model.
-        params: How to build.
-        file: What the serialized engine is written to.
-        samples: What it is calibrated with, where the precision needs some.
-        keep: Names of nodes that stay in fp32 then.
-        shapes: The inputs' shapes as far as the deployment knows them.
-        folder: The folder for a graph that had to be changed.
+        params: The backend's parameters.
+        file: The file for the serialized engine.
+        samples: The calibration data, if the precision requires it.
+        keep: Names of nodes to leave in fp32.
+        shapes: The known shapes of inputs, by name.
+        folder: The folder for a graph that has to be changed.
         progress: Called with a short text at each stage.
 
     Returns:
         The graph that was built.
     """
-    # Before calibration, which can take long.
+    # Find the device before calibration, which can take long.
     device = cuda.device(params) if needs_device(params) else None
-    source = typed_graph(ir.path, params, samples, folder, progress, keep)
+    source = write_typed_graph(ir.path, params, samples, folder, progress, keep)
     build_plan(
         source,
         params,
@@ -131,14 +131,14 @@ def build(
     return source
 
 
-def _keep_weights(source: Path, target: Path, params: Params) -> list[Path]:
-    """Write the graph that an engine without weights was built from."""
+def _save_weights(source: Path, target: Path, params: Params) -> list[Path]:
+    """Save the graph with the weights of a stripped engine."""
     if not params.strip_plan:
         return []
     import onnx
 
     model = onnx.load(source)
-    if model.ByteSize() < 1 << 30:  # a protobuf file ends at 2 GB
+    if model.ByteSize() < 1 << 30:  # well below the limit of protobuf, 2 GB
         onnx.save(model, target)
         return [target]
     data = target.with_name(f"{target.name}.data")

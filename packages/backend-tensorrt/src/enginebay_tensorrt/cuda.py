@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay_tensorrt.params import Params
 
-#: What a machine without a driver is said to have.
+#: The finding on a machine without a driver.
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1)"
 INSTALL = "pip install 'cuda-bindings>=13,<14', or 'cuda-bindings>=12.6,<13' for CUDA 12"
 
@@ -39,15 +39,15 @@ def runtime() -> Any:
     """Import ``cuda.bindings.runtime``.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: The package is not installed.
     """
     try:
-        from cuda.bindings import runtime as found
+        from cuda.bindings import runtime as bindings
     except ImportError as err:
         raise MissingDependencyError(
             f"the CUDA runtime cannot be called: {err}", hint=INSTALL
         ) from err
-    return found
+    return bindings
 
 
 def call(name: str, *arguments: Any) -> Any:
@@ -57,7 +57,7 @@ def call(name: str, *arguments: Any) -> Any:
         None, the value or the tuple of values that follow the status.
 
     Raises:
-        RuntimeError: The status is not success; the message has CUDA's own words.
+        RuntimeError: The status is not success; the message includes CUDA's own.
     """
     cudart = runtime()
     status, *values = getattr(cudart, name)(*arguments)
@@ -69,12 +69,12 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def has_driver() -> bool:
-    """Return True if NVIDIA's driver is installed; the version of none is 0."""
-    return bool(call("cudaDriverGetVersion"))
+    """Return True if NVIDIA's driver is installed."""
+    return bool(call("cudaDriverGetVersion"))  # 0 without a driver
 
 
-def version_text(number: int) -> str:
-    """Format CUDA's number of a version.
+def format_version(number: int) -> str:
+    """Format a version number of CUDA.
 
     Example:
         >>> version_text(12090)
@@ -84,10 +84,10 @@ def version_text(number: int) -> str:
 
 
 def device(params: Params) -> Device:
-    """Return the properties of the GPU that parameters name.
+    """Return the properties of the GPU in the parameters.
 
     Raises:
-        BackendUnavailableError: There is no such GPU, or no driver.
+        BackendUnavailableError: The GPU or the driver was not found.
     """
     index = params.device_index
     try:
@@ -95,24 +95,24 @@ def device(params: Params) -> Device:
         driver = call("cudaDriverGetVersion")
     except RuntimeError as err:
         raise BackendUnavailableError(
-            f"device cuda:{index} does not answer: {err}",
+            f"device cuda:{index} cannot be used: {err}",
             hint=f"enginebay check-env {params.product.backend}",
         ) from err
     name = facts.name.decode() if isinstance(facts.name, bytes) else str(facts.name)
     return Device(
-        index, name.rstrip("\0"), f"{facts.major}.{facts.minor}", version_text(int(driver))
+        index, name.rstrip("\0"), f"{facts.major}.{facts.minor}", format_version(int(driver))
     )
 
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
     """Make a GPU current in the calling thread, as TensorRT requires, and restore the old one."""
-    before = call("cudaGetDevice")
-    if before == index:
+    previous = call("cudaGetDevice")
+    if previous == index:
         yield
         return
     call("cudaSetDevice", index)
     try:
         yield
     finally:
-        call("cudaSetDevice", before)
+        call("cudaSetDevice", previous)

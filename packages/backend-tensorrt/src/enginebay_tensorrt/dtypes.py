@@ -1,10 +1,10 @@
-"""NumPy's names of dtypes and TensorRT's."""
+"""The mapping between TensorRT's and NumPy's names of dtypes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: By the names of ``tensorrt.DataType``'s members. Types of 4 bits, two in a byte, have no array.
+#: NumPy's names by members of ``tensorrt.DataType``. NumPy has no arrays of 4-bit types.
 _NAMES = {
     "FLOAT": "float32",
     "HALF": "float16",
@@ -20,7 +20,7 @@ _NAMES = {
 SUPPORTED = ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool")
 
 
-def dtype_name(kind: Any) -> str:
-    """Return NumPy's name of a ``tensorrt.DataType``, or TensorRT's where NumPy has none."""
+def get_dtype_name(kind: Any) -> str:
+    """Return NumPy's name of a ``tensorrt.DataType``, or TensorRT's if NumPy has none."""
     name: str = kind.name
     return _NAMES.get(name, name.lower())

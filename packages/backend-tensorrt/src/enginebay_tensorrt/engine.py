@@ -9,8 +9,8 @@ import msgspec
 from enginebay import TensorSpec
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
-from enginebay_tensorrt.dtypes import dtype_name
-from enginebay_tensorrt.library import Library, library_of
+from enginebay_tensorrt.dtypes import get_dtype_name
+from enginebay_tensorrt.library import Library, get_library
 from enginebay_tensorrt.logger import reason
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Tensor(msgspec.Struct, frozen=True):
     """An input or output of an engine.
 
     Attributes:
-        spec: Its name, dtype and dimensions, the dynamic ones with names of their own.
+        spec: Its name, dtype and dimensions; each dynamic dimension has its own name.
         profiles: The smallest and largest shape in each optimisation profile; inputs only.
     """
 
@@ -32,15 +32,15 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """An engine with the facts that every call needs.
+    """An engine with the properties that each call needs.
 
     Attributes:
-        library: The TensorRT that made it.
+        library: The TensorRT that built it.
         cuda_engine: The ``ICudaEngine``.
         runtime: Its ``Runtime``, which it must not outlive.
         device: The GPU that it runs on.
-        inputs: By name.
-        outputs: By name.
+        inputs: The inputs by name.
+        outputs: The outputs by name.
     """
 
     library: Library
@@ -52,7 +52,7 @@ class Engine(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """True if every shape is known before a call."""
+        """True if every shape is fixed."""
         return all(t.spec.is_static for t in (*self.inputs.values(), *self.outputs.values()))
 
 
@@ -60,20 +60,20 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
     """Deserialize the engine in a file.
 
     Args:
-        path: A file with what :func:`~enginebay_tensorrt.builder.build_plan` returned.
+        path: A file that :func:`~enginebay_tensorrt.builder.build_plan` wrote.
         params: The parameters that it was built with.
         weights: The ``.onnx`` file with the weights of a stripped engine.
 
     Raises:
-        BackendUnavailableError: CUDA finds no such device.
-        ConversionError: TensorRT refuses the plan, or weights do not fit it.
+        BackendUnavailableError: CUDA does not find the device.
+        ConversionError: TensorRT rejects the plan, or the weights do not fit it.
     """
-    library = library_of(params)
+    library = get_library(params)
     device = cuda.device(params)
     with cuda.on_device(device.index):
         runtime = library.trt.Runtime(library.logger)
         if params.version_compatible:
-            runtime.engine_host_code_allowed = True  # it carries a runtime of its own
+            runtime.engine_host_code_allowed = True  # such an engine includes its own runtime
         if params.dla_core is not None:
             runtime.DLA_core = params.dla_core
         with library.logger.collecting() as errors:
@@ -85,7 +85,7 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
             )
         if weights is not None:
             refit(library, cuda_engine, weights)
-        inputs, outputs = _tensors(library.trt, cuda_engine)
+        inputs, outputs = _read_tensors(library.trt, cuda_engine)
         return Engine(library, cuda_engine, runtime, device, inputs, outputs)
 
 
@@ -93,48 +93,51 @@ def refit(library: Library, cuda_engine: Any, weights: Path) -> None:
     """Set an engine's weights from an ``.onnx`` file with the same graph.
 
     Raises:
-        ConversionError: The engine cannot be refitted, or the graph is another.
+        ConversionError: The engine cannot be refitted, or the graph differs.
     """
     trt, logger = library.trt, library.logger
     with logger.collecting() as errors:
         refitter = trt.Refitter(cuda_engine, logger)
         parser = trt.OnnxParserRefitter(refitter, logger)
         if not (parser.refit_from_file(str(weights)) and refitter.refit_cuda_engine()):
-            found = [parser.get_error(n).desc() for n in range(parser.num_errors)]
+            messages = [parser.get_error(n).desc() for n in range(parser.num_errors)]
             raise ConversionError(
-                f"the weights in '{weights.name}' do not fit the engine: {reason(found + errors)}"
+                f"the weights in '{weights.name}' do not fit the engine: "
+                f"{reason(messages + errors)}"
             )
 
 
-def _tensors(trt: Any, cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _read_tensors(trt: Any, cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
     for number in range(cuda_engine.num_io_tensors):
         name = cuda_engine.get_tensor_name(number)
         if cuda_engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
             raise ConversionError(
-                f"the engine wants '{name}' in host memory: only device memory is supported"
+                f"the engine requires '{name}' in host memory, which is not supported"
             )
         if cuda_engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
-            inputs[name] = Tensor(_spec(cuda_engine, name), _profiles(cuda_engine, name))
+            inputs[name] = Tensor(_read_spec(cuda_engine, name), _read_profiles(cuda_engine, name))
         else:
-            outputs[name] = Tensor(_spec(cuda_engine, name))
+            outputs[name] = Tensor(_read_spec(cuda_engine, name))
     return inputs, outputs
 
 
-def _spec(cuda_engine: Any, name: str) -> TensorSpec:
+def _read_spec(cuda_engine: Any, name: str) -> TensorSpec:
     dims = cuda_engine.get_tensor_shape(name)
     return TensorSpec(
         name,
-        dtype_name(cuda_engine.get_tensor_dtype(name)),
+        get_dtype_name(cuda_engine.get_tensor_dtype(name)),
         tuple(f"{name}_{n}" if dim == -1 else int(dim) for n, dim in enumerate(dims)),
     )
 
 
-def _profiles(cuda_engine: Any, name: str) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+def _read_profiles(
+    cuda_engine: Any, name: str
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     numbers = range(cuda_engine.num_optimization_profiles)
     dims = tuple(int(dim) for dim in cuda_engine.get_tensor_shape(name))
     if -1 not in dims:
-        return tuple((dims, dims) for _ in numbers)  # profiles say nothing about a fixed shape
+        return tuple((dims, dims) for _ in numbers)  # profiles do not contain fixed shapes
     shapes = (cuda_engine.get_tensor_profile_shape(name, number) for number in numbers)
     return tuple((tuple(smallest), tuple(largest)) for smallest, _, largest in shapes)

@@ -1,4 +1,4 @@
-"""Checks that TensorRT is whole, and that the driver and the GPU fit it."""
+"""Checks that TensorRT is completely installed, and that the driver and the GPU fit it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.products import Product
 
-#: The first drivers for each CUDA, on Linux: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes
+#: The oldest driver for each CUDA on Linux: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes
 _DRIVERS = {"12": "525.60", "13": "580.65"}
 
 
 def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Run the checks of one tier; the smoke tier is core's."""
+    """Run the checks of one tier; core performs the smoke tier."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels(params.product)
@@ -42,14 +42,14 @@ def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 # -- metadata: which wheels? ----------------------------------------------------------------------
 
 
-def _wheels(product: Product, part: str) -> dict[str, str]:
-    """Return versions of the wheels with this ending by CUDA's major version."""
-    found = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
-    return {cuda: version for cuda, version in found.items() if version is not None}
+def _find_wheels(product: Product, part: str) -> dict[str, str]:
+    """Return the versions of the wheels with this suffix, by CUDA's major version."""
+    versions = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
+    return {cuda: version for cuda, version in versions.items() if version is not None}
 
 
 def _check_wheels(product: Product) -> eb.EnvReport:
-    bindings, libraries = (_wheels(product, part) for part in ("-bindings", "-libs"))
+    bindings, libraries = (_find_wheels(product, part) for part in ("-bindings", "-libs"))
     found = [f"{product.wheels[m]}-bindings {v}" for m, v in bindings.items()]
     found += [f"{product.wheels[m]}-libs {v}" for m, v in libraries.items()]
     majors = sorted({*bindings, *libraries})
@@ -85,7 +85,7 @@ def _check_imports(params: Params) -> eb.EnvReport:
     product = params.product
     module = next((name for name in product.modules if find_spec(name)), product.modules[-1])
     wanted = f"{product.title} {product.versions}"
-    report = check_import(module, wanted=wanted, fix=_reinstall(product))
+    report = check_import(module, wanted=wanted, fix=_reinstall_command(product))
     broken = report.failed
     pattern = rf"({product.libraries}\w+)\.so\.(\d+): cannot open"
     missing = re.search(pattern, broken.found if broken else "")
@@ -93,9 +93,9 @@ def _check_imports(params: Params) -> eb.EnvReport:
         report = failed(
             Tier.IMPORT,
             f"the libraries of {product.title}",
-            found=f"the bindings are here, {missing[1]}.so.{missing[2]} is not",
+            found=f"the bindings, but not {missing[1]}.so.{missing[2]}",
             wanted="the wheel with the libraries, or a folder of them in LD_LIBRARY_PATH",
-            fix=f"pip install '{_libraries(product)}'{product.index}",
+            fix=f"pip install '{_libraries_wheel(product)}'{product.index}",
         )
     elif report.ok and not needs_device(params):
         report += _check_builder(params)
@@ -111,31 +111,33 @@ def _check_imports(params: Params) -> eb.EnvReport:
 
 
 def _check_builder(params: Params) -> eb.EnvReport:
-    """Build an engine of one layer, for which no GPU is needed."""
+    """Build an engine of one layer, without a GPU."""
     from enginebay_tensorrt.builder import build_identity
 
     name = "parser and builder"
     try:
         size = build_identity(params)
     except EnginebayError as err:
-        return failed(Tier.IMPORT, name, found=str(err), fix=err.hint or _reinstall(params.product))
+        return failed(
+            Tier.IMPORT, name, found=str(err), fix=err.hint or _reinstall_command(params.product)
+        )
     wanted = ", ".join(params.compute_capability) or "Ampere and newer"
     return passed(Tier.IMPORT, name, found=f"built {size:,} bytes for {wanted}, without a GPU")
 
 
 def _wheels_major(product: Product) -> str:
-    """Return CUDA's major version that the installed bindings are for."""
-    return next(iter(_wheels(product, "-bindings")), "13")
+    """Return the major version of CUDA that the installed bindings are for."""
+    return next(iter(_find_wheels(product, "-bindings")), "13")
 
 
-def _reinstall(product: Product) -> str:
+def _reinstall_command(product: Product) -> str:
     extra = product.extras[_wheels_major(product)]
     return f"pip install --force-reinstall 'enginebay-tensorrt[{extra}]'"
 
 
-def _libraries(product: Product) -> str:
-    """Return the wheel of libraries that belongs to the installed bindings."""
-    major, version = next(iter(_wheels(product, "-bindings").items()), ("13", ""))
+def _libraries_wheel(product: Product) -> str:
+    """Return the wheel with the libraries for the installed bindings."""
+    major, version = next(iter(_find_wheels(product, "-bindings").items()), ("13", ""))
     return f"{product.wheels[major]}-libs{f'=={version}' if version else ''}"
 
 
@@ -155,8 +157,8 @@ def _check_driver(product: Product) -> eb.EnvReport:
     from enginebay_tensorrt import cuda
 
     number, runtime = (int(cuda.call(f"cuda{which}GetVersion")) for which in ("Driver", "Runtime"))
-    # What TensorRT's wheel was made for, else what CUDA's bindings were.
-    major = int(next(iter(_wheels(product, "-bindings")), runtime // 1000))
+    # The CUDA that TensorRT's wheel was built for, or else the CUDA of cuda-bindings.
+    major = int(next(iter(_find_wheels(product, "-bindings")), runtime // 1000))
     wanted = f"a driver for CUDA {major} ({_DRIVERS.get(str(major), 'newest')} or newer)"
     if not number:
         return failed(
@@ -174,7 +176,7 @@ def _check_driver(product: Product) -> eb.EnvReport:
         return failed(
             Tier.DEVICE,
             "driver",
-            found=f"a driver for CUDA {cuda.version_text(number)}",
+            found=f"a driver for CUDA {cuda.format_version(number)}",
             wanted=wanted,
             fix=f"update NVIDIA's driver{other}",
         )
@@ -183,11 +185,11 @@ def _check_driver(product: Product) -> eb.EnvReport:
             Tier.DEVICE,
             "one CUDA",
             found=f"cuda-bindings for CUDA {runtime // 1000}, "
-            f"a driver for CUDA {cuda.version_text(number)}",
-            wanted=f"cuda-bindings for CUDA {number // 1000}, as TensorRT's wheels are",
+            f"a driver for CUDA {cuda.format_version(number)}",
+            wanted=f"cuda-bindings for CUDA {number // 1000}, like TensorRT's wheels",
             fix=f"pip install 'cuda-bindings=={number // 1000}.*'",
         )
-    return passed(Tier.DEVICE, "driver", found=f"CUDA {cuda.version_text(number)}")
+    return passed(Tier.DEVICE, "driver", found=f"CUDA {cuda.format_version(number)}")
 
 
 def _check_gpu(params: Params) -> eb.EnvReport:
@@ -224,11 +226,11 @@ def _check_gpu(params: Params) -> eb.EnvReport:
 def _check_plugins(params: Params) -> eb.EnvReport:
     from pathlib import Path
 
-    from enginebay_tensorrt.library import library_of
+    from enginebay_tensorrt.library import get_library
     from enginebay_tensorrt.plugin_libraries import load_plugins
 
     return check_custom_ops(
-        params.plugins or ("TensorRT's own plugins; no library is named in plugins",),
-        lambda: load_plugins(library_of(params), map(Path, params.plugins)),
+        params.plugins or ("TensorRT's own plugins; the parameter plugins is empty",),
+        lambda: load_plugins(get_library(params), map(Path, params.plugins)),
         fix="--plugins LIBRARY",
     )

@@ -1,7 +1,7 @@
 """Fourier transforms as matrix products, since TensorRT's parser has no ``DFT``.
 
-The matrix of an axis is computed in the graph from the axis's size, which may be open; where it is
-fixed, the builder folds it to a constant.
+The graph computes the matrix of an axis from the size of the axis, which may be dynamic. If the
+size is fixed, the builder folds the matrix to a constant.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def transform(
+def multiply_by_dft(
     signal: Tensor, dims: Sequence[int], norm: str | None, *, inverse: bool, onesided: bool
 ) -> Tensor:
-    """Return the transform along some dimensions, as complex numbers.
+    """Return the Fourier transform along some dimensions, as complex numbers.
 
     Args:
         signal: Real or complex numbers.
         dims: The dimensions.
-        norm: As for ``torch.fft.fft``.
+        norm: The argument of ``torch.fft.fft``.
         inverse: True for the inverse transform.
-        onesided: True for the first half of the frequencies alone.
+        onesided: True for only the first half of the frequencies.
     """
     import torch
 
-    # Real and imaginary numbers apart: ONNX has no complex ones to multiply.
+    # Separate real and imaginary parts: ONNX cannot multiply complex numbers.
     parts: tuple[Tensor, ...] = (signal.real, signal.imag) if signal.is_complex() else (signal,)
     last = signal.dim() - 1
-    for dim in (each % signal.dim() for each in dims):
-        cosines, sines = _matrices(parts[0], dim, norm, inverse=inverse, onesided=onesided)
-        along = [part.transpose(dim, last) for part in parts]
-        real, imaginary = along[0] @ cosines, along[0] @ sines
-        if len(along) > 1:
-            real, imaginary = real - along[1] @ sines, imaginary + along[1] @ cosines
+    for dim in (axis % signal.dim() for axis in dims):
+        cosines, sines = _dft_matrices(parts[0], dim, norm, inverse=inverse, onesided=onesided)
+        rows = [part.transpose(dim, last) for part in parts]
+        real, imaginary = rows[0] @ cosines, rows[0] @ sines
+        if len(rows) > 1:
+            real, imaginary = real - rows[1] @ sines, imaginary + rows[1] @ cosines
         parts = (real.transpose(dim, last), imaginary.transpose(dim, last))
     return torch.complex(*parts)
 
 
-def _matrices(
+def _dft_matrices(
     like: Tensor, dim: int, norm: str | None, *, inverse: bool, onesided: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the real and the imaginary numbers of an axis's matrix, scaled as ``norm`` says."""
+    """Return the real and the imaginary part of an axis's matrix, scaled according to ``norm``."""
     import torch
 
-    length: Any = like.shape[dim]  # in a trace no int
+    length: Any = like.shape[dim]  # not an int in a trace
     rows = torch.arange(length, device=like.device)
     columns = rows[: length // 2 + 1] if onesided else rows
-    # As a tensor, since the default exporter takes no open number as a modulus.
+    # A tensor, because the default exporter accepts no dynamic number as a modulus.
     size = rows[-1:] + 1
-    # Whole turns are removed while the numbers are exact.
+    # Reduce the angles modulo a full turn while the numbers are exact integers.
     turns = (rows[:, None] * columns % size).to(like.dtype) / size
     angles = turns * (math.tau if inverse else -math.tau)
-    scale = _scale(size.to(like.dtype), norm, inverse=inverse)
+    scale = _norm_scale(size.to(like.dtype), norm, inverse=inverse)
     return angles.cos() * scale, angles.sin() * scale
 
 
-def _scale(size: Tensor, norm: str | None, *, inverse: bool) -> Any:
+def _norm_scale(size: Tensor, norm: str | None, *, inverse: bool) -> Any:
     if norm == "ortho":
         return size**-0.5
     return 1 / size if inverse == (norm != "forward") else 1

@@ -1,4 +1,4 @@
-"""The time of each layer, by TensorRT's profiler."""
+"""The time of each layer, measured by TensorRT's profiler."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.hooks import TimedLayer
-from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.wrapper import TensorrtWrapper
 
 if TYPE_CHECKING:
     from enginebay.hooks import LayersRequest
     from enginebay_tensorrt.params import Params
 
-#: TensorRT's names for what it has fused: ``a + b``, ``PWN(a, b)`` and ``{ForeignNode[a...b]}``.
+#: TensorRT's names for fused nodes: ``a + b``, ``PWN(a, b)`` and ``{ForeignNode[a...b]}``.
 _PIECES = re.compile(r" \+ |, |\.\.\.")
 _AROUND = re.compile(r"^(?:PWN\(|\{ForeignNode\[)|\)$|\]\}$")
 #: Layers that TensorRT adds to change a tensor's layout or type.
@@ -27,7 +27,7 @@ class Profiler:
     """Collects the layers' times of one run.
 
     Attributes:
-        seconds: Seconds by the layers' names, in the order in which they ran.
+        seconds: Seconds by layer name, in the order in which the layers ran.
     """
 
     interface = "IProfiler"
@@ -37,23 +37,23 @@ class Profiler:
         self.seconds: dict[str, float] = {}
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
-        """Add a layer's time; TensorRT calls this for every layer once a run has ended."""
+        """Add a layer's time; TensorRT calls this for every layer after a run."""
         self.seconds[layer_name] = self.seconds.get(layer_name, 0.0) + ms * 1e-3
 
 
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
-    """Run the engine under a profiler; not as a CUDA graph, whose layers TensorRT cannot see.
+    """Run the engine under a profiler; not as a CUDA graph, which has no layers for TensorRT.
 
     Raises:
         ConversionError: TensorRT cannot load the engine.
         InputError: The engine has no profile for the inputs' shapes.
     """
-    apart = request.load.params.replace(cuda_graph=False)
+    params = request.load.params.replace(cuda_graph=False)
     runs = []
     with TensorrtWrapper.from_request(
-        msgspec.structs.replace(request.load, params=apart)
+        msgspec.structs.replace(request.load, params=params)
     ) as wrapper:
-        profiler = library_of(apart).derived(Profiler)()
+        profiler = get_library(params).derived(Profiler)()
         wrapper.watch(profiler)
         for _ in range(request.runs + 1):
             profiler.seconds = {}
@@ -64,14 +64,14 @@ def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
         TimedLayer(
             name=name,
             seconds=statistics.median(run.get(name, 0.0) for run in runs[1:]),
-            nodes=fused_nodes(name),
+            nodes=parse_fused_nodes(name),
         )
         for name in names
     ]
 
 
-def fused_nodes(layer: str) -> tuple[str, ...]:
-    """The ONNX nodes in a layer's name, as far as TensorRT puts them there.
+def parse_fused_nodes(layer: str) -> tuple[str, ...]:
+    """Return the ONNX nodes in a layer's name.
 
     Example:
         >>> fused_nodes("node_conv2d + node_relu")
@@ -85,10 +85,10 @@ def fused_nodes(layer: str) -> tuple[str, ...]:
     """
     if layer.startswith(_ADDED):
         return ()
-    found = []
+    nodes = []
     for piece in _PIECES.split(layer):
-        name, before = piece, ""
-        while name != before:
-            before, name = name, _AROUND.sub("", name)
-        found.append(name)
-    return tuple(dict.fromkeys(name for name in found if name))
+        name, previous = piece, ""
+        while name != previous:
+            previous, name = name, _AROUND.sub("", name)
+        nodes.append(name)
+    return tuple(dict.fromkeys(name for name in nodes if name))

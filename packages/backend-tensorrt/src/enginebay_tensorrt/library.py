@@ -1,4 +1,4 @@
-"""An installed TensorRT: NVIDIA's module, imported once, and what depends on its version."""
+"""An installed TensorRT: NVIDIA's module, imported once, and the properties of its version."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _T = TypeVar("_T")
 
 
 class Library:
-    """TensorRT or TensorRT for RTX, as it is installed.
+    """The installed TensorRT or TensorRT for RTX.
 
     Args:
-        product: Which of them.
+        product: TensorRT or TensorRT for RTX.
 
     Attributes:
-        product: Which of them.
+        product: TensorRT or TensorRT for RTX.
         trt: NVIDIA's module.
-        logger: The ``ILogger`` that everything of this library is made with: it keeps the first
-            that it gets, and ignores later ones.
-        loaded: The digests of the plugin libraries that this process has registered with it.
+        logger: The only ``ILogger``: the library uses the first one that it gets, and ignores
+            all later ones.
+        loaded: The digests of the plugin libraries that this process has registered.
 
     Raises:
-        MissingDependencyError: It is not installed, or does not import.
+        MissingDependencyError: The library is not installed, or cannot be imported.
     """
 
     def __init__(self, product: Product) -> None:
         self.product = product
-        self.trt: Any = _import(product)
+        self.trt: Any = _import_bindings(product)
         self._derived: dict[type, Any] = {}
         self.logger: Any = self.derived(Messages)()
         self.loaded: set[str] = set()
 
     @property
     def title(self) -> str:
-        """Its name and version: ``TensorRT 11.4.0``."""
+        """The name and version: ``TensorRT 11.4.0``."""
         return f"{self.product.title} {self.version}"
 
     @property
@@ -53,45 +53,45 @@ class Library:
 
     @property
     def has_precision_flags(self) -> bool:
-        """True for TensorRT 10, where flags can leave the choice of precision to the builder.
+        """True for TensorRT 10, where flags let the builder choose the precision.
 
-        Since 11, and in TensorRT for RTX, every network computes as its tensors are typed.
+        In TensorRT 11 and TensorRT for RTX, every network computes in the types of its tensors.
         """
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derived(self, methods: type[_T]) -> type[_T]:
-        """Return the class with these methods that the library takes for its own interface.
+        """Return a class with these methods that implements an interface of the library.
 
         Args:
-            methods: A class that names the interface in its attribute ``interface``, and calls
+            methods: A class whose attribute ``interface`` names the interface, and which calls
                 ``super().__init__()``.
         """
         if methods not in self._derived:
             interface = getattr(self.trt, methods.interface)  # type: ignore[attr-defined]  # see Args
             self._derived[methods] = type(methods.__name__, (methods, interface), {})
-        found: type[_T] = self._derived[methods]
-        return found
+        derived_class: type[_T] = self._derived[methods]
+        return derived_class
 
 
-def library_of(params: Params) -> Library:
-    """Return the library that an engine with these parameters is built and run by.
+def get_library(params: Params) -> Library:
+    """Return the library that builds and runs an engine with these parameters.
 
     Raises:
-        MissingDependencyError: It is not installed, or does not import.
+        MissingDependencyError: The library is not installed, or cannot be imported.
     """
-    return _libraries(type(params))
+    return _load_library(type(params))
 
 
 @cache
-def _libraries(params: type[Params]) -> Library:
+def _load_library(params: type[Params]) -> Library:
     return Library(params.product)
 
 
-def module_name(product: Product) -> str:
-    """Return the name of the module that is installed.
+def find_module_name(product: Product) -> str:
+    """Return the name of the installed module.
 
     Raises:
-        MissingDependencyError: None is.
+        MissingDependencyError: No module is installed.
     """
     for name in product.modules:
         if find_spec(name) is not None:
@@ -101,12 +101,12 @@ def module_name(product: Product) -> str:
     )
 
 
-def _import(product: Product) -> Any:
-    name = module_name(product)
+def _import_bindings(product: Product) -> Any:
+    name = find_module_name(product)
     try:
         return import_module(name)
     except ImportError as err:
         raise MissingDependencyError(
-            f"the Python bindings of {product.title} are installed and do not import: {err}",
+            f"the Python bindings of {product.title} are installed but cannot be imported: {err}",
             hint=f"enginebay check-env {product.backend}",
         ) from err

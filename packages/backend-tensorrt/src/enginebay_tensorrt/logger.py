@@ -1,4 +1,4 @@
-"""TensorRT's messages: into Python's logging, and into the errors that users see."""
+"""TensorRT's messages, forwarded to Python's logging and to the errors that users see."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _log = logging.getLogger("enginebay.tensorrt")
-# Without any handler Python prints errors, and they are in the exceptions already.
+# Without a handler Python prints errors, which are in the exceptions already.
 _log.addHandler(logging.NullHandler())
-#: By the numbers of TensorRT's severities, INTERNAL_ERROR first. Its bindings look for a member's
-#: name for 6 µs, and a build of BERT has 11,000 messages.
+#: Levels by the number of TensorRT's severity, INTERNAL_ERROR first. Numbers, because the bindings
+#: need 6 µs for the name of a member, and a build of BERT logs 11,000 messages.
 _LEVELS = (
     logging.ERROR,
     logging.ERROR,
@@ -22,8 +22,9 @@ _LEVELS = (
     logging.DEBUG,  # INFO: hundreds of lines a build
     logging.DEBUG,
 )
-_LIMIT = 500
-#: Where there is no driver, every error is followed by this one.
+#: The maximum length of a reason.
+_MAX_CHARACTERS = 500
+#: Without a driver, every error is followed by this one.
 _NO_DRIVER = "cudaError 35: CUDA driver version is insufficient"
 
 
@@ -38,7 +39,7 @@ class Messages:
         self._listeners: list[list[str]] = []
 
     def log(self, severity: Any, msg: str) -> None:
-        """Log one message of TensorRT's; an error that is collected is raised, not shown."""
+        """Log one of TensorRT's messages; an error that is collected is logged as DEBUG."""
         level = _LEVELS[int(severity)]
         with self._lock:
             collecting = self._listeners if level >= logging.ERROR else []
@@ -48,7 +49,7 @@ class Messages:
 
     @contextmanager
     def collecting(self) -> Iterator[list[str]]:
-        """Yield a list that errors are added to inside the ``with`` block."""
+        """Yield a list that collects errors inside the ``with`` block."""
         errors: list[str] = []
         with self._lock:
             self._listeners.append(errors)
@@ -56,11 +57,13 @@ class Messages:
             yield errors
         finally:
             with self._lock:
-                self._listeners = [each for each in self._listeners if each is not errors]
+                self._listeners = [
+                    listener for listener in self._listeners if listener is not errors
+                ]
 
 
 def reason(errors: list[str]) -> str:
-    r"""Join logged errors to one line.
+    r"""Join logged errors into one line.
 
     Example:
         >>> reason(["a\nb", "c"])
@@ -69,6 +72,6 @@ def reason(errors: list[str]) -> str:
         'no reason was given'
     """
     lines = [line.strip() for error in errors for line in error.splitlines() if line.strip()]
-    telling = [line for line in lines if _NO_DRIVER not in line] or lines
-    text = "; ".join(dict.fromkeys(telling)) or "no reason was given"
-    return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"
+    causes = [line for line in lines if _NO_DRIVER not in line] or lines
+    text = "; ".join(dict.fromkeys(causes)) or "no reason was given"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

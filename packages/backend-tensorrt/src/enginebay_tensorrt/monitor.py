@@ -1,4 +1,4 @@
-"""TensorRT's progress, passed on as short texts; Ctrl-C ends the build."""
+"""TensorRT's progress, reported as short texts; Ctrl-C stops the build."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Monitor:
         progress: Called with a short text.
 
     Attributes:
-        interrupted: The exception of ``progress``, or the one that ended the wait for the build,
-            such as a ``KeyboardInterrupt``. It cannot pass through TensorRT, so the build is
-            stopped at its next step and the caller raises it.
+        interrupted: The exception that stops the build: raised by ``progress``, or while the caller
+            waits for the build, such as a ``KeyboardInterrupt``. It cannot pass through TensorRT,
+            so the build stops at its next step and the caller raises the exception.
     """
 
     interface = "IProgressMonitor"
@@ -45,12 +45,12 @@ class Monitor:
         return self.interrupted is None
 
     def phase_finish(self, phase_name: str) -> None:
-        """Forget a phase that ended, finished or not."""
+        """Forget a phase, which may be unfinished."""
         with self._lock:
             self._steps.pop(phase_name, None)
 
     def _report(self, text: str) -> None:
         try:
             self._progress(text)
-        except BaseException as err:  # noqa: BLE001  # raised again by whoever builds
+        except BaseException as err:  # noqa: BLE001  # raised again by the builder
             self.interrupted = err

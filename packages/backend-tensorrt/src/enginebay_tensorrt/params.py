@@ -10,12 +10,12 @@ import enginebay as eb
 from enginebay.errors import ParamsError
 from enginebay_tensorrt.products import TENSORRT, TENSORRT_RTX, Product
 
-#: The compute capability of the GPU that an engine is built on, as a parameter.
+#: The value of ``compute_capability`` for the GPU of the machine that builds.
 CURRENT = "current"
 
 
 class SharedParams(eb.BackendParams):
-    """Parameters that both have. Each of them documents its own, as that makes them flags."""
+    """Parameters of both products. Each product documents them, which makes them flags."""
 
     file_name: eb.FileName = eb.FileName("model", suffix=".engine")
     device: str = "cuda"
@@ -42,18 +42,18 @@ class SharedParams(eb.BackendParams):
         kind, colon, number = self.device.partition(":")
         if kind != "cuda" or (colon and not number.isdecimal()):
             raise ParamsError(
-                f"device '{self.device}' is not one of TensorRT's: wanted cuda or cuda:N",
-                hint="pass --device cuda",
+                f"unknown device '{self.device}' for TensorRT: expected cuda or cuda:N",
+                hint="--device cuda",
             )
         return int(number or 0)
 
     @property
     def weights_file(self) -> str:
-        """Return the file with a stripped engine's weights, which lies beside the engine."""
+        """Return the file with a stripped engine's weights, in the folder of the engine."""
         return self.file_name.sibling(".onnx")
 
     def get_model_files(self) -> tuple[str, ...]:
-        """Return the engine, and the weights where they are not in it."""
+        """Return the engine, and the file with the weights of a stripped engine."""
         names = (self.file_name, self.weights_file) if self.strip_plan else (self.file_name,)
         return self.in_work_dir(*names)
 
@@ -63,28 +63,28 @@ class TensorrtParams(SharedParams):
 
     Args:
         work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the engine. The suffix .engine is added where it has none.
+        file_name (str): File name of the engine. The suffix .engine is added if it has none.
         device (str): cuda or cuda:N.
         precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
             put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
-            dtypes. fp32 is without TF32.
+            dtypes. fp32 does not use TF32.
         workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
-        optimization_level (int): The effort to find fast kernels, from 0 to 5; TensorRT's own
+        optimization_level (int): The effort to find fast kernels, from 0 to 5; TensorRT's
             default is 3.
-        timing_cache (str): A folder that keeps measured kernels, for each device and version, so
-            that later builds are quick.
-        version_compatible (bool): Make an engine that newer TensorRT of the same major version
-            loads too.
-        hardware_compatibility (str): none binds the engine to this model of GPU,
-            same_compute_capability to its compute capability, ampere_plus to Ampere and newer.
-        dla_core (int): Run on this DLA core, in fp16, what it can run, and the rest on the GPU.
-        sparsity (bool): Use kernels for weights with 2 zeros in each 4, where there are some.
-        refit (bool): Make an engine whose weights can be replaced.
-        strip_plan (bool): Leave the weights out of the engine; they are kept beside it as ONNX and
-            put back when it is loaded.
-        plugins (list): Shared libraries with plugins, which are copied into the artifact.
+        timing_cache (str): A folder that caches kernel timings, for each device and version, to
+            make later builds faster.
+        version_compatible (bool): Build an engine that newer versions of TensorRT with the same
+            major version can load too.
+        hardware_compatibility (str): The GPUs that can run the engine: none for the same model,
+            same_compute_capability, or ampere_plus for Ampere and newer.
+        dla_core (int): Run all supported layers on this DLA core in fp16, and the rest on the GPU.
+        sparsity (bool): Use the kernels for weights in which 2 of each 4 are zero, if possible.
+        refit (bool): Build an engine whose weights can be replaced.
+        strip_plan (bool): Build the engine without its weights, which are stored next to it as ONNX
+            and restored when it is loaded.
+        plugins (list): Shared libraries with plugins; they are copied into the artifact.
         profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
-            such as "x:1x3 / x:4x3 / x:8x3"; several inputs are separated by blanks.
+            such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
         cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
@@ -92,7 +92,7 @@ class TensorrtParams(SharedParams):
     """
 
     product: ClassVar[Product] = TENSORRT
-    # What TensorRT for RTX has instead: here an engine is for the machine that builds it.
+    # A parameter of TensorRT for RTX only: TensorRT builds for the machine's own GPU.
     compute_capability: ClassVar[tuple[str, ...]] = (CURRENT,)
 
     optimization_level: Annotated[int, msgspec.Meta(ge=0, le=5)] | None = None
@@ -103,10 +103,10 @@ class TensorrtParams(SharedParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Map MMDeploy's spellings.
+        """Map MMDeploy's keys.
 
-        ``int8_mode`` comes last and so wins over ``fp16_mode``: MMDeploy let TensorRT choose
-        between the two for each layer, which a typed graph cannot.
+        ``int8_mode`` comes last, so it overrides ``fp16_mode``. With both, MMDeploy let TensorRT
+        choose for each layer, which a typed graph does not allow.
         """
         return {
             "common_config.fp16_mode": eb.ConfigKey(
@@ -126,22 +126,21 @@ class TensorrtRtxParams(SharedParams):
 
     Args:
         work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the engine. The suffix .engine is added where it has none.
+        file_name (str): File name of the engine. The suffix .engine is added if it has none.
         device (str): cuda or cuda:N.
         precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
             put Q/DQ nodes around convolutions and matrix products; inputs and outputs keep their
-            dtypes. fp32 is without TF32.
-        compute_capability (list): The GPUs that the engine is for, such as sm89,sm120; no GPU is
-            needed to build it. Without it, it is for Ampere and newer; current is this machine's
-            own.
+            dtypes. fp32 does not use TF32.
+        compute_capability (list): The GPUs to build for, such as sm89,sm120; building needs no GPU.
+            The default is Ampere and newer; current means the GPU of this machine.
         workspace_size (int): Bytes of device memory that one layer may use; 0 sets no limit.
-        sparsity (bool): Use kernels for weights with 2 zeros in each 4, where there are some.
-        refit (bool): Make an engine whose weights can be replaced.
-        strip_plan (bool): Leave the weights out of the engine; they are kept beside it as ONNX and
-            put back when it is loaded.
-        plugins (list): Shared libraries with plugins, which are copied into the artifact.
+        sparsity (bool): Use the kernels for weights in which 2 of each 4 are zero, if possible.
+        refit (bool): Build an engine whose weights can be replaced.
+        strip_plan (bool): Build the engine without its weights, which are stored next to it as ONNX
+            and restored when it is loaded.
+        plugins (list): Shared libraries with plugins; they are copied into the artifact.
         profiles (list): More optimisation profiles, each as smallest / usual / largest shapes,
-            such as "x:1x3 / x:4x3 / x:8x3"; several inputs are separated by blanks.
+            such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
         cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
@@ -149,7 +148,7 @@ class TensorrtRtxParams(SharedParams):
     """
 
     product: ClassVar[Product] = TENSORRT_RTX
-    # It has none of these: its engines are compiled for a GPU where they are loaded.
+    # It has none of these: its engines are compiled for the GPU when they are loaded.
     optimization_level: ClassVar[None] = None
     timing_cache: ClassVar[None] = None
     version_compatible: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The hooks of ``tensorrt``. They import the engine when they are called, not before."""
+"""The hooks of ``tensorrt``. Each hook imports the engine only when it is called."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Check that one TensorRT is installed whole, and that a driver and a GPU fit it."""
+    """Check that TensorRT is completely installed, and that a driver and a GPU fit it."""
     from enginebay_tensorrt.environment import check_tier
 
     return check_tier(request)
@@ -61,17 +61,17 @@ def to_backend(request: ConvertRequest[Params]) -> list[Path]:
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
     """Return the nodes that int8 and fp8 put Q/DQ nodes around."""
-    from enginebay_tensorrt.quantize import quantizable_nodes as listed
+    from enginebay_tensorrt import quantize
 
-    return listed(request.ir.path)
+    return quantize.quantizable_nodes(request.ir.path)
 
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return what the engine lacks for a model."""
-    from enginebay_tensorrt.preview import unsupported_operators as listed
+    """Return the nodes of a model that the parser rejects."""
+    from enginebay_tensorrt import preview
 
-    return listed(request)
+    return preview.unsupported_operators(request)
 
 
 @eb.hookimpl
@@ -88,31 +88,31 @@ def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
 
 @eb.hookimpl
 def bound_to(request: BindingRequest[Params]) -> Mapping[str, str]:
-    """Return the TensorRT and the GPU that an engine needs."""
-    from enginebay_tensorrt.portability import bound_to as facts
+    """Return the TensorRT version and the GPU that an engine is bound to."""
+    from enginebay_tensorrt import portability
 
-    return facts(request.params)
+    return portability.bound_to(request.params)
 
 
 @eb.hookimpl
 def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
-    """Return the GPUs that an engine is for, where they are not this machine's alone."""
-    from enginebay_tensorrt.portability import built_for as machines
+    """Return the GPUs that an engine is for; None if it is for this machine's GPU only."""
+    from enginebay_tensorrt import portability
 
-    return machines(request.params)
+    return portability.built_for(request.params)
 
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
     """Time the layers with TensorRT's profiler."""
-    from enginebay_tensorrt.layers import time_layers as timed
+    from enginebay_tensorrt import layers
 
-    return timed(request)
+    return layers.time_layers(request)
 
 
 @eb.hookimpl
-def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Return the rewriters for what TensorRT's parser refuses."""
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every request
+    """Return the rewriters for operators that TensorRT's parser rejects."""
     from enginebay_tensorrt.rewriters import rewriters as declared
 
     return declared

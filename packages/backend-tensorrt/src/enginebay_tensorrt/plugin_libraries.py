@@ -1,4 +1,4 @@
-"""TensorRT's own layer plugins, and the shared libraries of plugins that users bring."""
+"""TensorRT's own layer plugins, and users' shared libraries with plugins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from enginebay_tensorrt.library import Library
 
-#: Where libraries are kept inside an artifact.
+#: The folder of the libraries inside an artifact.
 FOLDER = "plugins"
 
 
@@ -34,16 +34,16 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest in library.loaded:
-            continue  # TensorRT refuses a plugin that it knows already, wherever it lies
+            continue  # TensorRT rejects a plugin that is registered already, from any path
         with library.logger.collecting() as errors:
             if trt.get_plugin_registry().load_library(str(path.resolve())) is None:
                 why = reason(errors or _loader_errors(path))
-                raise ConversionError(f"plugin library '{path}' does not load: {why}")
+                raise ConversionError(f"plugin library '{path}' cannot be loaded: {why}")
         library.loaded.add(digest)
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Return what the system's loader says, which TensorRT logs only while there is a builder."""
+    """Return the system loader's error, which TensorRT logs only while a builder exists."""
     try:
         ctypes.CDLL(str(path.resolve()))
     except OSError as err:
@@ -52,22 +52,22 @@ def _loader_errors(path: Path) -> list[str]:
 
 
 def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
-    """Copy the libraries into the artifact and return their places.
+    """Copy the libraries into the artifact and return their paths.
 
     Raises:
         UsageError: Two libraries have one name.
     """
-    places = []
+    copies = []
     for library in libraries:
-        place = work_dir / FOLDER / Path(library).name
-        if place in places:
-            raise UsageError(f"two plugin libraries are called '{place.name}'")
-        place.parent.mkdir(exist_ok=True)
-        shutil.copyfile(library, place)
-        places.append(place)
-    return places
+        copy = work_dir / FOLDER / Path(library).name
+        if copy in copies:
+            raise UsageError(f"two plugin libraries have the name '{copy.name}'")
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(library, copy)
+        copies.append(copy)
+    return copies
 
 
-def carried_plugins(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Return the places of the libraries in an artifact."""
+def locate_plugins(libraries: Iterable[str], directory: Path) -> list[Path]:
+    """Return the paths of the libraries in an artifact."""
     return [directory / FOLDER / Path(library).name for library in libraries]

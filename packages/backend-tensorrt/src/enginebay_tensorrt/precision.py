@@ -1,9 +1,9 @@
-"""From the requested precision to a graph and a network that compute in it.
+"""The graph and the network for a requested precision.
 
 =========  ===============================================  ===================================
            strongly typed (always in TensorRT 11)           by flags (DLA in TensorRT 10)
 =========  ===============================================  ===================================
-fp32       the graph as it is, TF32 off                     –
+fp32       the graph unchanged, TF32 off                    –
 fp16       the graph is converted                           ``FP16``
 bf16       the graph is converted                           –
 int8, fp8  Q/DQ nodes                                       –
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.authors import to_half
 from enginebay.errors import ParamsError
-from enginebay_tensorrt.library import library_of
+from enginebay_tensorrt.library import get_library
 from enginebay_tensorrt.quantize import quantize
 
 if TYPE_CHECKING:
@@ -28,25 +28,26 @@ if TYPE_CHECKING:
 
 
 def uses_flags(params: Params) -> bool:
-    """Return True if the network is left untyped, and a flag lets the builder use fp16."""
-    # TensorRT 10 could do so for every network. Up to 10.7 its DLA takes no strongly typed one.
-    return params.dla_core is not None and library_of(params).has_precision_flags
+    """Return True if the network is untyped, and a flag lets the builder use fp16."""
+    # For DLA only, which does not accept strongly typed networks up to TensorRT 10.7.
+    return params.dla_core is not None and get_library(params).has_precision_flags
 
 
 def check_precision(params: Params) -> None:
     """Check the precision before any work is done.
 
     Raises:
-        ParamsError: DLA is requested for a precision that it does not compute in.
+        ParamsError: DLA does not compute in the precision.
     """
-    # DLA has int8 too, but knows implicit quantisation only: NVIDIA/Model-Optimizer#1661.
+    # DLA supports int8 only with implicit quantisation: NVIDIA/Model-Optimizer#1661.
     if params.dla_core is not None and params.precision != "fp16":
         raise ParamsError(
-            f"DLA computes in fp16, found precision {params.precision}", hint="--precision fp16"
+            f"DLA computes only in fp16: expected precision fp16, found {params.precision}",
+            hint="--precision fp16",
         )
 
 
-def typed_graph(
+def write_typed_graph(
     source: Path,
     params: Params,
     samples: CalibrationData | None,
@@ -54,18 +55,18 @@ def typed_graph(
     progress: Callable[[str], None],
     keep: tuple[str, ...] = (),
 ) -> Path:
-    """Return an ``.onnx`` file whose tensors have the types that the network is to compute in.
+    """Write an ``.onnx`` file whose tensors have the types that the network computes in.
 
     Args:
-        source: The model as it was exported.
-        params: The parameters, with the precision.
-        samples: What int8 and fp8 are calibrated with.
+        source: The exported model.
+        params: The parameters, which include the precision.
+        samples: The calibration data of int8 and fp8.
         folder: The folder for a new file, if one is needed.
         progress: Called with a short text before long work.
-        keep: Names of nodes that stay in fp32 in int8 and fp8.
+        keep: Names of nodes to leave in fp32 with int8 and fp8.
 
     Returns:
-        The new file, or ``source`` where nothing is to be changed.
+        The new file, or ``source`` if the types do not change.
 
     Raises:
         MissingDependencyError: The precision needs a package that is not installed.
@@ -73,7 +74,7 @@ def typed_graph(
     """
     if uses_flags(params):
         return source
-    target = folder / source.name  # messages name it
+    target = folder / source.name  # the same name, for messages
     match params.precision:
         case "fp32":
             return source
@@ -81,7 +82,7 @@ def typed_graph(
             progress(f"converting to {precision}")
             to_half(source, target, precision)
         case "int8" | "fp8" as precision:
-            assert samples is not None  # core has checked
+            assert samples is not None  # core checks this
             progress(f"calibrating on {len(samples)} items")
             quantize(source, target, samples, precision, keep)
     return target

@@ -1,4 +1,4 @@
-"""Which nodes of a model TensorRT's parser refuses; nothing is built."""
+"""The nodes of a model that TensorRT's parser rejects; nothing is built."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
-from enginebay_tensorrt.library import library_of
-from enginebay_tensorrt.parser import parser_errors
+from enginebay_tensorrt.library import get_library
+from enginebay_tensorrt.parser import list_parser_errors
 from enginebay_tensorrt.plugin_libraries import load_plugins
 
 if TYPE_CHECKING:
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes that the parser has errors about.
+    """Return the nodes that the parser rejects, each with its error.
 
     Raises:
-        ConversionError: It cannot read the file at all.
+        ConversionError: The parser cannot read the file at all.
     """
-    library = library_of(request.params)
+    library = get_library(request.params)
     load_plugins(library, map(Path, request.params.plugins))
-    found: dict[str, str] = {}
-    for node, text in parser_errors(request.ir.path, request.params):
+    errors: dict[str, str] = {}
+    for node, text in list_parser_errors(request.ir.path, request.params):
         if not node:
             raise ConversionError(
                 f"{library.product.title} cannot parse '{request.ir.path.name}': {text}"
             )
-        found.setdefault(node, text)
-    return found
+        errors.setdefault(node, text)
+    return errors

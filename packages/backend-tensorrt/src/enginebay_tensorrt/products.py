@@ -1,4 +1,4 @@
-"""NVIDIA's two TensorRTs: which wheels and modules each has, and what to type to install it."""
+"""NVIDIA's two products: TensorRT and TensorRT for RTX, their wheels and modules."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Product(msgspec.Struct, frozen=True):
     Attributes:
         backend: The name of its backend.
         title: Its name in messages.
-        modules: The Python modules that can have its bindings, the first that is there counts.
-        wheels: The names of its wheels by CUDA's major version, to which ``-bindings`` and
-            ``-libs`` are added.
-        extras: This package's extras that bring them, by CUDA's major version.
-        versions: The versions that this package works with.
-        libraries: The beginning of its shared libraries' names.
-        index: The package index with the libraries, where it is not the default one.
-        install: What to type where it is missing.
+        modules: The Python modules that may contain its bindings; the first installed one is used.
+        wheels: The names of its wheels by CUDA's major version, without the suffixes ``-bindings``
+            and ``-libs``.
+        extras: The extras of this package that install it, by CUDA's major version.
+        versions: The versions that this package supports.
+        libraries: The prefix of its shared libraries' names.
+        index: The pip option of the package index with the libraries; empty for the default index.
+        install: The command to install it.
     """
 
     backend: str
@@ -32,29 +32,29 @@ class Product(msgspec.Struct, frozen=True):
     install: str
 
     def requirements(self) -> tuple[str, ...]:
-        """The distributions with its bindings, as a backend lists them: any of them will do."""
-        # Wheels by CUDA's version, NVIDIA's archives, bindings beside one's own libraries.
+        """Return the requirement for its bindings: any one of several distributions."""
+        # Wheels by CUDA's version, NVIDIA's archives, and bindings without libraries.
         whole = [*self.wheels.values(), self.backend]
         bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]
         return (" | ".join(f"{name}{self.versions}" for name in (*whole, *bindings)),)
 
     @property
     def uninstall(self) -> str:
-        """The command that removes every wheel of it."""
+        """The command that uninstalls all its wheels."""
         parts = ("", "-bindings", "-libs")
         return "pip uninstall -y " + " ".join(
             wheel + part for wheel in self.wheels.values() for part in parts
         )
 
     def install_for(self, cuda: str) -> str:
-        """The command that installs it for a CUDA."""
+        """Return the command that installs it for a version of CUDA."""
         return f"pip install 'enginebay-tensorrt[{self.extras[cuda]}]'"
 
 
 TENSORRT = Product(
     backend="tensorrt",
     title="TensorRT",
-    # NVIDIA's wheels and archives have ``tensorrt``; its wheels keep the bindings in the other one.
+    # NVIDIA's wheels and archives have ``tensorrt``; the bindings' wheels alone the other module.
     modules=("tensorrt", "tensorrt_bindings"),
     wheels={"13": "tensorrt-cu13", "12": "tensorrt-cu12"},
     extras={"13": "cu13", "12": "cu12"},

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     Profile = dict[str, ShapeProfile]
 
 
-def profiles_for(
+def resolve_profiles_for(
     inputs: Inputs, params: Params, known: Mapping[str, ShapeProfile]
 ) -> list[Profile]:
     """Return the profiles of a network, each with every dynamic input; none if all are static.
 
     Args:
         inputs: The network's inputs.
-        params: The parameters: their shapes come first, then their profiles.
-        known: Shapes that the deployment knows, used where the parameters give none.
+        params: The parameters: first their shapes, then their profiles.
+        known: Shapes that the deployment knows, used if the parameters have none.
 
     Raises:
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
@@ -37,34 +37,35 @@ def profiles_for(
         >>> profiles_for({"x": (-1, 3)}, params, {})
         [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
     """
-    profiles = [_named(inputs, *_parse(text)) for text in params.profiles]
+    profiles = [_name_profile(inputs, *_parse_profile(text)) for text in params.profiles]
     if params.input_shapes:
-        given = (params.min_shapes, params.input_shapes, params.max_shapes)
-        profiles.insert(0, _named(inputs, *given))
+        shapes = (params.min_shapes, params.input_shapes, params.max_shapes)
+        profiles.insert(0, _name_profile(inputs, *shapes))
     elif not profiles:
         profiles.append({name: known[name] for name in inputs if name in known})
-    return [found for profile in profiles if (found := _dynamic(inputs, profile))]
+    return [dynamic for profile in profiles if (dynamic := _select_dynamic(inputs, profile))]
 
 
-def _parse(text: str) -> tuple[Shapes, Shapes, Shapes]:
+def _parse_profile(text: str) -> tuple[Shapes, Shapes, Shapes]:
     parts = text.split("/")
     if len(parts) != 3:
         raise ParamsError(
-            f"profile '{text}' has {len(parts)} parts: wanted smallest / usual / largest shapes",
+            f"profile '{text}': expected smallest / usual / largest shapes, "
+            f"found {len(parts)} parts",
             hint='--profiles "x:1x3 / x:4x3 / x:8x3"',
         )
     smallest, usual, largest = map(parse_shapes, parts)
     return smallest, usual, largest
 
 
-def _named(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shapes) -> Profile:
-    return resolve_profiles(*(name_shapes(each, inputs) for each in (usual, smallest, largest)))
+def _name_profile(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shapes) -> Profile:
+    return resolve_profiles(*(name_shapes(shapes, inputs) for shapes in (usual, smallest, largest)))
 
 
-def _dynamic(inputs: Inputs, profile: Profile) -> Profile:
+def _select_dynamic(inputs: Inputs, profile: Profile) -> Profile:
     """Check a profile and return the part of it that the network needs."""
     for name, shapes in profile.items():
-        _check(name, inputs[name], shapes)
+        _check_profile(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]
     for name in dynamic:
         if name not in profile:
@@ -72,7 +73,7 @@ def _dynamic(inputs: Inputs, profile: Profile) -> Profile:
     return {name: profile[name] for name in dynamic}
 
 
-def _check(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:
+def _check_profile(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:
     for kind, shape in (
         ("smallest", profile.min),
         ("usual", profile.opt),
@@ -84,7 +85,7 @@ def _check(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> None:
         if not fits:
             raise ParamsError(
                 f"the {kind} shape '{format_dims(shape)}' of input '{name}' does not fit the "
-                f"network: wanted '{_text(dims)}'"
+                f"network: expected '{_format_dims(dims)}'"
             )
         if any(size is None and dim == -1 for dim, size in zip(dims, shape, strict=True)):
             _raise_no_range(name, dims)
@@ -96,11 +97,11 @@ def _raise_no_range(name: str, dims: tuple[int, ...]) -> None:
         for flag, number in (("min-shapes", 1), ("input-shapes", 4), ("max-shapes", 8))
     )
     raise ParamsError(
-        f"input '{name}' is dynamic ('{_text(dims)}'): TensorRT needs its smallest, usual and "
-        "largest shapes",
+        f"input '{name}' is dynamic ('{_format_dims(dims)}'): TensorRT requires its "
+        "smallest, usual and largest shapes",
         hint=flags,
     )
 
 
-def _text(dims: tuple[int, ...]) -> str:
+def _format_dims(dims: tuple[int, ...]) -> str:
     return format_dims(tuple(None if dim == -1 else dim for dim in dims))

@@ -1,9 +1,9 @@
-"""int8 and fp8: Q/DQ nodes around convolutions and matrix products, scaled by recorded inputs.
+"""int8 and fp8: Q/DQ nodes around convolutions and matrix products, calibrated with samples.
 
 ONNX Runtime's quantiser runs the model on the samples and inserts the nodes. Its settings follow
-TensorRT's rules for explicitly quantised networks, in 10 as in 11: zero points are 0, weights have
-a scale for each output channel in int8, biases stay as they are, and only inputs of the operators
-below are quantised, so that TensorRT is free to fuse what follows them.
+the rules of TensorRT 10 and 11 for explicitly quantised networks: zero points are 0, weights in
+int8 have a scale for each output channel, biases are not quantised, and only inputs of the
+operators below are quantised, so that TensorRT can fuse the operators that follow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from enginebay.hooks import CalibrationData
 
-#: The operators that TensorRT has 8-bit kernels for and that are worth one.
+#: The operators for which TensorRT has 8-bit kernels that are worth using.
 QUANTIZED = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
@@ -36,34 +36,34 @@ def quantize(
 
     Args:
         source: An ``.onnx`` file.
-        target: The file to write; weights of 1 GiB and more go beside it.
+        target: The file to write; weights of 1 GiB and more go into a file next to it.
         samples: Inputs by name.
         precision: ``int8`` or ``fp8``, which is E4M3.
-        keep: Names of nodes that get none, out of :func:`quantizable_nodes`.
+        keep: Names of nodes to leave out, from :func:`quantizable_nodes`.
 
     Raises:
         MissingDependencyError: ONNX Runtime or onnx is not installed.
-        ConversionError: The model cannot be run on the samples, or holds nothing to quantise.
+        ConversionError: The model cannot run on the samples, or has no nodes to quantise.
     """
     try:
         from onnxruntime.quantization import QuantFormat, quantize_static
     except ImportError as err:
         raise MissingDependencyError(
-            f"precision {precision} needs ONNX Runtime's quantiser: {err}",
+            f"precision {precision} requires ONNX Runtime's quantiser: {err}",
             hint="pip install 'enginebay-tensorrt[int8]'",
         ) from err
-    model = _raised(source, precision)
+    model = _raise_opset(source, precision)
     try:
-        with quiet(), _root_logger_left_alone():
+        with quiet(), _protect_root_logger():
             quantize_static(
                 model,
                 target,
-                _reader(samples),
+                _make_reader(samples),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTIZED),
                 nodes_to_exclude=list(keep),
                 use_external_data_format=model.ByteSize() > 1 << 30,
-                **_settings(precision),
+                **_quantizer_settings(precision),
             )
     except EnginebayError:
         raise
@@ -77,14 +77,14 @@ def quantize(
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
     """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names."""
-    nodes = _nodes(source)
+    nodes = _load_nodes(source)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 
 
 @contextmanager
-def _root_logger_left_alone() -> Iterator[None]:
-    """Keep the quantiser from configuring the root logger."""
-    # It calls logging.warning, which adds a handler to a root logger that has none.
+def _protect_root_logger() -> Iterator[None]:
+    """Prevent the quantiser from configuring the root logger."""
+    # It calls logging.warning, which adds a handler to a root logger without one.
     guard = logging.NullHandler()
     logging.getLogger().addHandler(guard)
     try:
@@ -93,7 +93,7 @@ def _root_logger_left_alone() -> Iterator[None]:
         logging.getLogger().removeHandler(guard)
 
 
-def _settings(precision: str) -> dict[str, Any]:
+def _quantizer_settings(precision: str) -> dict[str, Any]:
     from onnxruntime.quantization import CalibrationMethod, QuantType
 
     int8 = precision == "int8"
@@ -102,7 +102,7 @@ def _settings(precision: str) -> dict[str, Any]:
         "activation_type": kind,
         "weight_type": kind,
         "per_channel": int8,
-        # For fp8, ONNX Runtime knows no other method.
+        # For fp8, ONNX Runtime has only this method.
         "calibrate_method": CalibrationMethod.MinMax if int8 else CalibrationMethod.Distribution,
         "extra_options": {
             "ActivationSymmetric": True,
@@ -114,30 +114,31 @@ def _settings(precision: str) -> dict[str, Any]:
     }
 
 
-def _raised(source: Path, precision: str) -> Any:
+def _raise_opset(source: Path, precision: str) -> Any:
     """Load the model at an opset whose Q/DQ operators have the precision and scales per channel."""
     import onnx
     from onnx import version_converter
 
     model = onnx.load(source)
-    wanted = 13 if precision == "int8" else 19
-    found = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    if found >= wanted:
+    required = 13 if precision == "int8" else 19
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if opset >= required:
         return model
     try:
-        return version_converter.convert_version(model, wanted)
+        return version_converter.convert_version(model, required)
     except Exception as err:
         raise ConversionError(
-            f"{precision} needs opset {wanted}, and '{source.name}' cannot be raised from {found}: "
+            f"{precision} requires opset {required}, and '{source.name}' cannot be converted from "
+            f"opset {opset}: "
             f"{str(err).splitlines()[0]}",
-            hint=f"export it with opset {wanted} or newer",
+            hint=f"export it with opset {required} or newer",
         ) from err
 
 
-def _reader(samples: CalibrationData) -> Any:
+def _make_reader(samples: CalibrationData) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no stubs
         def __init__(self) -> None:
             self._rest = iter(samples)
 
@@ -148,15 +149,15 @@ def _reader(samples: CalibrationData) -> Any:
 
 
 def _check_quantized(target: Path, source: Path) -> None:
-    if not any(node.op_type == "QuantizeLinear" for node in _nodes(target)):
+    if not any(node.op_type == "QuantizeLinear" for node in _load_nodes(target)):
         raise ConversionError(
-            f"'{source.name}' holds nothing to quantise: wanted {', '.join(QUANTIZED)}",
+            f"'{source.name}' has no nodes to quantise: expected {', '.join(QUANTIZED)}",
             hint="--precision fp16",
         )
 
 
 def _set_scales_of_zero(target: Path) -> None:
-    """Give values that are all alike a scale: the quantiser writes 0, which TensorRT refuses."""
+    """Replace scales of 0 by 1: the quantiser writes 0 for constant values, TensorRT rejects it."""
     import onnx
     from onnx import numpy_helper
 
@@ -177,7 +178,7 @@ def _set_scales_of_zero(target: Path) -> None:
         onnx.save(model, target)
 
 
-def _nodes(path: Path) -> Any:
+def _load_nodes(path: Path) -> Any:
     import onnx
 
     return onnx.load(path, load_external_data=False).graph.node

@@ -1,8 +1,9 @@
-"""Antialiased resizing as two matrix products: TensorRT's parser refuses ``Resize`` with antialias.
+"""Antialiased resizing as two matrix products: TensorRT's parser rejects ``Resize`` with antialias.
 
-Along each axis every output is a weighted sum of the inputs around its centre, so an axis of fixed
-size is a matrix. The weights are PyTorch's (``aten/src/ATen/native/cpu/UpSampleKernel.cpp``), which
-are PIL's: the filter is widened by the scale where the image shrinks, and sums to 1.
+Along each axis every output is a weighted sum of the inputs around its centre, so resizing an axis
+of fixed size is a product with a matrix. The weights are those of PyTorch
+(``aten/src/ATen/native/cpu/UpSampleKernel.cpp``) and PIL: the filter is widened by the scale if the
+image shrinks, and its weights sum to 1.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 _SUPPORT = {"bilinear": 1.0, "bicubic": 2.0}
 
 
-def weights(size: int, wanted: int, scale: float, mode: str) -> NumpyArray:
+def resize_matrix(size: int, output_size: int, scale: float, mode: str) -> NumpyArray:
     """Return the matrix that resizes an axis.
 
     Args:
-        size: Elements before.
-        wanted: Elements after.
+        size: The input elements.
+        output_size: The output elements.
         scale: Input elements for one output element.
         mode: ``bilinear`` or ``bicubic``.
 
     Returns:
-        ``wanted × size`` float32.
+        An ``output_size × size`` matrix of float32.
 
     Example:
         >>> weights(4, 2, 2.0, "bilinear").astype(float).round(3).tolist()
@@ -37,21 +38,21 @@ def weights(size: int, wanted: int, scale: float, mode: str) -> NumpyArray:
 
     widened = max(scale, 1.0)
     support = _SUPPORT[mode] * widened
-    matrix = np.zeros((wanted, size))
-    for row in range(wanted):
+    matrix = np.zeros((output_size, size))
+    for row in range(output_size):
         centre = scale * (row + 0.5)
         first = max(int(centre - support + 0.5), 0)
         last = min(int(centre + support + 0.5), size)
-        places = (np.arange(first, last) - centre + 0.5) / widened
-        found = np.array([_filter(abs(place), mode) for place in places])
-        matrix[row, first:last] = found / found.sum()
+        distances = abs(np.arange(first, last) - centre + 0.5) / widened
+        weights = np.array([_filter_weight(distance, mode) for distance in distances])
+        matrix[row, first:last] = weights / weights.sum()
     return matrix.astype(np.float32)
 
 
-def _filter(distance: float, mode: str) -> float:
+def _filter_weight(distance: float, mode: str) -> float:
     if mode == "bilinear":
         return max(1.0 - distance, 0.0)
-    a = -0.5  # Keys' cubic, with PIL's coefficient rather than the -0.75 of plain resizing
+    a = -0.5  # Keys' cubic with PIL's coefficient; resizing without antialias uses -0.75
     if distance < 1:
         return ((a + 2) * distance - (a + 3)) * distance**2 + 1
     if distance < 2:
@@ -59,7 +60,7 @@ def _filter(distance: float, mode: str) -> float:
     return 0.0
 
 
-def scales(
+def output_scales(
     shape: tuple[int, int], size: Any, factor: Any, recompute: bool | None
 ) -> tuple[tuple[int, int], tuple[float, float]]:
     """Return the output's height and width, and the input elements for each output element.

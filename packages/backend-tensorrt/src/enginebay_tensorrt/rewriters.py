@@ -1,7 +1,7 @@
-"""Rewriters for what the ONNX parsers of TensorRT and of TensorRT for RTX refuse.
+"""Rewriters for operators that the ONNX parsers of TensorRT and of TensorRT for RTX reject.
 
-Their tests show it with the parser and the builder of TensorRT for RTX. The parser of TensorRT has
-the same source, https://github.com/onnx/onnx-tensorrt, where 10.1 takes ``NonZero`` alone of these.
+The tests use the parser and the builder of TensorRT for RTX. The parser of TensorRT has the same
+source, https://github.com/onnx/onnx-tensorrt; of these operators, 10.1 supports only ``NonZero``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Context
 
-#: For both backends, as each gets only what its own plugin returns.
+#: Without a backend's name: each of both backends uses only the rewriters that its plugin returns.
 rewriters = eb.RewriterSet()
 
 #: A pooling window must have fewer elements.
-_LARGEST_WINDOW = 100_000
+_MAX_WINDOW_ELEMENTS = 100_000
 
 #: The default dimensions of each transform; None for all.
 _TRANSFORMS: dict[str, Any] = {
@@ -36,22 +36,22 @@ _TRANSFORMS: dict[str, Any] = {
 }
 
 
-def is_torchscript(target: Any) -> bool:
-    """Return True for the TorchScript exporter, where the default one writes other operators."""
+def is_torchscript_export(target: Any) -> bool:
+    """Return True for the TorchScript exporter: the default one writes other operators."""
     exporter: str | None = target.exporter
     return exporter == "torchscript"
 
 
 def writes_dft(target: Any) -> bool:
-    """Return True but for the TorchScript exporter: for it core takes transforms apart itself."""
-    return not is_torchscript(target)
+    """Return True except for the TorchScript exporter, for which core decomposes transforms."""
+    return not is_torchscript_export(target)
 
 
 @rewriters.function("torch.cat", ir="onnx")
 @rewriters.function("torch.concat", ir="onnx")
 @rewriters.function("torch.concatenate", ir="onnx")
 def cat(ctx: Context, tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
-    """Join bytes as int32: ``Concat`` takes no uint8, ``Cast`` takes it both ways."""
+    """Concatenate uint8 as int32: ``Concat`` does not support uint8, ``Cast`` does."""
     import torch
 
     axis = kwargs.pop("axis", dim)
@@ -71,30 +71,30 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Any:
-    """Antialias by two matrix products, where height and width are numbers.
+    """Resize with antialias by two matrix products, if height and width are fixed.
 
-    While the TorchScript exporter traces they are not; it has nothing for such resizing anyway.
+    In a trace of the TorchScript exporter they are not; it cannot export such resizing anyway.
     """
     import torch
 
-    from enginebay_tensorrt.resampling import scales, weights
+    from enginebay_tensorrt.resampling import output_scales, resize_matrix
 
     arguments = (size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if not (antialias and mode in ("bilinear", "bicubic") and input.dim() == 4):
         return ctx.origin_func(input, *arguments)
     height, width = input.shape[2:]
     sizes = [height, width, *(size if isinstance(size, tuple | list) else [size or 0])]
-    if align_corners or not all(type(each) is int for each in sizes):
+    if align_corners or not all(type(length) is int for length in sizes):
         return ctx.origin_func(input, *arguments)
-    wanted, steps = scales((height, width), size, scale_factor, recompute_scale_factor)
+    resized, steps = output_scales((height, width), size, scale_factor, recompute_scale_factor)
     down, across = (
-        torch.from_numpy(weights(n, m, step, mode)).to(input.dtype)
-        for n, m, step in zip((height, width), wanted, steps, strict=True)
+        torch.from_numpy(resize_matrix(n, m, step, mode)).to(input.dtype)
+        for n, m, step in zip((height, width), resized, steps, strict=True)
     )
     return down @ (input @ across.T)
 
 
-@rewriters.function("torch.nn.functional.batch_norm", ir="onnx", check=is_torchscript)
+@rewriters.function("torch.nn.functional.batch_norm", ir="onnx", check=is_torchscript_export)
 def batch_norm(
     ctx: Context,
     input: Tensor,  # noqa: A002  # torch's name
@@ -106,38 +106,38 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Normalise by the batch's own mean and variance in steps, where nothing is kept of them.
+    """Normalise by the batch's own mean and variance, without running statistics.
 
-    Weights are standardised that way, and layers without ``track_running_stats``.
+    Used for weight standardisation, and by layers without ``track_running_stats``.
     """
     import torch
 
     if not training or running_mean is not None or running_var is not None:
-        kept = (running_mean, running_var, weight, bias, training, momentum, eps)
-        return ctx.origin_func(input, *kept)
+        unchanged = (running_mean, running_var, weight, bias, training, momentum, eps)
+        return ctx.origin_func(input, *unchanged)
     wide = input.to(torch.promote_types(input.dtype, torch.float32))
     axes = [0, *range(2, input.dim())]
     centred = wide - wide.mean(axes, keepdim=True)
-    found = centred * torch.rsqrt(centred.square().mean(axes, keepdim=True) + eps)
+    normalized = centred * torch.rsqrt(centred.square().mean(axes, keepdim=True) + eps)
     shape = [-1] + [1] * (input.dim() - 2)
     if weight is not None:
-        found = found * weight.reshape(shape)
+        normalized = normalized * weight.reshape(shape)
     if bias is not None:
-        found = found + bias.reshape(shape)
-    return found.to(input.dtype)
+        normalized = normalized + bias.reshape(shape)
+    return normalized.to(input.dtype)
 
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
 def avg_pool(ctx: Context, self: Any, input: Tensor) -> Any:  # noqa: A002  # torch's name
-    """Take the mean of the image where it is smaller than a window that is too large to build."""
+    """Return the mean of the image if one window covers it and is too large to build."""
     import torch
 
-    from enginebay_tensorrt.windows import pairs
+    from enginebay_tensorrt.folding import make_pairs
 
-    kernel, padding = pairs(self.kernel_size, self.padding)
+    kernel, padding = make_pairs(self.kernel_size, self.padding)
     sizes = input.shape[-2:]
     if (
-        math.prod(kernel) < _LARGEST_WINDOW
+        math.prod(kernel) < _MAX_WINDOW_ELEMENTS
         or padding != (0, 0)
         or self.divisor_override
         or any(isinstance(size, torch.SymInt) for size in sizes)
@@ -157,37 +157,39 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Any:
-    """Put windows side by side, or add them up by a transposed convolution."""
-    from enginebay_tensorrt.windows import added, pairs, tiled
+    """Place windows side by side, or sum overlapping ones with a transposed convolution."""
+    from enginebay_tensorrt.folding import fold_overlapping, fold_tiles, make_pairs
 
-    size, kernel, steps, pads, strides = pairs(output_size, kernel_size, dilation, padding, stride)
+    size, kernel, steps, pads, strides = make_pairs(
+        output_size, kernel_size, dilation, padding, stride
+    )
     if (kernel, (1, 1), (0, 0)) == (strides, steps, pads):
-        return tiled(input, size, kernel)
-    # The builder has no transposed convolution with a stride and a dilation.
+        return fold_tiles(input, size, kernel)
+    # The builder has no transposed convolution with both a stride and a dilation.
     if not input.is_floating_point() or (steps != (1, 1) and strides != (1, 1)):
         return ctx.origin_func(input, output_size, kernel_size, dilation, padding, stride)
-    return added(input, size, kernel, steps, pads, strides)
+    return fold_overlapping(input, size, kernel, steps, pads, strides)
 
 
 @rewriters.function("torch.masked_scatter", ir="onnx")
 @rewriters.function("torch.Tensor.masked_scatter", ir="onnx")
 def masked_scatter(
-    ctx: Context,  # noqa: ARG001  # every rewriter takes it
+    ctx: Context,  # noqa: ARG001  # the context of every rewriter
     input: Tensor,  # noqa: A002  # torch's name
     mask: Tensor,
     source: Tensor,
 ) -> Any:
-    """Count which element each place takes: TensorRT for RTX has no ``NonZero``."""
+    """Compute the source index of each element by counting: TensorRT for RTX has no ``NonZero``."""
     import torch
 
-    mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the shape that both broadcast to
-    places = mask.reshape(-1).long().cumsum(0) - 1
-    taken = source.reshape(-1)[places.clamp(min=0)]
-    return torch.where(mask, taken.reshape(mask.shape), input)
+    mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape
+    indices = mask.reshape(-1).long().cumsum(0) - 1
+    picked = source.reshape(-1)[indices.clamp(min=0)]
+    return torch.where(mask, picked.reshape(mask.shape), input)
 
 
-def _transform(name: str, default: Any) -> Callable[..., Any]:
-    def transform(
+def _make_transform(name: str, default: Any) -> Callable[..., Any]:
+    def multiply_by_dft(
         ctx: Context,
         input: Tensor,  # noqa: A002  # torch's name
         length: Any = None,
@@ -195,20 +197,22 @@ def _transform(name: str, default: Any) -> Callable[..., Any]:
         norm: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Multiply by one matrix for each dimension."""
+        """Multiply by the matrix of each dimension."""
         import torch
 
-        from enginebay_tensorrt.fourier import transform
+        from enginebay_tensorrt.fourier import multiply_by_dft
 
         exact = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-        given = [length, *kwargs.values()]
-        if any(each is not None for each in given) or input.dtype not in exact:
+        options = [length, *kwargs.values()]
+        if any(option is not None for option in options) or input.dtype not in exact:
             return ctx.origin_func(input, length, dim, norm, **kwargs)
         dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-        return transform(input, dims, norm, inverse="ifft" in name, onesided="rfft" in name)
+        return multiply_by_dft(input, dims, norm, inverse="ifft" in name, onesided="rfft" in name)
 
-    return transform
+    return multiply_by_dft
 
 
 for _name, _dims in _TRANSFORMS.items():
-    rewriters.function(f"torch.fft.{_name}", ir="onnx", check=writes_dft)(_transform(_name, _dims))
+    rewriters.function(f"torch.fft.{_name}", ir="onnx", check=writes_dft)(
+        _make_transform(_name, _dims)
+    )

@@ -1,4 +1,4 @@
-"""The hooks of ``tensorrt-rtx``: those of ``tensorrt``, for the parameters of TensorRT for RTX."""
+"""The hooks of ``tensorrt-rtx``: those of ``tensorrt`` with the parameters of TensorRT for RTX."""
 
 from __future__ import annotations
 

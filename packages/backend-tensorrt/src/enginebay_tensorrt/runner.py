@@ -9,7 +9,7 @@ from enginebay.authors import numpy_dtype
 from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.context import Context
-from enginebay_tensorrt.staging import Staging, copy, size_of
+from enginebay_tensorrt.staging import Staging, copy_async, count_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.context import Grow, Shape
     from enginebay_tensorrt.engine import Engine, Tensor
 
-#: The alignment in bytes that TensorRT requires. Memory as allocated has it, a view may not.
-ALIGNMENT = 256
+#: The alignment that TensorRT requires. Allocated memory has it, but a view may not.
+ALIGNMENT_BYTES = 256
 
 
 class Runner:
     """Runs calls one after the other.
 
     Each call writes the context's memory, so a call on another stream makes that stream wait for
-    the call before; nothing waits on the host.
+    the previous call. The host does not wait.
 
     Args:
         engine: The engine.
-        as_graph: Record the engine's work once and replay it; every shape must be fixed.
+        as_graph: Whether to record the engine's work once as a CUDA graph and replay it; every
+            shape must be fixed.
 
     Raises:
         ConversionError: The engine's work cannot be recorded.
@@ -57,7 +58,7 @@ class Runner:
             )
         if as_graph:
             try:
-                self._graph = self._record()
+                self._graph = self._record_graph()
             except RuntimeError as err:
                 with suppress(RuntimeError):
                     self.close()
@@ -67,41 +68,41 @@ class Runner:
                 ) from err
 
     def watch(self, profiler: Any) -> None:
-        """Report the layers' times of every call to an ``IProfiler``."""
+        """Report the layer times of every call to an ``IProfiler``."""
         self._context.watch(profiler)
 
     @contextmanager
-    def _turn(self, caller: int) -> Iterator[int]:
-        """Yield the stream for a call's work, which follows the last call's.
+    def _take_turn(self, caller: int) -> Iterator[int]:
+        """Yield the stream for a call, which starts after the previous call.
 
-        It is the caller's own, or else the caller's waits for it. On the default stream TensorRT
-        would wait on the host, so the runner's stream takes its place.
+        It is the caller's own stream, unless that is the default stream, on which TensorRT would
+        block the host. Then it is the runner's stream, and the caller's stream waits for it.
         """
         stream = caller or self._stream
         with (
             cuda.on_device(self._index),
             self._engine.library.logger.collecting() as self._context.errors,
         ):
-            # An event that was never recorded is complete, so the first call waits for nothing.
+            # An event that was never recorded is complete, so the first call does not wait.
             cuda.call("cudaStreamWaitEvent", stream, self._done, 0)
             try:
                 yield stream
             except BaseException:
-                with suppress(RuntimeError):  # CUDA may be past repair; the cause is raised
-                    self._end(stream, caller)
+                with suppress(RuntimeError):  # CUDA may be unusable; the cause is raised
+                    self._end_turn(stream, caller)
                 raise
-            self._end(stream, caller)
+            self._end_turn(stream, caller)
 
-    def _end(self, stream: int, caller: int) -> None:
+    def _end_turn(self, stream: int, caller: int) -> None:
         cuda.call("cudaEventRecord", self._done, stream)
         if stream != caller:
             cuda.call("cudaStreamWaitEvent", caller, self._done, 0)
 
-    def _follow(self, caller: int, stream: int) -> None:
-        """Make a stream wait for the work that is on the caller's stream by now.
+    def _wait_for_caller(self, caller: int, stream: int) -> None:
+        """Make a stream wait for the work already on the caller's stream.
 
-        Memory from torch is free for new work on the caller's stream only, so this comes after
-        the last piece was allocated.
+        Memory from torch may be reused at once only on the caller's stream. So call this after the
+        last allocation.
         """
         if stream != caller:
             cuda.call("cudaEventRecord", self._ready, caller)
@@ -117,40 +118,40 @@ class Runner:
         """
         shapes = {name: feed[name].shape for name in self._engine.inputs}
         profile = self._context.profile_for(shapes)
-        with self._turn(self._stream) as stream:
+        with self._take_turn(self._stream) as stream:
             for name in self._engine.inputs:
                 self._staging[name].upload(feed[name], stream)
-            found = self._launch_on_staging(profile, shapes, stream)
-            for name, shape in found.items():
-                self._staging[name].download(size_of(shape, self._dtypes[name]), stream)
+            output_shapes = self._launch_on_staging(profile, shapes, stream)
+            for name, shape in output_shapes.items():
+                self._staging[name].download(count_bytes(shape, self._dtypes[name]), stream)
             cuda.call("cudaStreamSynchronize", stream)
-            return {n: self._staging[n].read(s, self._dtypes[n]) for n, s in found.items()}
+            return {n: self._staging[n].read(s, self._dtypes[n]) for n, s in output_shapes.items()}
 
     def _launch_on_staging(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape]:
         if self._graph is not None:
             cuda.call("cudaGraphLaunch", self._graph, stream)
-            return _static(self._engine.outputs)
+            return _static_shapes(self._engine.outputs)
         outputs = self._context.set_shapes(profile, shapes, stream)
         for name in shapes:
             self._context.set_address(name, self._staging[name].device)
-        room: dict[str, Grow] = {}
+        allocations: dict[str, Grow] = {}
         for name, shape in outputs.items():
             staging = self._staging[name]
             if shape is None:
-                room[name] = staging.reserve
+                allocations[name] = staging.reserve
             else:
-                nbytes = size_of(shape, self._dtypes[name])
+                nbytes = count_bytes(shape, self._dtypes[name])
                 self._context.set_address(name, staging.reserve(nbytes))
-        return _with_found(outputs, self._context.enqueue(stream, room))
+        return _merge_shapes(outputs, self._context.enqueue(stream, allocations))
 
     # -- a call with tensors on the device --------------------------------------------------------
 
     def run_torch(self, feed: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Enqueue a call on the caller's current stream, without a copy to the host or a wait.
+        """Enqueue a call on the caller's current stream, without waiting or copying to the host.
 
-        The tensors may be on another GPU; the results are on the engine's.
+        The tensors may be on another GPU; the results are on the engine's GPU.
 
         Raises:
             InputError: The engine has no profile for the shapes.
@@ -161,47 +162,49 @@ class Runner:
         profile = self._context.profile_for(shapes)
         device = torch.device("cuda", self._index)
         caller = int(torch.cuda.current_stream(device).cuda_stream)
-        kept = {name: feed[name].to(device).resolve_neg().contiguous() for name in shapes}
+        arguments = {name: feed[name].to(device).resolve_neg().contiguous() for name in shapes}
         if self._graph is not None:
-            return self._replay_torch(kept, device, caller)
-        kept = {name: _aligned(tensor) for name, tensor in kept.items()}
-        with self._turn(caller) as stream:
+            return self._replay_torch(arguments, device, caller)
+        arguments = {name: _align_tensor(tensor) for name, tensor in arguments.items()}
+        with self._take_turn(caller) as stream:
             outputs = self._context.set_shapes(profile, shapes, stream)
-            for name, tensor in kept.items():
-                self._context.set_address(name, self._address(name, tensor))
-            made: dict[str, torch.Tensor] = {}
-            room: dict[str, Grow] = {}
+            for name, tensor in arguments.items():
+                self._context.set_address(name, self._find_address(name, tensor))
+            results: dict[str, torch.Tensor] = {}
+            allocations: dict[str, Grow] = {}
             for name, shape in outputs.items():
                 if shape is None:
-                    room[name] = self._torch_room(made, name, device, (caller, stream))
+                    allocations[name] = self._make_torch_allocator(
+                        results, name, device, (caller, stream)
+                    )
                 else:
-                    made[name] = self._torch_empty(name, shape, device)
-                    self._context.set_address(name, self._address(name, made[name]))
-            self._follow(caller, stream)
-            for name, shape in self._context.enqueue(stream, room).items():
-                made[name] = self._torch_view(made[name], name, shape)
-            return made
+                    results[name] = self._torch_empty(name, shape, device)
+                    self._context.set_address(name, self._find_address(name, results[name]))
+            self._wait_for_caller(caller, stream)
+            for name, shape in self._context.enqueue(stream, allocations).items():
+                results[name] = self._torch_view(results[name], name, shape)
+            return results
 
     def _replay_torch(
-        self, kept: Mapping[str, torch.Tensor], device: torch.device, caller: int
+        self, arguments: Mapping[str, torch.Tensor], device: torch.device, caller: int
     ) -> dict[str, torch.Tensor]:
         """Launch the CUDA graph on copies of tensors, since the graph's addresses are fixed."""
-        shapes = _static(self._engine.outputs)
-        made = {name: self._torch_empty(name, shape, device) for name, shape in shapes.items()}
-        with self._turn(caller) as stream:
-            self._follow(caller, stream)
-            for name, tensor in kept.items():
+        shapes = _static_shapes(self._engine.outputs)
+        results = {name: self._torch_empty(name, shape, device) for name, shape in shapes.items()}
+        with self._take_turn(caller) as stream:
+            self._wait_for_caller(caller, stream)
+            for name, tensor in arguments.items():
                 target = self._staging[name].device
-                copy(target, tensor.data_ptr(), tensor.nbytes, "DeviceToDevice", stream)
+                copy_async(target, tensor.data_ptr(), tensor.nbytes, "DeviceToDevice", stream)
             cuda.call("cudaGraphLaunch", self._graph, stream)
-            for name, tensor in made.items():
+            for name, tensor in results.items():
                 source = self._staging[name].device
-                copy(tensor.data_ptr(), source, tensor.nbytes, "DeviceToDevice", stream)
-        return made
+                copy_async(tensor.data_ptr(), source, tensor.nbytes, "DeviceToDevice", stream)
+        return results
 
-    def _address(self, name: str, tensor: torch.Tensor) -> int:
+    def _find_address(self, name: str, tensor: torch.Tensor) -> int:
         """Return a tensor's address."""
-        # An empty one has none, and TensorRT refuses null.
+        # An empty tensor has address 0, which TensorRT rejects.
         return tensor.data_ptr() or self._staging[name].reserve(1)
 
     def _torch_empty(self, name: str, shape: Shape, device: torch.device) -> torch.Tensor:
@@ -209,9 +212,9 @@ class Runner:
 
         return torch.empty(shape, dtype=getattr(torch, self._dtypes[name].name), device=device)
 
-    def _torch_room(
+    def _make_torch_allocator(
         self,
-        made: dict[str, torch.Tensor],
+        results: dict[str, torch.Tensor],
         name: str,
         device: torch.device,
         streams: tuple[int, int],
@@ -220,30 +223,30 @@ class Runner:
         import torch
 
         def grow(nbytes: int) -> int:
-            made[name] = torch.empty(nbytes, dtype=torch.uint8, device=device)
-            self._follow(*streams)
-            return made[name].data_ptr()
+            results[name] = torch.empty(nbytes, dtype=torch.uint8, device=device)
+            self._wait_for_caller(*streams)
+            return results[name].data_ptr()
 
         return grow
 
     def _torch_view(self, memory: torch.Tensor, name: str, shape: Shape) -> torch.Tensor:
         import torch
 
-        nbytes = size_of(shape, self._dtypes[name])
+        nbytes = count_bytes(shape, self._dtypes[name])
         return memory[:nbytes].view(getattr(torch, self._dtypes[name].name)).view(shape)
 
     # -- CUDA graphs, and the end -----------------------------------------------------------------
 
-    def _record(self) -> Any:
+    def _record_graph(self) -> Any:
         """Run once on zeros, then once more into a CUDA graph."""
         cudart = cuda.runtime()
-        shapes = _static(self._engine.inputs)
-        with self._turn(self._stream) as stream:
+        shapes = _static_shapes(self._engine.inputs)
+        with self._take_turn(self._stream) as stream:
             for name, shape in shapes.items():
-                nbytes = size_of(shape, self._dtypes[name])
+                nbytes = count_bytes(shape, self._dtypes[name])
                 address = self._staging[name].reserve(nbytes)
                 cuda.call("cudaMemsetAsync", address, 0, nbytes, stream)
-            # The first call allocates, which cannot be recorded.
+            # The first call allocates memory, which cannot be recorded.
             self._launch_on_staging(0, shapes, stream)
             cuda.call("cudaStreamSynchronize", stream)
             mode = cudart.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
@@ -273,16 +276,16 @@ class Runner:
             cuda.call("cudaStreamDestroy", self._stream)
 
 
-def _static(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+def _static_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
     """Return the shapes of tensors whose shapes are all fixed."""
     return {name: tensor.spec.dims for name, tensor in tensors.items()}  # type: ignore[misc]  # all ints
 
 
-def _with_found(
+def _merge_shapes(
     outputs: Mapping[str, Shape | None], found: Mapping[str, Shape]
 ) -> dict[str, Shape]:
     return {name: found[name] if shape is None else shape for name, shape in outputs.items()}
 
 
-def _aligned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
+def _align_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT_BYTES else tensor

@@ -1,7 +1,7 @@
-"""The graph that an engine is built from, run by ONNX Runtime where there is no GPU for the engine.
+"""The graph that an engine is built from, run by ONNX Runtime on a machine without a suitable GPU.
 
-Its figures say whether the graph is right: rewritten, typed, quantised as the builder gets it. They
-say nothing about TensorRT's kernels.
+Its results show whether the graph is correct: rewritten, typed and quantised for the builder. They
+do not test TensorRT's kernels.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 GRAPH = "model.onnx"
 
 
-def keep_graph(source: Path, folder: Path) -> None:
-    """Let :class:`GraphWrapper` find the graph that was built.
+def link_graph(source: Path, folder: Path) -> None:
+    """Link the graph that was built into a folder, for :class:`GraphWrapper`.
 
     Args:
-        source: The ``.onnx`` file, which stays as long as the folder.
+        source: The ``.onnx`` file, which exists as long as the folder.
         folder: The folder of ``ConvertRequest.simulation``.
     """
     link = folder / GRAPH
@@ -36,15 +36,15 @@ def keep_graph(source: Path, folder: Path) -> None:
 
 
 class GraphWrapper(eb.Wrapper):
-    """Runs the graph on ONNX Runtime, operator by operator as it is written.
+    """Runs the graph on ONNX Runtime, operator by operator, without optimisations.
 
     Args:
-        request: The request to load the engine that was built from it.
+        request: The request to load the engine that was built from the graph.
         folder: The folder of ``WrapperRequest.simulation``.
 
     Raises:
         MissingDependencyError: ONNX Runtime is not installed.
-        ConversionError: It lacks an operator in this precision, bf16 above all.
+        ConversionError: ONNX Runtime lacks an operator in this precision, most often in bf16.
     """
 
     def __init__(self, request: WrapperRequest[Params], folder: Path) -> None:
@@ -53,14 +53,14 @@ class GraphWrapper(eb.Wrapper):
             import onnxruntime
         except ImportError as err:
             raise MissingDependencyError(
-                f"the graph is run by ONNX Runtime: {err}",
+                f"running the graph requires ONNX Runtime: {err}",
                 hint="pip install 'enginebay-tensorrt[rtx]'",
             ) from err
-        # Behind a link ONNX Runtime would look for the weights' file in the wrong folder.
+        # Resolved: ONNX Runtime looks for external weights in the folder of the link.
         graph = (folder / GRAPH).resolve()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        # Fused, Q/DQ nodes would become 8-bit operators, and those of fp8 have no kernel.
+        # Fusion turns Q/DQ nodes into 8-bit operators, which have no kernel in fp8.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             with quiet():
@@ -78,14 +78,14 @@ class GraphWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """Return what runs the graph."""
+        """The version and precision of ONNX Runtime."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Run the graph."""
         known = {value.name for value in self._session.get_inputs()}
-        given = {name: array for name, array in feed.items() if name in known}
-        outputs: Sequence[NumpyArray] = self._session.run(list(self.output_names), given)
+        used = {name: array for name, array in feed.items() if name in known}
+        outputs: Sequence[NumpyArray] = self._session.run(list(self.output_names), used)
         return outputs
 
     def release(self) -> None:

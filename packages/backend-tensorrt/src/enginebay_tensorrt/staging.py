@@ -1,4 +1,4 @@
-"""Memory that is kept between calls: on the device, and of the same size pinned on the host."""
+"""Memory that is reused between calls, on the device and pinned on the host."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The memory of one input or output, on both sides; it grows and never shrinks.
+    """The memory of one input or output, on device and host; it grows and never shrinks.
 
     Attributes:
-        device: The address on the device; 0 until :meth:`reserve`. Never of size 0: TensorRT
-            refuses a null address even for an empty tensor.
-        host: The address on the host, page-locked, so that copies need not wait for each other.
+        device: The address on the device; 0 until :meth:`reserve`. The size is never 0: TensorRT
+            rejects a null address even for an empty tensor.
+        host: The address on the host, page-locked, so that copies run asynchronously.
     """
 
     def __init__(self) -> None:
@@ -39,39 +39,39 @@ class Staging:
         return self.device
 
     def upload(self, array: NumpyArray, stream: int) -> None:
-        """Copy an array to the device; the array may change once this returns."""
+        """Copy an array to the device; the caller may change the array afterwards."""
         array = np.ascontiguousarray(array)
         self.reserve(array.nbytes)
         ctypes.memmove(self.host, array.ctypes.data, array.nbytes)
-        copy(self.device, self.host, array.nbytes, "HostToDevice", stream)
+        copy_async(self.device, self.host, array.nbytes, "HostToDevice", stream)
 
     def download(self, nbytes: int, stream: int) -> None:
-        """Start copying from the device; :meth:`read` once the stream is done."""
-        copy(self.host, self.device, nbytes, "DeviceToHost", stream)
+        """Start copying from the device; call :meth:`read` when the stream has finished."""
+        copy_async(self.host, self.device, nbytes, "DeviceToHost", stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> NumpyArray:
-        """Return a copy of what was downloaded."""
+        """Return a copy of the downloaded tensor."""
         array = np.empty(shape, dtype)
         ctypes.memmove(array.ctypes.data, self.host, array.nbytes)
         return array
 
     def free(self) -> None:
-        """Free the memory on both sides."""
+        """Free the memory on device and host."""
         if self._capacity:
             cuda.call("cudaFree", self.device)
             cuda.call("cudaFreeHost", self.host)
             self.device = self.host = self._capacity = 0
 
 
-def copy(target: int, source: int, nbytes: int, direction: str, stream: int) -> None:
-    """Copy on a stream; ``direction`` is the end of a ``cudaMemcpyKind``'s name."""
-    if nbytes:  # an empty tensor of torch's has address 0
+def copy_async(target: int, source: int, nbytes: int, direction: str, stream: int) -> None:
+    """Copy on a stream; ``direction`` is a ``cudaMemcpyKind`` such as ``HostToDevice``."""
+    if nbytes:  # an empty tensor of torch has address 0
         kind = getattr(cuda.runtime().cudaMemcpyKind, f"cudaMemcpy{direction}")
         cuda.call("cudaMemcpyAsync", target, source, nbytes, kind, stream)
 
 
-def size_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Return the bytes that a tensor takes.
+def count_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """Return the size of a tensor in bytes.
 
     Example:
         >>> size_of((2, 3), np.dtype("float32"))

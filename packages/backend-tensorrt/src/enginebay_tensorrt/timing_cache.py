@@ -1,4 +1,4 @@
-"""Measured kernel times, kept for later builds on the same device with the same TensorRT."""
+"""Cache of kernel timings for later builds on the same device with the same TensorRT."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.cuda import Device
 
 
-def cache_file(folder: str, device: Device, version: str) -> Path:
+def locate_cache_file(folder: str, device: Device, version: str) -> Path:
     """Return the file for a device and a version of TensorRT."""
-    # Measurements of one device or version are worth nothing on another.
+    # Timings of one device or version are useless for another.
     name = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     return Path(folder) / f"{name}-sm{device.compute_capability}-{version}.timing"
 
 
 @contextmanager
-def timing_cache(config: Any, file: Path | None) -> Iterator[None]:
-    """Load earlier measurements for a build, and save its own when the ``with`` block ends.
+def use_timing_cache(config: Any, file: Path | None) -> Iterator[None]:
+    """Load cached timings for a build, and save its own when the ``with`` block ends.
 
-    Measurements that another build saved in the meantime are merged in, under a lock. A cache that
-    TensorRT refuses (of another version, damaged) is written anew.
+    Timings that another build saved in the meantime are merged under a lock. A cache that TensorRT
+    rejects (of another version, damaged) is replaced.
 
     Args:
         config: The ``IBuilderConfig``.
-        file: The cache; None keeps no measurements.
+        file: The cache; None disables it.
     """
     if file is None:
         yield
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    cache = config.create_timing_cache(_read(file))
+    cache = config.create_timing_cache(_read_cache(file))
     if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
         cache = config.create_timing_cache(b"")
         config.set_timing_cache(cache, ignore_mismatch=False)
     yield
     with FileLock(f"{file}.lock"):
-        others = config.create_timing_cache(_read(file))
+        others = config.create_timing_cache(_read_cache(file))
         if others is not None:
             cache.combine(others, ignore_mismatch=False)
-        unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-        unfinished.write_bytes(memoryview(cache.serialize()))
-        unfinished.replace(file)
+        temporary = file.with_name(f"{file.name}.{os.getpid()}")
+        temporary.write_bytes(memoryview(cache.serialize()))
+        temporary.replace(file)
 
 
-def _read(file: Path) -> bytes:
+def _read_cache(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError:

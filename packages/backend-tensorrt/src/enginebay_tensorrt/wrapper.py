@@ -1,4 +1,4 @@
-"""A TensorRT engine behind the wrapper contract."""
+"""The wrapper of a TensorRT engine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import enginebay as eb
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.engine import load_engine
-from enginebay_tensorrt.library import library_of
-from enginebay_tensorrt.plugin_libraries import carried_plugins, load_plugins
+from enginebay_tensorrt.library import get_library
+from enginebay_tensorrt.plugin_libraries import load_plugins, locate_plugins
 from enginebay_tensorrt.runner import Runner
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ Value = TypeVar("Value")
 
 
 class TensorrtWrapper(eb.Wrapper):
-    """Runs one engine; calls that overlap have an execution context each.
+    """Runs one engine; overlapping calls use separate execution contexts.
 
     CUDA tensors are passed by address in the order of the caller's current stream, and the call
-    returns as soon as the work is enqueued, like any torch operation. Arrays on the host go through
-    pinned memory, on a stream of their own.
+    returns as soon as the work is enqueued, like any torch operation. Arrays on the host are copied
+    through pinned memory, on a separate stream.
 
     Args:
         engine: The engine.
         params: The parameters that it was built with.
         inputs: The inputs that callers pass; by default the engine's.
-        outputs: The outputs that they get, in order; by default the engine's.
+        outputs: The outputs that they receive, in order; by default the engine's.
     """
 
     concurrent = True
@@ -58,46 +58,46 @@ class TensorrtWrapper(eb.Wrapper):
         )
         self.engine = engine
         self._as_graph = params.cuda_graph and engine.is_static
-        self._receipt = _receipt(engine, params)
-        # The first one now, so that too little memory is an error of loading.
+        self._receipt = _make_receipt(engine, params)
+        # Create the first runner now, so that too little memory is an error of loading.
         self._idle = [Runner(engine, as_graph=self._as_graph)]
 
     @classmethod
     def from_request(cls, request: WrapperRequest[Params]) -> TensorrtWrapper:
-        """Load the artifact's plugins and its engine, with the weights that lie beside it."""
+        """Load the artifact's plugins and its engine, with the weights of a stripped engine."""
         params = request.params
-        load_plugins(library_of(params), carried_plugins(params.plugins, request.directory))
+        load_plugins(get_library(params), locate_plugins(params.plugins, request.directory))
         weights = request.directory / params.weights_file if params.strip_plan else None
         engine = load_engine(request.directory / request.files[0], params, weights)
         return cls(engine, params, inputs=request.inputs, outputs=request.outputs)
 
     @property
     def receipt(self) -> eb.Receipt:
-        """Return what the engine and its device report."""
+        """The engine's version, device and precision."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Run a call through pinned memory and wait for the result."""
-        with self._runner() as runner:
-            return self._in_order(runner.run(feed))
+        with self._use_runner() as runner:
+            return self._order_outputs(runner.run(feed))
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
         """Enqueue a call on the current stream."""
-        with self._runner() as runner:
-            outputs = self._in_order(runner.run_torch(feed))
-        wanted = next(iter(feed.values())).device
-        return [output.to(wanted) for output in outputs]
+        with self._use_runner() as runner:
+            outputs = self._order_outputs(runner.run_torch(feed))
+        device = next(iter(feed.values())).device
+        return [output.to(device) for output in outputs]
 
-    def _in_order(self, found: dict[str, Value]) -> list[Value]:
-        return [found[name] for name in self.output_names]
+    def _order_outputs(self, outputs: dict[str, Value]) -> list[Value]:
+        return [outputs[name] for name in self.output_names]
 
     def watch(self, profiler: Any) -> None:
-        """Report the layers' times of the next calls, one after the other, to a profiler."""
+        """Report the layer times of the next calls, which must not overlap, to a profiler."""
         self._idle[-1].watch(profiler)
 
     @contextmanager
-    def _runner(self) -> Iterator[Runner]:
-        """Yield a runner that no other call uses meanwhile."""
+    def _use_runner(self) -> Iterator[Runner]:
+        """Yield a runner that no other call uses at the same time."""
         try:
             runner = self._idle.pop()
         except IndexError:
@@ -105,10 +105,10 @@ class TensorrtWrapper(eb.Wrapper):
         try:
             yield runner
         except eb.EnginebayError:
-            self._idle.append(runner)  # refused before anything was enqueued
+            self._idle.append(runner)  # rejected before anything was enqueued
             raise
         except BaseException:
-            with suppress(RuntimeError):  # CUDA may be past repair; the cause is raised
+            with suppress(RuntimeError):  # CUDA may be unusable; the cause is raised
                 runner.close()  # its context may be in any state
             raise
         self._idle.append(runner)
@@ -125,11 +125,11 @@ class TensorrtWrapper(eb.Wrapper):
         del self.engine
 
 
-def _receipt(engine: Engine, params: Params) -> eb.Receipt:
+def _make_receipt(engine: Engine, params: Params) -> eb.Receipt:
     dynamic = [t.spec for t in (*engine.inputs.values(), *engine.outputs.values())]
     open_specs = [spec.describe() for spec in dynamic if not spec.is_static]
     fallbacks = (
-        (f"cuda_graph was requested; the shape of {open_specs[0]} is not fixed",)
+        (f"cuda_graph was requested, but the shape of {open_specs[0]} is not fixed",)
         if params.cuda_graph and open_specs
         else ()
     )
@@ -139,7 +139,7 @@ def _receipt(engine: Engine, params: Params) -> eb.Receipt:
         device=f"cuda:{engine.device.index}",
         device_name=engine.device.name,
         provider=engine.library.product.title,
-        # A plan does not say what its kernels compute in; a strongly typed graph was typed so.
+        # A plan does not contain the precision of its kernels; a strongly typed graph fixes it.
         precision=params.precision,
         driver=f"CUDA {engine.device.driver}",
         fallbacks=fallbacks,

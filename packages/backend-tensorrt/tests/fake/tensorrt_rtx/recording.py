@@ -52,7 +52,7 @@ class Builder(real.Builder):
 
     def __init__(self, logger: Any) -> None:
         super().__init__(logger)
-        self._profiles: list[Any] = []
+        self._read_profiles: list[Any] = []
 
     def __del__(self) -> None:
         """Not the bindings' own, which only warns that nobody should call it."""
@@ -66,8 +66,8 @@ class Builder(real.Builder):
         return CONFIGS[-1]
 
     def create_optimization_profile(self) -> Any:
-        self._profiles.append(super().create_optimization_profile())
-        PROFILES.append(self._profiles[-1])
+        self._read_profiles.append(super().create_optimization_profile())
+        PROFILES.append(self._read_profiles[-1])
         return PROFILES[-1]
 
     @property
@@ -85,9 +85,9 @@ class Builder(real.Builder):
         if flags:  # without them it has the bytes of a plan that never had any
             copy.write("".join(flags).encode())
         facts = {
-            "inputs": [_describe(network.get_input(n)) for n in range(network.num_inputs)],
-            "outputs": [_describe(network.get_output(n)) for n in range(network.num_outputs)],
-            "profiles": [_shapes(each, network) for each in self._profiles],
+            "inputs": [_describe_error(network.get_input(n)) for n in range(network.num_inputs)],
+            "outputs": [_describe_error(network.get_output(n)) for n in range(network.num_outputs)],
+            "profiles": [_shapes(each, network) for each in self._read_profiles],
             "layers": network.num_layers,
             "flags": flags,
         }
@@ -118,7 +118,7 @@ def _leave_out(config: Any, flags: list[str]) -> None:
             config.set_compute_capability(kind, number)
 
 
-def _describe(tensor: Any) -> tuple[str, str, tuple[int, ...]]:
+def _describe_error(tensor: Any) -> tuple[str, str, tuple[int, ...]]:
     return tensor.name, tensor.dtype.name, tuple(tensor.shape)
 
 

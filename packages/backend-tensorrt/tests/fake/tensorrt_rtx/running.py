@@ -17,7 +17,7 @@ from tensorrt_rtx.recording import graph_of
 from tensorrt_rtx.shared import FAULTS, LOG, ParserError, dims_of, value_of
 
 #: What an address is a multiple of.
-ALIGNMENT = 256
+ALIGNMENT_BYTES = 256
 
 
 class Runtime:
@@ -183,7 +183,7 @@ class ExecutionContext:
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         assert memory, f"{name} has no address"
-        if memory % ALIGNMENT:
+        if memory % ALIGNMENT_BYTES:
             self._engine._logger.log(trt.ILogger.ERROR, f"{name} is not aligned")
             return False
         self._addresses[name] = int(memory)

@@ -34,7 +34,7 @@ class ParserError:
     """``ParserError``."""
 
     def __init__(self, node: Any, text: str, code: Any) -> None:
-        self._node, self._text, self._code = node, text, code
+        self._node, self._format_dims, self._code = node, text, code
 
     def node_name(self) -> str:
         return self._node.name if self._node is not None else ""
@@ -43,7 +43,7 @@ class ParserError:
         return self._node.op_type if self._node is not None else ""
 
     def desc(self) -> str:
-        return self._text
+        return self._format_dims
 
     def code(self) -> Any:
         return self._code
