@@ -67,15 +67,13 @@ def test_half_precision_does_not_replace_the_model_it_reads(backend, weighted):
     before = path.read_bytes()
     with pytest.raises(ConversionError) as raised:
         backend.to_backend(path, work_dir=str(path.parent), precision="fp16")
-    assert str(raised.value) == (
-        f"precision fp16 would replace '{path}', the model that is converted"
-    )
-    assert raised.value.hint == "pass another --work-dir or --file-name"
+    assert str(raised.value) == (f"precision fp16 would overwrite the model to convert, '{path}'")
+    assert raised.value.hint == "use another --work-dir or --file-name"
     assert path.read_bytes() == before
 
 
 def test_weights_never_take_the_models_place(backend, weighted, tmp_path):
-    with pytest.raises(ConversionError, match=r"two files would become .*model\.onnx"):
+    with pytest.raises(ConversionError, match=r"two files have the same target .*model\.onnx"):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
 
 

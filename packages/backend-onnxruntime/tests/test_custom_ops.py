@@ -92,7 +92,7 @@ def test_check_env_names_the_library_that_does_not_load(backend, tmp_path):
     params = backend.Params(custom_ops=(str(tmp_path / "broken.so"),))
     report = backend.check_env(params, with_custom_ops=True)
     assert report.failed.name == "custom ops"
-    assert report.failed.found.startswith("custom-op library 'broken.so' does not load: ")
+    assert report.failed.found.startswith("custom-op library 'broken.so' cannot be loaded: ")
     assert report.failed.wanted == f"operators that load: {tmp_path / 'broken.so'}"
     assert report.failed.fix == "build it for this version of ONNX Runtime and this platform"
 
@@ -103,14 +103,14 @@ def test_a_file_that_is_no_library(load, tmp_path, content, capfd):
     library.write_bytes(content)
     with pytest.raises(ConversionError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=[str(library)])
-    assert str(raised.value).startswith("custom-op library 'broken.so' does not load: ")
+    assert str(raised.value).startswith("custom-op library 'broken.so' cannot be loaded: ")
     assert raised.value.hint == "build it for this version of ONNX Runtime and this platform"
 
 
 def test_a_library_without_the_entry_point(load):
     import _ctypes
 
-    with pytest.raises(ConversionError, match=r"does not load: .*RegisterCustomOps"):
+    with pytest.raises(ConversionError, match=r"cannot be loaded: .*RegisterCustomOps"):
         load(NEG_POS, imports=IMPORTS, custom_ops=[_ctypes.__file__])
 
 
@@ -125,7 +125,7 @@ def test_two_libraries_of_one_name(load, tmp_path):
     for path in paths:
         path.parent.mkdir()
         path.write_bytes(b"library")
-    with pytest.raises(ConversionError, match=r"two files would become .*libops\.so"):
+    with pytest.raises(ConversionError, match=r"two files have the same target .*libops\.so"):
         load(NEG_POS, imports=IMPORTS, custom_ops=[str(path) for path in paths])
 
 
@@ -142,7 +142,7 @@ def test_a_package_that_holds_no_library(load):
     with pytest.raises(ConversionError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=["json"])
     assert str(raised.value) == (
-        "package 'json' holds no custom-op library: it has no get_library_path()"
+        "package 'json' has no custom-op library: expected a function get_library_path()"
     )
     assert raised.value.hint == "pass the library's path"
 

@@ -99,7 +99,7 @@ def test_weights_beside_the_file(net: Path, tmp_path: Path) -> None:
 def test_weights_beside_the_artifacts_model(
     net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_onnxruntime.quantize._LARGE", 0)
+    monkeypatch.setattr("enginebay_onnxruntime.quantize._MAX_BYTES_IN_ONE_FILE", 0)
     artifact = int8(net, tmp_path / "out", ITEMS)
     modes = {(artifact.path / name).stat().st_mode for name in ("model.onnx", "model.onnx.data")}
     assert len(modes) == 1  # who may read the model may read its weights
@@ -231,7 +231,7 @@ def test_nothing_to_quantise(tmp_path: Path) -> None:
         options=eb.ExportOptions(input_names=["x"]),
     )
     with pytest.raises(
-        ConversionError, match=r"'sigmoid\.onnx' holds nothing to quantise"
+        ConversionError, match=r"'sigmoid\.onnx' has no nodes to quantise"
     ) as caught:
         int8(tmp_path / "sigmoid.onnx", tmp_path / "out", [{"x": np.eye(1, 4, dtype=np.float32)}])
     assert caught.value.hint == "--precision fp16"

@@ -64,8 +64,8 @@ def test_every_field_is_documented_and_a_flag(parser):
 def test_the_help_reads_well(parser):
     text = " ".join(parser.format_help().split())
     assert (
-        "--precision {fp32,fp16,int8} fp32 leaves the model as it is; fp16 converts weights and "
-        "arithmetic to half precision and keeps the dtypes of inputs and outputs; int8 "
+        "--precision {fp32,fp16,int8} fp32 does not change the model; fp16 converts weights and "
+        "arithmetic to half precision, but not the dtypes of inputs and outputs; int8 "
     ) in text
     assert "--graph-optimization {disable,basic,extended,all}" in text
     assert "(default: all)" in text

@@ -46,7 +46,7 @@ def test_cuda_that_does_not_load_is_refused(load, device, strict):
         load(RELU, device=device, strict=strict)
     assert str(raised.value) == (
         f"device '{device}' was requested, and onnxruntime {onnxruntime.__version__} runs on "
-        "'cpu': CUDAExecutionProvider was requested and did not load"
+        "'cpu': CUDAExecutionProvider was requested but could not be loaded"
     )
     check = f"enginebay check-env onnxruntime --device {device}"
     assert raised.value.hint == f"--device cpu; {check}"
@@ -61,11 +61,11 @@ def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch
     monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "__init__.py"))
     (tmp_path / "capi").mkdir()
     provider = tmp_path / "capi" / "libonnxruntime_providers_cuda.so"
-    assert providers.missing_library(providers.CUDA) == str(provider)
+    assert providers.find_missing_library(providers.CUDA) == str(provider)
     shutil.copy(msgspec._core.__file__, provider)  # any library that loads
     session = SimpleNamespace(get_providers=lambda: [providers.CPU])
-    assert providers.fallbacks(OnnxruntimeParams(device="cuda"), session, Counter()) == (
-        "CUDAExecutionProvider was requested and did not load: no libno-such-driver.so.1",
+    assert providers.describe_fallbacks(OnnxruntimeParams(device="cuda"), session, Counter()) == (
+        "CUDAExecutionProvider was requested but could not be loaded: no libno-such-driver.so.1",
     )
     request = CheckEnvRequest(
         tier=Tier.DEVICE,
@@ -76,7 +76,7 @@ def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch
     check = check_tier(request).failed
     assert (check.name, check.found) == ("CUDAExecutionProvider", "no libno-such-driver.so.1")
     assert check.fix.startswith("install NVIDIA's driver")
-    monkeypatch.setattr(providers, "missing_library", lambda _: "libcublasLt.so.13")
+    monkeypatch.setattr(providers, "find_missing_library", lambda _: "libcublasLt.so.13")
     assert check_tier(request).failed.fix == "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 
@@ -95,7 +95,7 @@ def test_an_artifact_for_the_cpu_is_loaded_for_cuda(load, tmp_path):
 
 
 def test_a_device_that_the_named_providers_do_not_use_is_refused(load):
-    with pytest.raises(FallbackError, match="requested, and the providers do not use it"):
+    with pytest.raises(FallbackError, match="requested, but the providers do not use it"):
         load(RELU, device="cuda", providers=["CPUExecutionProvider"])
 
 
@@ -109,14 +109,14 @@ def test_a_provider_that_takes_no_node_is_in_the_receipt(load):
     if "nodes" in receipt.details:  # ONNX Runtime tells since 1.24
         assert receipt.provider == "CPUExecutionProvider"
         assert receipt.details["nodes"] == "CPUExecutionProvider 1"
-        assert receipt.fallbacks == (f"{AZURE} was requested and takes no node of this model",)
+        assert receipt.fallbacks == (f"{AZURE} was requested but runs no node of this model",)
 
 
 @azure
 def test_strict_has_the_session_refuse_nodes_on_the_cpu(load):
     with pytest.raises(FallbackError) as raised:
         load(RELU, providers=[AZURE, "CPUExecutionProvider"], strict=True)
-    assert str(raised.value).startswith("ONNX Runtime refuses to fall back to the CPU: ")
+    assert str(raised.value).startswith("ONNX Runtime must not fall back to the CPU: ")
     assert "explicitly disabled by the user" in str(raised.value)
 
 
@@ -125,17 +125,17 @@ def test_an_unknown_device(load, device):
     with pytest.raises(ParamsError) as raised:
         load(RELU, device=device)
     assert str(raised.value) == (
-        f"device '{device}' is not one of ONNX Runtime's: wanted cpu, cuda, cuda:N or auto"
+        f"unknown device '{device}' for ONNX Runtime: expected cpu, cuda, cuda:N or auto"
     )
-    assert raised.value.hint == "pass --device cpu, or name the provider with --providers"
+    assert raised.value.hint == "use --device cpu, or choose the provider with --providers"
 
 
 def test_an_unknown_provider(load):
     with pytest.raises(ParamsError) as raised:
         load(RELU, providers=["CUDAExecutionProvidr"])
     assert str(raised.value) == (
-        "provider 'CUDAExecutionProvidr' is not one of ONNX Runtime's: "
-        f"this build has {', '.join(onnxruntime.get_available_providers())}"
+        "unknown provider 'CUDAExecutionProvidr'; available in this build of ONNX Runtime: "
+        f"{', '.join(onnxruntime.get_available_providers())}"
     )
     assert raised.value.hint == "did you mean 'CUDAExecutionProvider'?"
 
@@ -147,10 +147,10 @@ def test_an_option_of_a_provider_that_is_not_used(load, key):
     with pytest.raises(ParamsError) as raised:
         load(RELU, provider_options={key: "1"})
     assert str(raised.value) == (
-        f"provider option '{key}=1' belongs to no provider that is used: "
-        "wanted PROVIDER.OPTION=VALUE with one of CPUExecutionProvider"
+        f"provider option '{key}=1' is not for a requested provider: "
+        "expected PROVIDER.OPTION=VALUE with one of CPUExecutionProvider"
     )
-    assert raised.value.hint == "name the provider with --providers, or leave the option out"
+    assert raised.value.hint == "add the provider to --providers, or remove the option"
 
 
 def test_the_devices_number_and_other_options_reach_the_provider():

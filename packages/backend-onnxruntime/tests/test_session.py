@@ -247,15 +247,15 @@ def test_a_network_with_shapes_in_its_graph(tmp_path, precision):
 
 
 def test_an_entry_that_does_not_load_is_written_again(cache, caplog):
-    from enginebay_onnxruntime.cache import digest_of
+    from enginebay_onnxruntime.cache import digest_files
 
     cache.use()
     (entry,) = cache.entries
     (entry / "model.onnx").write_bytes(b"whole, and no model")
     files = sorted(path for path in entry.iterdir() if path.name != "sha256")
-    (entry / "sha256").write_text(digest_of(files))
+    (entry / "sha256").write_text(digest_files(files))
     assert cache.use() == "written"
-    assert caplog.messages[0].startswith(f"the optimised model in '{entry}' is written again: ")
+    assert caplog.messages[0].startswith(f"the optimised model in '{entry}' is replaced: ")
 
 
 def test_several_writers_at_once(cache, write, backend, tmp_path):

@@ -75,15 +75,15 @@ def test_strings(load):
     [
         (
             "(float[4] x) => (seq(float[4]) s) { s = SequenceConstruct(x) }",
-            "output 's' of the model is a seq(tensor(float))",
+            ("output 's'", "seq(tensor(float))"),
         ),
         (
             "(optional(float[4]) o) => (float[4] y) { y = OptionalGetElement(o) }",
-            "input 'o' of the model is a optional(tensor(float))",
+            ("input 'o'", "optional(tensor(float))"),
         ),
         (
             "(float[4] x) => (float8e4m3fn[4] y) { y = Cast<to = 17>(x) }",
-            "output 'y' of the model is a tensor(float8e4m3fn)",
+            ("output 'y'", "tensor(float8e4m3fn)"),
         ),
     ],
 )
@@ -91,8 +91,10 @@ def test_what_no_array_holds_is_refused_when_the_model_is_loaded(backend, write,
     model = write(text)
     with pytest.raises(ConversionError) as raised:
         backend.build_wrapper(work_dir=str(model.parent))
+    port, found = what
     assert str(raised.value) == (
-        f"{what}: wanted a tensor of float32, uint8, int8, uint16, int16, int32, int64, bool, "
-        "float16, float64, uint32, uint64, bfloat16, string"
+        f"wrong type of {port} of the model: expected a tensor of float32, uint8, int8, uint16, "
+        "int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, string, "
+        f"found {found}"
     )
     assert raised.value.hint == "convert it inside the model, as in ConcatFromSequence or Cast"

@@ -64,15 +64,15 @@ def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
 def test_a_device_that_is_not_here(backend):
     check = backend.check_env(backend.Params(device="gpu")).failed
     assert (check.tier, check.name, check.wanted) == ("device", "GPU", "GPU")
-    assert check.found == f"OpenVINO offers {', '.join(CORE.available_devices)}"
+    assert check.found == f"OpenVINO finds {', '.join(CORE.available_devices)}"
     assert "intel-opencl-icd" in check.fix
 
 
 def test_a_device_that_is_nowhere(backend):
     check = backend.check_env(backend.Params(device="abacus")).failed
     assert check.tier == "device"
-    assert check.found.startswith("device 'abacus' is not one of OpenVINO's")
-    assert check.fix.startswith("this machine offers ")
+    assert check.found.startswith("unknown device 'abacus' for OpenVINO")
+    assert check.fix.startswith("this machine has ")
 
 
 def test_auto(backend):

@@ -212,7 +212,7 @@ def test_a_network_that_openvino_reads_as_another_one(tmp_path):
     with pytest.raises(ConversionError) as raised:
         eb.convert(ir, backend="openvino", work_dir=tmp_path / "out")
     assert str(raised.value) == (
-        "OpenVINO reads output 'output' of 'count.pt' as bool, wanted int64"
+        "OpenVINO changed the dtype of output 'output' of 'count.pt': expected int64, found bool"
     )
 
 
@@ -229,7 +229,10 @@ def test_an_exported_program_that_loses_an_input(tmp_path):
     )
     with pytest.raises(ConversionError) as raised:
         eb.convert(ir, backend="openvino", work_dir=tmp_path / "out")
-    assert str(raised.value) == "OpenVINO reads 'i.pt2' as a network with 0 inputs, wanted 1: x"
+    assert (
+        str(raised.value)
+        == "OpenVINO reads a wrong number of inputs from 'i.pt2': expected 1 (x), found 0"
+    )
 
 
 def test_files_that_are_no_network(backend, tmp_path):

@@ -70,7 +70,7 @@ def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(write, tmp_path, run_
     eb.convert(write(MATMUL), backend="openvino", work_dir=tmp_path / "out", params=params)
     receipt, outputs = run_with("AVX2", tmp_path / "out", x=X)
     assert receipt["fallbacks"] == [
-        "inference precision f16 was requested; the compiled model reports f32"
+        "inference precision f16 was requested, but the compiled model reports f32"
     ]
     assert receipt["precision"] == "fp32"
     np.testing.assert_allclose(outputs["y"], reference(), rtol=1e-5, atol=1e-5)
@@ -91,7 +91,7 @@ def test_a_device_that_is_not_here_is_refused(load, device, strict):
     offered = ", ".join(CORE.available_devices)
     with pytest.raises(FallbackError) as raised:
         load(MATMUL, device=device, strict=strict)
-    text = f"'cpu': device {device.upper()} was requested; this machine offers {offered}"
+    text = f"'cpu': device {device.upper()} was requested; this machine has {offered}"
     assert text in str(raised.value)
 
 
@@ -100,16 +100,16 @@ def test_a_device_that_is_nowhere(load, device):
     with pytest.raises(ParamsError) as raised:
         load(MATMUL, device=device)
     assert str(raised.value) == (
-        f"device '{device}' is not one of OpenVINO's: wanted cpu, gpu, gpu.N, npu or auto"
+        f"unknown device '{device}' for OpenVINO: expected cpu, gpu, gpu.N, npu or auto"
     )
-    assert raised.value.hint == f"this machine offers {', '.join(CORE.available_devices).lower()}"
+    assert raised.value.hint == f"this machine has {', '.join(CORE.available_devices).lower()}"
 
 
 def test_another_device_when_it_is_loaded(load, tmp_path):
     load(MATMUL).close()
     with eb.load(tmp_path / "artifact_0", device="auto") as wrapper:
         assert wrapper.receipt.details["performance_hint"] == "latency"
-    with pytest.raises(ParamsError, match="device 'abacus' is not one of OpenVINO's"):
+    with pytest.raises(ParamsError, match="unknown device 'abacus' for OpenVINO"):
         eb.load(tmp_path / "artifact_0", device="abacus")
 
 
@@ -122,7 +122,7 @@ def test_hint_streams_and_threads_reach_the_engine(load):
 
 def test_more_streams_than_there_are_threads_for(load):
     receipt = load(MATMUL, streams=3, threads=1).receipt
-    assert receipt.fallbacks == ("3 streams were requested; the compiled model has 1",)
+    assert receipt.fallbacks == ("3 streams were requested, but the compiled model has 1",)
 
 
 def test_any_other_property(load):

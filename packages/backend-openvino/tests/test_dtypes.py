@@ -41,8 +41,8 @@ def test_an_output_that_openvino_lays_out_in_another_way_is_refused(load):
     with pytest.raises(ConversionError) as raised:
         load("(float[n] x) => (uint4[n] y) { y = Cast<to = 21>(x) }")
     assert str(raised.value) == (
-        "output 'y' of 'model.onnx' is uint4: wanted bools or numbers of 8 bits and more, which "
-        "arrays and OpenVINO lay out alike"
+        "unsupported dtype of output 'y' of 'model.onnx': expected bool or numbers of at least "
+        "8 bits, found uint4"
     )
     assert raised.value.hint == "convert it inside the model, as in Cast"
 
@@ -67,5 +67,5 @@ def test_numbers_that_the_cpu_does_not_hold_are_refused(load, dtype, value, held
     with pytest.raises(InferenceError) as raised:
         wrapper({"ids": np.array([3, value], kind)})
     assert str(raised.value) == (
-        f"input 'ids' holds {value}, and OpenVINO's CPU computes {kind} in 32 bits"
+        f"input 'ids' contains {value}, but OpenVINO's CPU plugin computes {kind} in 32 bits"
     )

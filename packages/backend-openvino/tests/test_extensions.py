@@ -20,7 +20,7 @@ PYTHON = f"{OWN}/openvino_test_ops.py"
 AS_OPERATOR = (f"{PYTHON}:Twice", f"{PYTHON}:read_twice")
 TWICE = "(float[n] x) => (float[n] y) { t = example.Twice(x) y = Relu(t) }"
 WANTED = (
-    "wanted a class derived from openvino.Op, or a ConversionExtension or OpExtension of "
+    "expected a class derived from openvino.Op, or a ConversionExtension or OpExtension of "
     "openvino.frontend.onnx"
 )
 X = np.array([-1, 3], np.float32)
@@ -162,7 +162,7 @@ def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made
     with pytest.raises(ConversionError) as raised:
         made(f"{PYTHON}:read_twice")  # converting loads it once
     assert "Cannot create Twice layer" in str(raised.value)
-    assert raised.value.hint == "name the operator's class or library in extensions too"
+    assert raised.value.hint == "add the operator's class or library to extensions"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made
         (
             PYTHON,
             ParamsError,
-            f"extension '{PYTHON}' does not say which object of the file",
+            f"extension '{PYTHON}' does not name an object in the file",
             f"write {PYTHON}:NAME, where NAME is a class of openvino.Op or an extension",
         ),
         (
@@ -201,7 +201,7 @@ def test_a_library_that_does_not_load(made, tmp_path):
     (tmp_path / "broken.so").write_bytes(b"this is no library")
     with pytest.raises(ConversionError) as raised:
         made(tmp_path / "broken.so")
-    assert str(raised.value).startswith(f"extension '{tmp_path}/broken.so' does not load: ")
+    assert str(raised.value).startswith(f"extension '{tmp_path}/broken.so' cannot be loaded: ")
     version = openvino.__version__.partition("-")[0]
     assert raised.value.hint == f"build it for OpenVINO {version} and this platform"
 
@@ -211,7 +211,7 @@ def test_two_files_of_one_name(made, tmp_path):
     file.write_text(Path(PYTHON).read_text())
     with pytest.raises(ParamsError) as raised:
         made(f"{PYTHON}:multiply", f"{file}:Twice")
-    assert str(raised.value) == "two extensions lie in files called 'openvino_test_ops.py'"
+    assert str(raised.value) == "two extensions are in files with the name 'openvino_test_ops.py'"
 
 
 # -- check-env ------------------------------------------------------------------------------------

@@ -163,8 +163,8 @@ def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
         assert wrapper.receipt.precision == "fp32"
         (text,) = wrapper.receipt.fallbacks
         assert text == (
-            "precision int8 was requested; no layer computes in it on "
-            f"{wrapper.receipt.device_name}, where it costs exactness and saves no time: take "
+            "precision int8 was requested, but no layer computes in it on "
+            f"{wrapper.receipt.device_name}: there it is less exact and not faster; use "
             "fp32, fp16 or bf16"
         )
 

@@ -1,4 +1,4 @@
-"""Small models of pictures with their tasks, pictures of three classes, the command line."""
+"""Small models of images with their tasks, images of three classes, the command line."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def cli(made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
 
 
 def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
-    """Two pictures of 20×10 pixels and COCO's file about them."""
+    """Two images of 20×10 pixels and COCO's file about them."""
     (path / "annotations").mkdir(parents=True)
     (path / "val2017").mkdir()
     for name in ("a.jpg", "b.jpg"):

@@ -13,7 +13,7 @@ import enginebay as eb
 import enginebay_vision as vision
 from enginebay.authors import read_task
 from enginebay.tasks import record_task
-from enginebay_vision.metrics.named import build_metric
+from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
 from enginebay_vision.truth.boxes import TrueBoxes
 
@@ -79,7 +79,7 @@ def test_a_box_may_be_an_object_of_every_class() -> None:
     ]
     best = task(labels="").postprocess(outputs, (10, 10))
     assert [(box.name, box.left) for box in best] == [("cat", 0), ("dog", 5)]
-    with pytest.raises(eb.EnginebayError, match="every_class needs a score for each class"):
+    with pytest.raises(eb.EnginebayError, match="every_class cannot be combined with labels"):
         task(every_class=True)
 
 
@@ -89,8 +89,8 @@ def test_suppression_is_data() -> None:
     assert read_task(record) == task(nms=vision.Suppression(iou=0.6))
     assert record_task(task())["nms"] is None
     for wrong, message in (
-        ({"iou": 2}, "the task: nms: iou is 2, wanted a number from 0 to 1"),
-        ({"most": 0}, "the task: nms: most is 0, wanted a whole number from 1"),
+        ({"iou": 2}, "the task: nms: iou is 2; expected a number from 0 to 1"),
+        ({"most": 0}, "the task: nms: most is 0; expected a whole number from 1"),
         ({"iuo": 1}, "the task: Object contains unknown field `iuo` - at `$.nms`"),
     ):
         with pytest.raises(eb.EnginebayError) as caught:
@@ -127,13 +127,13 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"images": None},
-        ("'{0}' holds no annotations as COCO writes them: Object missing required field `images`"),
+        ("'{0}' is not a COCO annotation file: Object missing required field `images`"),
     ),
     (
         {"bbox": [1, 2, 3]},
         {},
         (
-            "'{0}' holds no annotations as COCO writes them: Expected `array` of length 4 - "
+            "'{0}' is not a COCO annotation file: Expected `array` of length 4 - "
             "at `$.annotations[0].bbox`"
         ),
     ),
@@ -142,18 +142,18 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         "'{0}' has a box of -3x5 pixels, annotation 1",
     ),
-    ({}, {"images": []}, "'{0}' lists no picture"),
+    ({}, {"images": []}, "'{0}' lists no images"),
     ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, which it does not list"),
     ({"category_id": 3}, {}, "'{0}' has an annotation of category 3, which it does not list"),
     (
         {},
         {"images": [{"id": 9, "file_name": "c.jpg"}]},
-        "'{0}' lists the picture 'c.jpg', which is not in '{1}'",
+        "'{0}' lists the image 'c.jpg', which is not in '{1}'",
     ),
     (
         {},
         {"categories": [{"id": 18, "name": "horse"}, {"id": 17, "name": "cat"}]},
-        "'{0}' has a category 'horse', which is none of the task's 3 classes",
+        "'{0}' has a category 'horse', which is not one of the task's 3 classes",
     ),
 ]
 
@@ -172,11 +172,11 @@ def test_a_coco_file_that_does_not_fit(
 def test_two_coco_files(tmp_path: Path) -> None:
     coco(tmp_path, DOG)
     (tmp_path / "other.json").write_text("{")
-    with pytest.raises(eb.EnginebayError, match=r"holds 2 \.json files, wanted one with") as c:
+    with pytest.raises(eb.EnginebayError, match=r"contains 2 \.json files; expected one with") as c:
         eb.DataSet(tmp_path).for_task(task())
-    assert c.value.hint == "keep one of annotations/instances.json, other.json"
+    assert c.value.hint == "remove all but one of annotations/instances.json, other.json"
     (tmp_path / "annotations" / "instances.json").unlink()
-    with pytest.raises(eb.EnginebayError, match="holds no annotations as COCO writes them: Input"):
+    with pytest.raises(eb.EnginebayError, match="is not a COCO annotation file: Input"):
         eb.DataSet(tmp_path).for_task(task())
 
 
@@ -202,12 +202,12 @@ def test_items_of_voc(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<annotation>", "'{0}/Annotations/a.xml' holds no boxes as VOC writes them: no element f"),
+        ("<annotation>", "'{0}/Annotations/a.xml' is not a VOC annotation file: no element f"),
         (
             XML.format("dog").replace("xmin", "left"),
-            "'{0}/Annotations/a.xml' holds no boxes as VOC writes them: could not convert string",
+            "'{0}/Annotations/a.xml' is not a VOC annotation file: could not convert string",
         ),
-        (XML.format("dgo"), "'{0}' has a category 'dgo', which is none of the task's 3 classes"),
+        (XML.format("dgo"), "'{0}' has a category 'dgo', which is not one of the task's 3 classes"),
     ],
 )
 def test_a_voc_file_that_does_not_fit(tmp_path: Path, text: str, message: str) -> None:
@@ -271,24 +271,24 @@ def test_scores_may_stand_behind_the_boxes() -> None:
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )
     assert [(box.name, box.score) for box in one] == [("dog", 0.9)]
-    with pytest.raises(eb.EnginebayError, match=r"'output' has the shape .*, wanted four"):
+    with pytest.raises(eb.EnginebayError, match=r"'output' has the shape .*; expected four"):
         of_each.postprocess({"output": rows[..., :4]}, (10, 10))
     for columns, labels in ((6, "labels"), (4, "")):
         with pytest.raises(eb.EnginebayError) as caught:
             fitted("dets", "n", columns, labels=labels)
         assert str(caught.value) == (
-            "the task wants four numbers for each box, and scores behind them, and the output is "
+            "the task expects four numbers for each box, followed by scores, but the output is "
             f"dets float32[1, n, {columns}]"
         )
     for sizes, form in ((("n", 6), False), ((6, "n"), True)):
-        with pytest.raises(eb.EnginebayError, match="the task names 3 classes, and the output is"):
+        with pytest.raises(eb.EnginebayError, match="the task has 3 classes, but the output is"):
             fitted("dets", *sizes, labels="", classes=NAMES, columns=form)
-    with pytest.raises(eb.EnginebayError, match="columns is for scores behind the boxes"):
+    with pytest.raises(eb.EnginebayError, match="columns cannot be combined with scores"):
         task(columns=True)
 
 
 def test_boxes_are_suppressed_before_they_are_cut_at_the_edge() -> None:
-    """As the models do it: what is left of both inside the picture is the same."""
+    """As the models do it: what is left of both inside the image is the same."""
     outputs = {
         "boxes": np.array([[[-90, 0, 10, 10], [0, 0, 10, 10]]]),
         "scores": np.array([[0.9, 0.8]]),

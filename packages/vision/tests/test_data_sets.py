@@ -1,4 +1,4 @@
-"""A folder of pictures with a folder for each class, as a data set."""
+"""A folder of images with a folder for each class, as a data set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def photos(made: Path) -> Iterator[Path]:
-    """A copy of the pictures that a test may spoil."""
+    """A copy of the images that a test may spoil."""
     shutil.copytree(made / "photos", made / "mine")
     yield made / "mine"
     shutil.rmtree(made / "mine")
@@ -41,7 +41,7 @@ def fault(folder: Path, *classes: str) -> tuple[str, str | None]:
 
 
 def test_items_are_pictures_and_targets_class_numbers(photos: Path) -> None:
-    (photos / "red" / "notes.txt").write_text("not a picture")
+    (photos / "red" / "notes.txt").write_text("not an image")
     (photos / "red" / "._0.png").write_text("what a Mac leaves behind")
     (photos / ".cache").mkdir()
     data = eb.DataSet(str(photos))
@@ -68,21 +68,21 @@ def test_pictures_without_classes_have_no_targets(photos: Path) -> None:
 
 def test_folders_that_are_no_classes(photos: Path) -> None:
     assert fault(photos, "red", "blue", "green-ish", "white") == (
-        f"'{photos}' has a folder 'green', which is none of the task's 4 classes",
+        f"'{photos}' has a folder 'green', which is not one of the task's 4 classes",
         "did you mean 'green-ish'?",
     )
     assert fault(photos, "red", "green", "blue", "red")[0] == (
-        f"'{photos}' has a folder 'red', and two classes of the task are called so"
+        f"'{photos}' has a folder 'red', and two classes of the task have this name"
     )
     shutil.copy(photos / "red" / "0.png", photos / "loose.png")
-    message = f"'{photos}' holds pictures beside folders of pictures: 'loose.png'"
+    message = f"'{photos}' contains both images and folders of images: 'loose.png'"
     assert fault(photos) == (message, "move each into the folder of its class")
 
 
 def test_a_broken_picture_is_named(photos: Path) -> None:
     (photos / "green" / "1.png").write_text("no")
     assert fault(photos)[0] == (
-        f"'{photos}/green/1.png' cannot be read as a picture: cannot identify image file it"
+        f"'{photos}/green/1.png' cannot be read as an image: cannot identify image file it"
     )
 
 
@@ -114,7 +114,7 @@ def test_deploy_verifies_on_pictures(made: Path, cli: Run) -> None:
 def test_pictures_have_the_name_and_the_dtype_of_the_input(
     cli: Run, model: str, dtype: str
 ) -> None:
-    """Where no example says them, a picture is the example."""
+    """Where no example says them, an image is the example."""
     line = ("deploy", f"net.py:{model}", "--work-dir", model, "--probes", "0", "--json")
     ran = cli(*line, "--data", "photos", "--take", "2", "--exporter", "torchscript")
     assert ran.code == 0, ran.err

@@ -62,7 +62,7 @@ def test_a_model_without_a_task_gets_one_from_a_file(made: Path, cli: Run) -> No
 @pytest.mark.parametrize(
     ("model", "flags", "message"),
     [
-        ("wrong", (), "the task names 2 classes, and the output is output float32[1, 3]"),
+        ("wrong", (), "the task has 2 classes, but the output is output float32[1, 3]"),
         (
             "nonsense",
             (),

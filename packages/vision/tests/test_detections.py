@@ -17,7 +17,7 @@ COUNT = 12
 
 
 def detections(count=COUNT, seed=0):
-    """Boxes in a picture of 640 pixels, their scores and labels."""
+    """Boxes in an image of 640 pixels, their scores and labels."""
     rng = np.random.default_rng(seed)
     corner = rng.uniform(0, 500, (count, 2))
     boxes = np.concatenate([corner, corner + rng.uniform(20, 120, (count, 2))], 1)
@@ -73,7 +73,7 @@ def one_more(values, place, amount):
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_whatever_is_wrong_is_found(compared, wrong):
-    """Of the detections of four pictures each, whichever it is."""
+    """Of the detections of four images each, whichever it is."""
     for seed in range(4):
         expected = detections(seed=seed)
         for place in range(COUNT):
@@ -133,7 +133,7 @@ def test_at_the_threshold_one_may_be_lost():
     assert not passed(expected, last)
     lower = expected | {"scores": scores - np.float32(0.01)}
     assert passed(near, last, [near])
-    assert not passed(near, last, [lower]), "in another picture the threshold is seen to be lower"
+    assert not passed(near, last, [lower]), "in another image the threshold is seen to be lower"
 
 
 def test_more_than_half_at_the_threshold_are_not_excused(compared):
@@ -225,7 +225,7 @@ def test_boxes_without_area_are_held_to_the_tolerance(compared):
 
 
 def test_the_overlap_is_what_8_bits_are_held_to(compared):
-    """Their tolerance is a quarter of the picture."""
+    """Their tolerance is a quarter of the image."""
     expected = {"boxes": np.float32([[100, 100, 140, 140], [300, 300, 400, 400]])}
     found = {"boxes": expected["boxes"] + np.float32(20)}
     assert compared("detections:0.1", expected, found, "int8").passed
@@ -246,7 +246,7 @@ def test_duplicates_and_neighbours_find_partners(seed, noise):
 
 
 BAD = {
-    "detections wants boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
+    "detections expects boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
     "; there is 'x' int64 (5, 4)": {"x": np.zeros((5, 4), np.int64)},
     "; there is 'x' float32 (5, 4), 'y' float32 (4,)": {
         "x": np.zeros((5, 4), np.float32),
@@ -255,7 +255,7 @@ BAD = {
     "in 'x' x2 or y2 is the smaller one in each row, as in [0] at 5, 5, 2, 2": {
         "x": np.float32([[5, 5, 2, 2]])
     },
-    "detections wants scores from 0 to 1 in 's', or -1 for rows that only pad it; there is -3": {
+    "detections expects scores from 0 to 1 in 's', or -1 for padding rows; found -3": {
         "x": np.float32([[0, 0, 2, 2]]),
         "s": np.float32([-3]),
     },
@@ -288,6 +288,6 @@ def doubt(samples):
 
 @pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])
 def test_an_argument_that_is_no_overlap(argument):
-    message = f"^'{argument}' in detections:{argument} is no intersection over union: wanted a num"
+    message = f"^'{argument}' in detections:{argument} is not an intersection over union; expected"
     with pytest.raises(UsageError, match=message):
         find_comparators({"x": f"detections:{argument}"})

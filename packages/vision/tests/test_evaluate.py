@@ -1,4 +1,4 @@
-"""Pictures as the items of an evaluation."""
+"""Images as the items of an evaluation."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from PIL import Image
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay_vision.keypoints import TruePoints
-from enginebay_vision.metrics.named import build_metric
+from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
 
 from .conftest import coco
@@ -74,7 +74,7 @@ def test_sure_points_are_drawn(tmp_path: Path) -> None:
     [
         (
             {"skeleton": ((0, 2),)},
-            "skeleton has a line to a point beyond the 2 that are named",
+            "skeleton contains an index beyond the 2 classes",
         ),
         ({"sigmas": (0.1,)}, "sigmas has 1 numbers, and classes 2 points"),
         ({"sigmas": (0.1, 0)}, "sigmas and padding are numbers above 0"),
@@ -90,13 +90,13 @@ def test_wrong_values(fields: dict[str, Any], message: str) -> None:
 def test_outputs_that_do_not_fit() -> None:
     image = (eb.TensorSpec("x", "float32", (1, 3, 16, 12)),)
     for dims, message in (
-        ((1, 2, 4), "the task wants heatmaps, NxKxhxw, and the output is y float32[1, 2, 4]"),
-        ((1, 3, 4, 4), "the task names 2 classes, and the output is y float32[1, 3, 4, 4]"),
+        ((1, 2, 4), "the task expects heatmaps, NxKxhxw, but the output is y float32[1, 2, 4]"),
+        ((1, 3, 4, 4), "the task has 2 classes, but the output is y float32[1, 3, 4, 4]"),
     ):
         with pytest.raises(eb.EnginebayError) as caught:
             task().fit(image, [eb.TensorSpec("y", "float32", dims)])
         assert str(caught.value) == message
-    with pytest.raises(eb.EnginebayError, match="output 'y' has 3 heatmaps, and the task names 2"):
+    with pytest.raises(eb.EnginebayError, match="output 'y' has 3 heatmaps, but the task has 2"):
         task().postprocess({"y": np.zeros((1, 3, 4, 4))}, (9, 9))
 
 
@@ -133,7 +133,7 @@ def test_other_points_than_the_tasks(tmp_path: Path) -> None:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
         f"'{tmp_path}/annotations/instances.json' has an annotation of 3 points, number 5, and "
-        "the task names 2"
+        "the task has 2"
     )
 
 
@@ -161,7 +161,7 @@ def test_average_precision_of_bodies() -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         precision(task(image=plain), near)
     assert str(caught.value) == "nothing says how exact 2 points can be"
-    assert caught.value.hint == "give the task sigmas, one for each point"
+    assert caught.value.hint == "add sigmas to the task, one for each point"
     body = task(image=plain, classes=())
     points = [(n, n) for n in range(10, 27)]
     assert precision(body, (points, [[x, y, 2] for x, y in points], 1)) == pytest.approx(1)

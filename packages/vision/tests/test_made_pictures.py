@@ -1,4 +1,4 @@
-"""Pictures out of pictures, and depths: their places, their files, their metrics."""
+"""Images out of images, and depths: their places, their files, their metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.metrics.named import build_metric
+from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         metric.update(values[:, :, :3], item.target)
     assert str(caught.value) == (
-        "the model makes 4x3 pixels of this picture, and the other one has 4x4"
+        "the model makes 4x3 pixels of this image, and the other one has 4x4"
     )
     metric.reset()
     metric.update(np.full((1, 3, 4, 4), 100 / 255, np.float32), item.target)
@@ -120,7 +120,7 @@ def test_errors_of_depths(tmp_path: Path) -> None:
     assert measured("rmse", depth(), [[1, 3], [9, 2]], [[2, 2], [0, 2]]) == pytest.approx(
         np.sqrt(2 / 3)
     )
-    with pytest.raises(eb.EnginebayError, match="no pixel of it has a depth that is known"):
+    with pytest.raises(eb.EnginebayError, match="no pixel has a known depth"):
         measured("rmse", depth(), [[1, 1]], [[0, 0]])
     for name in ("images", "depth"):
         (tmp_path / name).mkdir()
@@ -158,19 +158,19 @@ def test_nothing_is_behind_the_last_true_depth() -> None:
             enlarging(),
             (1, 1, 8, 8),
             (
-                "the task wants a picture of 3 channels, RGB, and the output is "
+                "the task expects an image of 3 channels, RGB, but the output is "
                 "y float32[1, 1, 8, 8]"
             ),
         ),
         (
             enlarging(),
             (1, 8),
-            "the task wants a picture, NxCxHxW, and the output is y float32[1, 8]",
+            "the task expects an image, NxCxHxW, but the output is y float32[1, 8]",
         ),
         (
             depth(),
             (8,),
-            "the task wants a map, 1xhxw or a map, 1x1xhxw, and the output is y float32[8]",
+            "the task expects a map, 1xhxw or a map, 1x1xhxw, but the output is y float32[8]",
         ),
     ],
 )
@@ -182,9 +182,11 @@ def test_a_task_that_does_not_fit(task: Any, dims: tuple[int, ...], message: str
 
 
 def test_outputs_that_are_no_pictures() -> None:
-    with pytest.raises(eb.EnginebayError, match=r"the shape \(8, 8\) for a picture, wanted C×h×w"):
+    with pytest.raises(eb.EnginebayError, match=r"the shape \(8, 8\) for an image; expected C×h×w"):
         enlarging().postprocess({"y": np.zeros((1, 8, 8))}, (8, 8))
-    with pytest.raises(eb.EnginebayError, match=r"the shape \(2, 8, 8\) for a picture, wanted h×w"):
+    with pytest.raises(
+        eb.EnginebayError, match=r"the shape \(2, 8, 8\) for an image; expected h×w"
+    ):
         depth().postprocess({"y": np.zeros((1, 2, 8, 8))}, (8, 8))
-    with pytest.raises(eb.EnginebayError, match="unit is 0, wanted a number above 0"):
+    with pytest.raises(eb.EnginebayError, match="unit is 0; expected a number above 0"):
         depth(unit=0)

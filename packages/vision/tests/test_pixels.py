@@ -1,4 +1,4 @@
-"""Pictures: read as everybody sees them, resized and cut as PyTorch does it, or refused."""
+"""Images: read as everybody sees them, resized and cut as PyTorch does it, or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.opening import open_image
+from enginebay_vision.image_files import open_image
 from enginebay_vision.steps import Placement
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("step", "picture", "size"),
+    ("step", "image", "size"),
     [
         (vision.Resize(256, 256, fit="cover"), (640, 480), (341, 256)),
         (vision.Resize(256, 256, fit="cover"), (480, 640), (256, 341)),
@@ -154,28 +154,28 @@ def test_what_is_no_picture(tmp_path: Path) -> None:
     noise(64, 64).save(tmp_path / "whole.jpg")
     for name in ("whole.png", "whole.jpg"):
         (tmp_path / f"cut_{name}").write_bytes((tmp_path / name).read_bytes()[:900])
-    (tmp_path / "text.png").write_text("not a picture")
+    (tmp_path / "text.png").write_text("not an image")
     (tmp_path / "empty.jpg").touch()
     for name in ("cut_whole.png", "cut_whole.jpg"):
         assert refusal(tmp_path / name).startswith(
-            f"'{tmp_path / name}' cannot be read as a picture: "
+            f"'{tmp_path / name}' cannot be read as an image: "
         )
     for name in ("text.png", "empty.jpg"):
         assert refusal(tmp_path / name) == (
-            f"'{tmp_path / name}' cannot be read as a picture: cannot identify image file it"
+            f"'{tmp_path / name}' cannot be read as an image: cannot identify image file it"
         )
-    assert refusal(tmp_path / "no.png") == f"'{tmp_path}/no.png' does not exist; wanted a picture"
-    assert refusal(tmp_path) == f"'{tmp_path}' is a folder; wanted a picture"
+    assert refusal(tmp_path / "no.png") == f"'{tmp_path}/no.png' does not exist; expected an image"
+    assert refusal(tmp_path) == f"'{tmp_path}' is a folder; expected an image"
     Image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "float.tif")
     assert refusal(tmp_path / "float.tif") == (
-        f"'{tmp_path}/float.tif' holds 32-bit numbers, and nothing says which of them is white"
+        f"'{tmp_path}/float.tif' contains 32-bit numbers, whose white value is unknown"
     )
     with (
         Image.open(tmp_path / "cut_whole.jpg") as opened,
-        pytest.raises(eb.EnginebayError, match="the picture cannot be read as a picture: "),
+        pytest.raises(eb.EnginebayError, match="the image cannot be read as an image: "),
     ):
         array(opened)
-    with pytest.raises(eb.EnginebayError, match="a picture is of type ndarray, wanted a path or"):
+    with pytest.raises(eb.EnginebayError, match=r"expected a path or a PIL\.Image, found ndarray"):
         array(np.zeros((2, 2, 3), np.uint8))
 
 
@@ -204,6 +204,6 @@ def test_a_line_of_pixels_is_not_made_thick(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         array(tmp_path / "line.png", steps=(vision.Resize(256, 256, fit="cover"),))
     assert str(caught.value) == (
-        "a picture of 4000x1 pixels would become one of 1024000x256, which is more than Pillow's "
+        "an image of 4000x1 pixels would become one of 1024000x256, which is more than Pillow's "
         "limit"
     )

@@ -1,4 +1,4 @@
-"""From outputs to names and boxes, and a picture with them on it."""
+"""From outputs to names and boxes, and an image with them on it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_the_best_classes_come_first() -> None:
 
 def test_outputs_that_cannot_be_named() -> None:
     task = vision.ImageClassification(image=vision.ImageInput(), output="y")
-    with pytest.raises(eb.EnginebayError, match="output 'y' holds numbers that are not finite"):
+    with pytest.raises(eb.EnginebayError, match="output 'y' contains NaN or infinity"):
         task.postprocess({"y": np.array([[0.0, np.nan]])})
-    with pytest.raises(eb.EnginebayError, match="there is no output 'y' among z, w"):
+    with pytest.raises(eb.EnginebayError, match="unknown output 'y'; available: z, w"):
         task.postprocess({"z": np.zeros(1), "w": np.zeros(1)})
 
 
@@ -88,7 +88,7 @@ def test_outputs_of_other_lengths() -> None:
     wide = {"boxes": np.zeros((2, 5)), "scores": np.zeros(2), "labels": np.zeros(2)}
     with pytest.raises(eb.EnginebayError, match=r"output 'boxes' has the shape \(2, 5\), wanted"):
         task.postprocess(wide, (10, 10))
-    with pytest.raises(eb.EnginebayError, match="there are 2 boxes, 3 scores and 3 classes"):
+    with pytest.raises(eb.EnginebayError, match="found 2 boxes, 3 scores and 3 classes"):
         task.postprocess(wrong, (10, 10))
 
 
@@ -118,9 +118,12 @@ def test_a_picture_with_its_class_on_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("out", "'{0}/out' cannot be written: '' is no picture that Pillow writes"),
-        ("out.psd", "'{0}/out.psd' cannot be written: '.psd' is no picture that Pillow writes"),
-        ("no/out.png", "'{0}/no/out.png' cannot be written: there is no folder '{0}/no'"),
+        ("out", "'{0}/out' cannot be written: Pillow does not write the image format ''"),
+        (
+            "out.psd",
+            "'{0}/out.psd' cannot be written: Pillow does not write the image format '.psd'",
+        ),
+        ("no/out.png", "'{0}/no/out.png' cannot be written: no such folder: '{0}/no'"),
     ],
 )
 def test_a_file_that_cannot_be_drawn(tmp_path: Path, name: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT --image``: names, boxes, a drawn picture, or one clear line."""
+"""``enginebay run ARTIFACT --image``: names, boxes, a drawn image, or one clear line."""
 
 from __future__ import annotations
 
@@ -67,28 +67,28 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         (
             "without --image photos/red/0.png",
             2,
-            "was made without a task, so nothing says how a picture becomes its input",
+            "was made without a task, so nothing says how an image becomes its input",
             "deploy the model again with --task FILE.json",
         ),
-        ("build --image no.png", 2, "'no.png' does not exist; wanted a picture", None),
-        ("build --image photos/red", 2, "'photos/red' is a folder; wanted a picture", None),
+        ("build --image no.png", 2, "'no.png' does not exist; expected an image", None),
+        ("build --image photos/red", 2, "'photos/red' is a folder; expected an image", None),
         (
             "build --image net.py",
             2,
-            "'net.py' cannot be read as a picture: cannot identify image file it",
+            "'net.py' cannot be read as an image: cannot identify image file it",
             None,
         ),
-        ("build --draw out.png", 2, "--draw has no picture to draw on", "add --image FILE"),
+        ("build --draw out.png", 2, "--draw has no image to draw on", "add --image FILE"),
         (
             "build --image a.png --image b.png --draw out.png",
             2,
-            "--draw keeps one file, and there are 2 pictures",
+            "--draw keeps one file, and there are 2 images",
             "run them one by one",
         ),
         (
             "build --image photos/red/0.png --draw out.txt",
             2,
-            "'out.txt' cannot be written: '.txt' is no picture that Pillow writes",
+            "'out.txt' cannot be written: Pillow does not write the image format '.txt'",
             "--draw out.png",
         ),
         (

@@ -1,4 +1,4 @@
-"""Segmentation: masks at the picture's size, folders of masks, mIoU."""
+"""Segmentation: masks at the image's size, folders of masks, mIoU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.metrics.named import build_metric
+from enginebay_vision.metrics.registry import build_metric
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def test_bands_of_rows_make_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_mask_lies_where_the_picture_lay() -> None:
-    """16×8 becomes 8×4 at 2 from the top: what lies above and below is no part of the picture."""
+    """16×8 becomes 8×4 at 2 from the top: what lies above and below is no part of the image."""
     classes = np.full((1, 8, 8), 2)
     classes[:, 2:6, :4], classes[:, 2:6, 4:] = 0, 1
     fitting = task(image=LETTERBOX, form="classes", classes=NAMES)
@@ -83,9 +83,9 @@ def test_channels_may_come_last() -> None:
 @pytest.mark.parametrize(
     ("form", "shape", "message"),
     [
-        ("scores", (1, 8, 8), r"output 'y' has the shape \(8, 8\) for a picture, wanted C×h×w"),
-        ("scores", (1, 0, 8, 8), r"output 'y' has the shape \(0, 8, 8\) for a picture"),
-        ("classes", (1, 2, 8, 8), r"output 'y' has the shape \(2, 8, 8\) for a picture, wanted h"),
+        ("scores", (1, 8, 8), r"output 'y' has the shape \(8, 8\) for an image; expected C×h×w"),
+        ("scores", (1, 0, 8, 8), r"output 'y' has the shape \(0, 8, 8\) for an image"),
+        ("classes", (1, 2, 8, 8), r"output 'y' has the shape \(2, 8, 8\) for an image; expected h"),
     ],
 )
 def test_outputs_that_are_no_maps(form: Any, shape: tuple[int, ...], message: str) -> None:
@@ -96,16 +96,19 @@ def test_outputs_that_are_no_maps(form: Any, shape: tuple[int, ...], message: st
 @pytest.mark.parametrize(
     ("fields", "dims", "message"),
     [
-        ({}, (1, 8, 8), "the task wants scores, NxCxHxW, and the output is y float32[1, 8, 8]"),
+        ({}, (1, 8, 8), "the task expects scores, NxCxHxW, but the output is y float32[1, 8, 8]"),
         (
             {"form": "classes"},
             (1, 8),
-            "the task wants classes, 1xhxw or classes, 1x1xhxw, and the output is y float32[1, 8]",
+            (
+                "the task expects classes, 1xhxw or classes, 1x1xhxw, "
+                "but the output is y float32[1, 8]"
+            ),
         ),
         (
             {"classes": NAMES},
             (1, 4, 8, 8),
-            "the task names 3 classes, and the output is y float32[1, 4, 8, 8]",
+            "the task has 3 classes, but the output is y float32[1, 4, 8, 8]",
         ),
     ],
 )
@@ -121,7 +124,7 @@ def test_a_task_that_does_not_fit(
 
 
 def folder(path: Path, *masks: Any, names: tuple[str, str] = ("images", "annotations")) -> Path:
-    """Pictures of 4×2 pixels, and masks as they stand in files."""
+    """Images of 4×2 pixels, and masks as they stand in files."""
     for number, mask in enumerate(masks):
         for name in names:
             (path / name / "val").mkdir(parents=True, exist_ok=True)
@@ -161,12 +164,15 @@ def test_pictures_without_masks_have_no_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        ([[0, 0, 0]] * 2, "0.png' has 3x2 pixels, and its picture 4x2"),
+        ([[0, 0, 0]] * 2, "0.png' has 3x2 pixels, and its image 4x2"),
         (
             [[0, 0, 0, 3]] * 2,
-            "0.png' has a pixel of class 3, and the task names 3 classes, from 0 on; 255 is none",
+            (
+                "0.png' has a pixel of class 3, but the task has 3 classes, "
+                "counted from 0; 255 means no class"
+            ),
         ),
-        ([[[0] * 3] * 4] * 2, "0.png' has colours, RGB; wanted a number for each pixel"),
+        ([[[0] * 3] * 4] * 2, "0.png' is a colour image, RGB; expected one number for each pixel"),
     ],
 )
 def test_a_mask_that_does_not_fit(tmp_path: Path, mask: Any, message: str) -> None:
@@ -182,13 +188,13 @@ def test_a_mask_without_a_picture(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
-        f"'{tmp_path}/annotations/val/0.png' belongs to no picture: '{tmp_path}/images' holds no "
+        f"'{tmp_path}/annotations/val/0.png' belongs to no image: '{tmp_path}/images' holds no "
         "'val/0'"
     )
 
 
 def measured(path: Path, found: Any) -> float:
-    """The metric where the model finds these classes in each picture of a folder."""
+    """The metric where the model finds these classes in each image of a folder."""
     metric, part = build_metric("miou"), build_metric("miou")
     fitting = task(form="classes", image=vision.ImageInput())
     for item in eb.DataSet(path).for_task(fitting):
@@ -235,7 +241,7 @@ def test_metrics_that_do_not_fit() -> None:
     assert str(caught.value).startswith("unknown metric 'vision:miuo'; available: miou")
     assert caught.value.hint == "did you mean 'vision:miou'?"
     metric = build_metric("miou")
-    with pytest.raises(eb.EnginebayError, match="the target is of type int, wanted a picture's"):
+    with pytest.raises(eb.EnginebayError, match="the target is of type int; expected an image's"):
         metric.update(np.zeros(1), 3)
     from enginebay_vision.truth.annotated import Target
 

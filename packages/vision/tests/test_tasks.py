@@ -79,7 +79,7 @@ def test_core_knows_where_the_tasks_come_from() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    (5, "the task is of type int; wanted a mapping with its kind under 'type', or the path…"),
+    (5, "the task is of type int; expected a mapping with its kind under 'type', or the path…"),
     ({"type": "image-classification"}, "the task: Object missing required field `image`"),
     (
         {"steps": [{"type": "rotate"}]},
@@ -87,20 +87,20 @@ BAD: list[tuple[Any, str]] = [
     ),
     (
         {"steps": [{"type": "resize", "height": 0, "width": 1}]},
-        "the task: Resize: height is 0, wanted a whole number from 1",
+        "the task: Resize: height is 0; expected a whole number from 1",
     ),
     (
         {"steps": [{"height": 8, "width": 8, "interpolation": "bicubic", "antialias": False}]},
-        "the task: Resize: bicubic is not done without antialias",
+        "the task: Resize: bicubic requires antialias",
     ),
     (
         {"steps": [{"type": "crop", "height": 8, "width": 8, "fill": [0, 0, 256]}]},
-        "the task: Crop: fill is (0, 0, 256), wanted three numbers from 0 to 255",
+        "the task: Crop: fill is (0, 0, 256); expected three numbers from 0 to 255",
     ),
-    ({"mean": [1, 2]}, "the task: mean has 2 numbers, wanted one for each channel of RGB, or …"),
-    ({"std": [0]}, "the task: std is 0, wanted another number"),
-    ({"scale": 0}, "the task: scale is 0, wanted another number"),
-    ({"dtype": "uint8"}, "the task: dtype is uint8, which takes pixels as they are"),
+    ({"mean": [1, 2]}, "the task: mean has 2 numbers; expected one for each channel of RGB, or …"),
+    ({"std": [0]}, "the task: std is 0; expected another number"),
+    ({"scale": 0}, "the task: scale is 0; expected another number"),
+    ({"dtype": "uint8"}, "the task: dtype uint8 requires unchanged pixels"),
     ({"channles": "RGB"}, "the task: Object contains unknown field `channles` - at `$.image`"),
 ]
 
@@ -119,9 +119,9 @@ def test_a_wrong_value_is_named(task: Any, message: str) -> None:
 
 def test_wrong_values_of_a_detection() -> None:
     image = vision.ImageInput()
-    with pytest.raises(eb.EnginebayError, match="threshold is 2, wanted a number from 0 to 1"):
+    with pytest.raises(eb.EnginebayError, match="threshold is 2; expected a number from 0 to 1"):
         vision.ObjectDetection(image=image, threshold=2)
-    with pytest.raises(eb.EnginebayError, match="softmax needs a score for each class"):
+    with pytest.raises(eb.EnginebayError, match="softmax cannot be combined with labels"):
         vision.ObjectDetection(image=image, activation="softmax")
 
 
@@ -137,7 +137,7 @@ def test_values_that_are_no_numbers() -> None:
     [
         ("", "is no task in JSON: Input data was truncated"),
         ("[]", "is no task in JSON: wanted an object in braces"),
-        ('{"type": 3}', "has 3 under 'type'; wanted a mapping with its kind under 'type', or"),
+        ('{"type": 3}', "has 3 under 'type'; expected a mapping with its kind under 'type', or"),
     ],
 )
 def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None:
@@ -182,26 +182,26 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
     (
         image(input="imgae"),
         {"inputs": "image other"},
-        "the task means the input 'imgae', and the model has image, other",
+        "the task names an unknown input 'imgae'; available: image, other",
         "did you mean 'image'?",
     ),
     (
         image(dtype="float16"),
         {},
-        f"the task makes float16 of a picture, and {FOUND}",
-        "dtype='float32', or leave it out",
+        f"the task converts images to float16, but {FOUND}",
+        "dtype='float32', or remove dtype",
     ),
     (
         image(),
         {"dtype": "int64"},
-        "no picture fits the input x int64[1, 3, 32, 32]; wanted floats or uint8",
+        "images cannot be the input x int64[1, 3, 32, 32]; expected floats or uint8",
         None,
     ),
     (
         image(),
         {"dims": (1, 16)},
         (
-            "the task makes a tensor with four axes, NCHW, of a picture, and the input is "
+            "the task converts images to tensors with four axes, NCHW, but the input is "
             "x float32[1, 16]"
         ),
         None,
@@ -209,31 +209,31 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
     (
         image(layout="NHWC"),
         {},
-        f"the task makes 3 channels, RGB, at axis 3, and {FOUND}",
-        "look at channels and layout",
+        f"the task has 3 channels, RGB, at axis 3, but {FOUND}",
+        "check channels and layout",
     ),
     (
         image(),
         {},
-        f"the task's steps lead to no single size, and {FOUND}",
+        f"the task's steps produce no single size, but {FOUND}",
         "end with vision.Crop(32, 32)",
     ),
     (
         image(steps=(vision.Resize(8, 8),)),
         {},
-        f"the task's steps lead to 8x8, and {FOUND}",
+        f"the task's steps produce 8x8, but {FOUND}",
         "end with vision.Crop(32, 32)",
     ),
     (
         vision.ImageClassification(image=CROPPED, classes=("a", "b")),
         {},
-        "the task names 2 classes, and the output is y float32[1, 3]",
+        "the task has 2 classes, but the output is y float32[1, 3]",
         None,
     ),
     (
         vision.ObjectDetection(image=CROPPED),
         {},
-        "the task means the output 'boxes', and the model has y",
+        "the task names an unknown output 'boxes'; available: y",
         None,
     ),
 ]
@@ -259,11 +259,11 @@ def test_a_detection_may_score_no_object() -> None:
     anywhere = (eb.TensorSpec("x", "float32", (1, 3, "h", "w")),)
     for columns in (2, 3):
         task.fit(anywhere, (boxes, eb.TensorSpec("scores", "float32", (1, 9, columns))))
-    with pytest.raises(eb.EnginebayError, match="the task names 2 classes, and the output is"):
+    with pytest.raises(eb.EnginebayError, match="the task has 2 classes, but the output is"):
         task.fit(anywhere, (boxes, eb.TensorSpec("scores", "float32", (1, 9, 4))))
     wide = eb.TensorSpec("boxes", "float32", (1, 9, 5))
     with pytest.raises(eb.EnginebayError) as caught:
         task.fit(anywhere, (wide, eb.TensorSpec("scores", "float32", (1, 9, 2))))
     assert str(caught.value) == (
-        "the task wants four numbers for each box, and the output is boxes float32[1, 9, 5]"
+        "the task expects four numbers for each box, but the output is boxes float32[1, 9, 5]"
     )

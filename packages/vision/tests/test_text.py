@@ -12,7 +12,7 @@ from PIL import Image
 
 import enginebay as eb
 import enginebay_vision as vision
-from enginebay_vision.metrics.named import build_metric
+from enginebay_vision.metrics.registry import build_metric
 from enginebay_vision.truth.annotated import Target
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ def test_the_score_is_that_of_the_characters() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"characters": ""}, "classes names no character that a text could be made of"),
-        ({"special": 4}, "special is 4, wanted the number of an entry: 0 to 3, or -1 for the last"),
+        ({"characters": ""}, "classes is empty; expected the characters of the texts"),
+        (
+            {"special": 4},
+            "special is 4; expected the number of an entry: 0 to 3, or -1 for the last",
+        ),
     ],
 )
 def test_wrong_values(fields: dict[str, Any], message: str) -> None:
@@ -77,9 +80,9 @@ def test_outputs_that_do_not_fit() -> None:
         with pytest.raises(eb.EnginebayError) as caught:
             task().fit(image, [eb.TensorSpec("y", "float32", dims)])
         assert str(caught.value).startswith(
-            "the task names 3 characters and one special entry, and the output is y float32[1, "
+            "the task has 3 characters and one special entry, but the output is y float32[1, "
         )
-    with pytest.raises(eb.EnginebayError, match=r"the shape \(9, 3\) for a picture, wanted Tx4: "):
+    with pytest.raises(eb.EnginebayError, match=r"the shape \(9, 3\) for an image; expected Tx4: "):
         task().postprocess({"y": np.zeros((1, 9, 3))})
 
 
@@ -129,10 +132,10 @@ def test_a_file_lists_the_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.png\n", "line 1 of '{0}/labels.txt' is 'a.png', wanted a picture, a tab and its text"),
+        ("a.png\n", "line 1 of '{0}/labels.txt' is 'a.png'; expected an image, a tab and its text"),
         (
             "a.png\tab\nc.png\tab",
-            "line 2 of '{0}/labels.txt' names the picture 'c.png', which is not in '{0}'",
+            "line 2 of '{0}/labels.txt' names the image 'c.png', which is not in '{0}'",
         ),
     ],
 )
@@ -147,8 +150,8 @@ def test_two_files_of_texts(tmp_path: Path) -> None:
     (tmp_path / "more.txt").touch()
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
-    assert str(caught.value) == f"'{tmp_path}' holds 2 .txt files, wanted one with annotations"
-    assert caught.value.hint == "keep one of labels.txt, more.txt"
+    assert str(caught.value) == f"'{tmp_path}' contains 2 .txt files; expected one with annotations"
+    assert caught.value.hint == "remove all but one of labels.txt, more.txt"
     (tmp_path / "more.txt").unlink()
     (tmp_path / "labels.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(eb.EnginebayError, match=r"labels\.txt' cannot be read as UTF-8: "):

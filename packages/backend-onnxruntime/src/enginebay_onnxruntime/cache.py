@@ -1,4 +1,4 @@
-"""Optimised models, kept on disk so that later loads skip the optimisation.
+"""Cache of optimised models on disk, so that later loads skip the optimisation.
 
 ::
 
@@ -6,7 +6,7 @@
                model.onnx.data   its weights
                sha256            the digest of the others
 
-An entry appears complete or not at all: it is written beside its place and renamed.
+Entries are written atomically: into a temporary folder next to them, which is renamed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 MODEL = "model.onnx"
 _DIGEST = "sha256"
-#: The session configuration entries that put the weights beside the optimised model. Always: a
-#: protobuf file ends at 2 GB, and without them the optimised model still names the original's
-#: external data, which lies elsewhere. Small ones stay in the file, since shape inference reads
-#: axes and shapes before other files are loaded.
+#: The session configuration entries that put the weights into a file next to the optimised model.
+#: Always: protobuf files are limited to 2 GB, and without these entries the optimised model refers
+#: to the original's external data, which is in another folder. Small tensors stay in the model,
+#: because shape inference reads axes and shapes before external data is loaded.
 _WEIGHTS_BESIDE = {
     "session.optimized_model_external_initializers_file_name": f"{MODEL}.data",
     "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
 }
 
 
-def entry(folder: str, files: Iterable[Path], facts: object) -> Path:
-    """Return the place of the model optimised from ``files`` under the settings ``facts``."""
-    digest = hashlib.sha256(f"{facts!r} {processor()}".encode())
-    digest.update(digest_of(files).encode())
+def locate_entry(folder: str, files: Iterable[Path], facts: object) -> Path:
+    """Return the cache folder of the model optimised from ``files`` with the settings ``facts``."""
+    digest = hashlib.sha256(f"{facts!r} {describe_processor()}".encode())
+    digest.update(digest_files(files).encode())
     return Path(folder) / digest.hexdigest()
 
 
-def processor() -> str:
-    """Describe the processor, whose features decide the layouts of an optimised model."""
+def describe_processor() -> str:
+    """Describe the processor, whose features determine the layouts in an optimised model."""
     import platform
 
     with suppress(OSError):
@@ -51,8 +51,8 @@ def processor() -> str:
     return f"{platform.machine()} {platform.processor()}"
 
 
-def digest_of(files: Iterable[Path]) -> str:
-    """Return the SHA-256 of the files' digests, in hex."""
+def digest_files(files: Iterable[Path]) -> str:
+    """Return the SHA-256 of the files' SHA-256 digests, in hex."""
     whole = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
@@ -60,36 +60,36 @@ def digest_of(files: Iterable[Path]) -> str:
     return whole.hexdigest()
 
 
-def find(place: Path) -> Path | None:
-    """Return the optimised model; None where there is none or it was changed since."""
+def find_model(entry: Path) -> Path | None:
+    """Return the optimised model; None if there is none, or if its files were changed."""
     with suppress(OSError):
-        if (place / _DIGEST).read_text(encoding="ascii") == digest_of(_contents(place)):
-            return place / MODEL
+        if (entry / _DIGEST).read_text(encoding="ascii") == digest_files(_list_contents(entry)):
+            return entry / MODEL
     return None
 
 
-def _contents(place: Path) -> list[Path]:
-    return sorted(path for path in place.iterdir() if path.name != _DIGEST)
+def _list_contents(entry: Path) -> list[Path]:
+    return sorted(path for path in entry.iterdir() if path.name != _DIGEST)
 
 
 @contextmanager
-def writing(place: Path, options: Any) -> Iterator[None]:
-    """Make the session that is created in the ``with`` block write its model to ``place``."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(mkdtemp(prefix=".unfinished-", dir=place.parent))
-    options.optimized_model_filepath = str(unfinished / MODEL)
+def write_entry(entry: Path, options: Any) -> Iterator[None]:
+    """Make a session that is created in the ``with`` block write its model into ``entry``."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
+    options.optimized_model_filepath = str(temporary / MODEL)
     for key, value in _WEIGHTS_BESIDE.items():
         options.add_session_config_entry(key, value)
     try:
         yield
-        _publish(unfinished, place)
+        _publish(temporary, entry)
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _publish(unfinished: Path, place: Path) -> None:
-    (unfinished / _DIGEST).write_text(digest_of(_contents(unfinished)), encoding="ascii")
-    if find(place) is None:
-        shutil.rmtree(place, ignore_errors=True)  # damaged
-    with suppress(OSError):  # another process was faster, and its model is as good
-        unfinished.rename(place)
+def _publish(temporary: Path, entry: Path) -> None:
+    (temporary / _DIGEST).write_text(digest_files(_list_contents(temporary)), encoding="ascii")
+    if find_model(entry) is None:
+        shutil.rmtree(entry, ignore_errors=True)  # damaged
+    with suppress(OSError):  # another process was faster, and wrote the same model
+        temporary.rename(entry)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from enginebay.authors import to_half
 from enginebay.errors import ConversionError
-from enginebay_onnxruntime.custom_ops import FOLDER, given_libraries, is_path
+from enginebay_onnxruntime.custom_ops import FOLDER, find_libraries, is_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: ONNX Runtime 1.31 refuses them in fp16 while it runs on the CPU, if they have a reduction.
+#: ONNX Runtime 1.31 on the CPU fails at run time for these in fp16, if they have a reduction.
 NO_FP16 = ("ScatterElements", "ScatterND")
 
 
@@ -27,8 +27,8 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
 
     Raises:
         ConversionError: A custom-op library is missing, or a file would replace another.
-        MissingDependencyError: Half precision is requested and onnx-ir is not installed, or int8
-            and onnx is not.
+        MissingDependencyError: Half precision requires onnx-ir, or int8 requires onnx, which is not
+            installed.
         UsageError: The calibration data does not fit the model.
     """
     params = request.params
@@ -39,17 +39,19 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
     elif params.precision == "int8":
         from enginebay_onnxruntime.quantize import quantize
 
-        assert request.calibration is not None  # core has checked
+        assert request.calibration is not None  # core checks this
         _check_target(request.ir.path, target, "int8")
         request.progress(f"calibrating on {len(request.calibration)} items")
         written = quantize(request.ir.path, target, request.calibration, request.keep)
     else:
-        written = _copy(_places(request, target))
-    return written + _copy(_library_places(params.custom_ops, request.work_dir))
+        written = _copy_files(_list_copies(request, target))
+    return written + _copy_files(_list_library_copies(params.custom_ops, request.work_dir))
 
 
-def _places(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[tuple[Path, Path]]:
-    # The model refers to its external data by name, so only the main file may be renamed.
+def _list_copies(
+    request: ConvertRequest[OnnxruntimeParams], target: Path
+) -> list[tuple[Path, Path]]:
+    # The model refers to its external data by file name, so only the main file may be renamed.
     source = request.ir.path
     return [(source, target)] + [
         (file, target.parent / file.relative_to(source.parent))
@@ -58,28 +60,30 @@ def _places(request: ConvertRequest[OnnxruntimeParams], target: Path) -> list[tu
     ]
 
 
-def _library_places(libraries: tuple[str, ...], work_dir: Path) -> list[tuple[Path, Path]]:
-    paths = given_libraries(filter(is_path, libraries))
+def _list_library_copies(libraries: tuple[str, ...], work_dir: Path) -> list[tuple[Path, Path]]:
+    paths = find_libraries(filter(is_path, libraries))
     return [(path, work_dir / FOLDER / path.name) for path in paths]
 
 
-def _copy(files: list[tuple[Path, Path]]) -> list[Path]:
-    places = [place for _, place in files]
-    for source, place in files:
-        if places.count(place) > 1:
-            raise ConversionError(f"two files would become '{place}': '{source.name}' is one")
-        if place.exists() and place.samefile(source):
-            continue  # the work folder is where the model lies
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, place)
-    return places
+def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
+    targets = [target for _, target in files]
+    for source, target in files:
+        if targets.count(target) > 1:
+            raise ConversionError(
+                f"two files have the same target '{target}': '{source.name}' and another"
+            )
+        if target.exists() and target.samefile(source):
+            continue  # the work folder is the folder of the model
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    return targets
 
 
 def _check_target(source: Path, target: Path, precision: str) -> None:
     if target.exists() and target.samefile(source):
         raise ConversionError(
-            f"precision {precision} would replace '{source}', the model that is converted",
-            hint="pass another --work-dir or --file-name",
+            f"precision {precision} would overwrite the model to convert, '{source}'",
+            hint="use another --work-dir or --file-name",
         )
     target.parent.mkdir(parents=True, exist_ok=True)
 

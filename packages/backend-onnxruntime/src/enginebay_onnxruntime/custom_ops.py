@@ -11,7 +11,7 @@ from enginebay.errors import ConversionError, MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Where libraries given by path are kept inside an artifact.
+#: The folder of copied libraries inside an artifact.
 FOLDER = "custom_ops"
 
 
@@ -26,39 +26,43 @@ def is_path(library: str) -> bool:
     return name or not all(part.isidentifier() for part in library.split("."))
 
 
-def given_libraries(libraries: Iterable[str]) -> list[Path]:
+def find_libraries(libraries: Iterable[str]) -> list[Path]:
     """Return the path of each library on this machine.
 
     Args:
         libraries: Paths of shared libraries, or packages with a ``get_library_path()``.
 
     Raises:
-        ConversionError: A path leads to no file, or a package has no library.
-        MissingDependencyError: A package is not installed.
-    """
-    return [_file(Path(name)) if is_path(name) else _from_package(name) for name in libraries]
-
-
-def carried_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Return the path of each library of an artifact; those given by path lie inside of it.
-
-    Raises:
-        ConversionError: The artifact does not hold one of them.
+        ConversionError: A path is not a file, or a package has no library.
         MissingDependencyError: A package is not installed.
     """
     return [
-        _file(directory / FOLDER / Path(name).name) if is_path(name) else _from_package(name)
+        _check_file(Path(name)) if is_path(name) else _find_in_package(name) for name in libraries
+    ]
+
+
+def locate_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
+    """Return the path of each library of an artifact, which contains those given by path.
+
+    Raises:
+        ConversionError: The artifact lacks a library.
+        MissingDependencyError: A package is not installed.
+    """
+    return [
+        _check_file(directory / FOLDER / Path(name).name)
+        if is_path(name)
+        else _find_in_package(name)
         for name in libraries
     ]
 
 
-def _file(path: Path) -> Path:
+def _check_file(path: Path) -> Path:
     if not path.is_file():
         raise ConversionError(f"custom-op library '{path}' is not a file")
     return path
 
 
-def _from_package(name: str) -> Path:
+def _find_in_package(name: str) -> Path:
     try:
         package: Any = importlib.import_module(name)
     except ImportError as err:
@@ -68,23 +72,23 @@ def _from_package(name: str) -> Path:
         ) from err
     if not hasattr(package, "get_library_path"):
         raise ConversionError(
-            f"package '{name}' holds no custom-op library: it has no get_library_path()",
+            f"package '{name}' has no custom-op library: expected a function get_library_path()",
             hint="pass the library's path",
         )
     return Path(package.get_library_path())
 
 
-def register(paths: Iterable[Path], options: Any) -> None:
+def register_libraries(paths: Iterable[Path], options: Any) -> None:
     """Load the libraries into session options.
 
     Raises:
-        ConversionError: A library does not load or exports no ``RegisterCustomOps``.
+        ConversionError: A library cannot be loaded or lacks ``RegisterCustomOps``.
     """
     for path in paths:
         try:
             options.register_custom_ops_library(str(path))
         except Exception as err:
             raise ConversionError(
-                f"custom-op library '{path.name}' does not load: {err}",
+                f"custom-op library '{path.name}' cannot be loaded: {err}",
                 hint="build it for this version of ONNX Runtime and this platform",
             ) from err

@@ -1,4 +1,4 @@
-"""ONNX Runtime's names of dtypes, and those of them that arrays can hold."""
+"""Dtypes of a session's inputs and outputs, by NumPy's names."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ def read_specs(
     """Return a session's inputs and outputs.
 
     Raises:
-        ConversionError: One of them is no tensor (a sequence, a map, an optional), or no array
-            has its dtype.
+        ConversionError: An input or output is not a tensor (a sequence, a map, an optional), or
+            arrays do not support its dtype.
     """
-    inputs = tuple(_spec("input", node) for node in session.get_inputs())
-    return inputs, tuple(_spec("output", node) for node in session.get_outputs())
+    inputs = tuple(_read_spec("input", node) for node in session.get_inputs())
+    return inputs, tuple(_read_spec("output", node) for node in session.get_outputs())
 
 
-def _spec(kind: str, node: Any) -> TensorSpec:
+def _read_spec(kind: str, node: Any) -> TensorSpec:
     inner = node.type.removeprefix("tensor(").removesuffix(")")
     dtype = _RENAMED.get(inner, inner)
     if dtype not in SUPPORTED:
         raise ConversionError(
-            f"{kind} '{node.name}' of the model is a {node.type}: "
-            f"wanted a tensor of {', '.join(SUPPORTED)}",
+            f"wrong type of {kind} '{node.name}' of the model: "
+            f"expected a tensor of {', '.join(SUPPORTED)}, found {node.type}",
             hint="convert it inside the model, as in ConcatFromSequence or Cast",
         )
-    return TensorSpec(node.name, dtype, _dims(node))
+    return TensorSpec(node.name, dtype, _read_dims(node))
 
 
-def _dims(node: Any) -> tuple[int | str, ...] | None:
-    # ONNX Runtime gives no dims for a scalar and for an unknown rank alike.
+def _read_dims(node: Any) -> tuple[int | str, ...] | None:
+    # ONNX Runtime returns no dims for a scalar, and none for an unknown rank.
     if not node.shape:
         return None
-    # A dimension without a name gets one of its own, since no other has to be of its size.
+    # A dimension without a name gets a unique one: no other dimension must have its size.
     return tuple(
         dim if isinstance(dim, int) else dim or f"{node.name}_{axis}"
         for axis, dim in enumerate(node.shape)

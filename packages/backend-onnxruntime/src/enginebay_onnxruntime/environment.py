@@ -1,4 +1,4 @@
-"""Checks that one ONNX Runtime works here and has the wanted providers."""
+"""Checks that exactly one ONNX Runtime is installed, and that it has the requested providers."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: Both wheels write into the same folder, so that the second one installed breaks the first.
+#: Both wheels write into the same folder: the one installed last breaks the other.
 RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Run the checks of one tier; the smoke tier is core's."""
+    """Check one tier; core performs the smoke tier."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:
-        return check_import("onnxruntime", fix=_install(request))
+        return check_import("onnxruntime", fix=_install_command(request))
     if request.tier is Tier.DEVICE:
         return _check_device(request)
     return eb.EnvReport()
 
 
-def _install(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
+def _install_command(request: CheckEnvRequest[OnnxruntimeParams]) -> str:
     extra = "gpu" if request.params.device.startswith("cuda") else "cpu"
     return f"pip install --force-reinstall 'enginebay-onnxruntime[{extra}]'"
 
@@ -56,15 +56,15 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
     from enginebay_onnxruntime.providers import (
         DRIVER,
         available_providers,
-        missing_library,
-        wanted_providers,
+        find_missing_library,
+        resolve_providers,
     )
 
     params = request.params
     available = available_providers()
     report = eb.EnvReport()
-    for provider in wanted_providers(params):
-        if missing := missing_library(provider):
+    for provider in resolve_providers(params):
+        if missing := find_missing_library(provider):
             driver = "install NVIDIA's driver; in a container, start it with --gpus all"
             libraries = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
             fix = driver if missing == DRIVER else libraries
@@ -75,9 +75,9 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
             report += failed(
                 Tier.DEVICE,
                 provider,
-                found=f"this build has {', '.join(available)}",
+                found=f"a build with {', '.join(available)}",
                 wanted=provider,
-                fix=_install(request),
+                fix=_install_command(request),
             )
     return report + _check_custom_ops(params) if request.with_custom_ops else report
 
@@ -85,11 +85,11 @@ def _check_device(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
 def _check_custom_ops(params: OnnxruntimeParams) -> eb.EnvReport:
     from onnxruntime import SessionOptions
 
-    from enginebay_onnxruntime.custom_ops import given_libraries, register
+    from enginebay_onnxruntime.custom_ops import find_libraries, register_libraries
 
     names = params.custom_ops or ("onnxruntime_extensions",)
     return check_custom_ops(
         names,
-        lambda: register(given_libraries(names), SessionOptions()),
+        lambda: register_libraries(find_libraries(names), SessionOptions()),
         fix="--custom-ops LIBRARY",
     )

@@ -1,4 +1,4 @@
-"""Graph optimisations of ONNX Runtime that are wrong, each switched off where it would apply."""
+"""Graph optimisations of ONNX Runtime that are wrong, each disabled for the models it affects."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: The session configuration entry that names them, with a semicolon between two.
+#: The session configuration entry with their names, separated by semicolons.
 KEY = "optimization.disable_specified_optimizers"
 
 
-def wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
-    """Return the optimisations to switch off for an artifact, as the session takes them."""
+def find_wrong_optimizers(request: WrapperRequest[OnnxruntimeParams]) -> str:
+    """Return the names of the optimisations to disable for an artifact, separated by semicolons."""
     wrong = []
     if _is_half_precision(request):
         # Since 1.24 this fusion of a Transpose and a MatMul in float16 crashes the process when
         # NCHWc layouts are chosen next: microsoft/onnxruntime#28392.
         wrong.append("MatmulTransposeFusion")
     if _has_operators(request.directory / request.files[0], "Pad", "MaxPool"):
-        # It makes a Pad with zeros the padding of the MaxPool behind it, which is minus infinity:
-        # microsoft/onnxruntime#24737, mended in 1.32. Only where a graph has both, as it is right
-        # for Conv.
+        # It turns a Pad with zeros into the padding of the following MaxPool, which is minus
+        # infinity: microsoft/onnxruntime#24737, fixed in 1.32. Only for graphs with both operators,
+        # because it is right for Conv.
         wrong.append("Pad_Fusion")
     return ";".join(wrong)
 
@@ -40,10 +40,10 @@ def _has_operators(model: Path, *names: str) -> bool:
     """Return True if a graph may have nodes of each of these operators.
 
     Loading an artifact does not need onnx, so the file is searched for the field ``op_type`` of a
-    node in protobuf's encoding: its number 4 and wire type 2, the length, the text.
+    node in protobuf's encoding: field number 4 and wire type 2, the length, the text.
     """
     if not model.is_file() or not model.stat().st_size:
-        return False  # the session says what is wrong with it
+        return False  # the session reports the error
     fields = [bytes((4 << 3 | 2, len(name))) + name.encode() for name in names]
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return all(content.find(field) >= 0 for field in fields)

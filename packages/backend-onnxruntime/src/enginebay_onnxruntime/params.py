@@ -16,16 +16,16 @@ class OnnxruntimeParams(eb.BackendParams):
 
     Args:
         work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the model. The suffix .onnx is added where it has none.
-        device (str): cpu, cuda, cuda:N, or auto: cuda where this build has it, else cpu.
-        precision (str): fp32 leaves the model as it is; fp16 converts weights and arithmetic to
-            half precision and keeps the dtypes of inputs and outputs; int8 quantises the operators
+        file_name (str): File name of the model. The suffix .onnx is added if it has none.
+        device (str): cpu, cuda, cuda:N, or auto: cuda if this build has it, else cpu.
+        precision (str): fp32 does not change the model; fp16 converts weights and arithmetic to
+            half precision, but not the dtypes of inputs and outputs; int8 quantises the operators
             that ONNX Runtime has 8-bit kernels for, calibrated with a data set.
-        fp32_ops (list): Operators that precision fp16 leaves in single precision, besides those
-            that would overflow, such as Pow, Exp, sums and means.
+        fp32_ops (list): Operators that precision fp16 leaves in single precision, in addition to
+            those that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
-        providers (list): Execution providers in order of preference. By default the device
-            chooses them; where they are named, they win over it.
+        providers (list): Execution providers in order of preference. They override
+            the device, which chooses them by default.
         provider_options (dict): Options of the providers, each as
             Provider.option=value, such as CUDAExecutionProvider.cudnn_conv_algo_search=DEFAULT.
         session_options (dict): Session configuration entries, such as
@@ -34,7 +34,7 @@ class OnnxruntimeParams(eb.BackendParams):
         inter_op_threads (int): Threads across operators; anything but 1 runs branches in parallel,
             0 lets ONNX Runtime choose how many.
         graph_optimization (str): The level of graph optimisation when the model is loaded.
-        optimized_cache (str): A folder that keeps the optimised model, so that later loads with
+        optimized_cache (str): A folder that caches the optimised model, so that later loads with
             the same model, version and options skip the optimisation.
         custom_ops (list): Custom-op libraries: paths of shared libraries, which are copied into
             the artifact, or names of installed packages with get_library_path(), such as
@@ -62,7 +62,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Map MMDeploy's spellings."""
+        """Map MMDeploy's keys."""
         limits = "values are clamped to what half precision can hold"
         return {
             "common_config.fp16_mode": eb.ConfigKey(
@@ -75,7 +75,7 @@ class OnnxruntimeParams(eb.BackendParams):
                 list[str], lambda nodes: {"fp32_nodes": nodes or ()}
             ),
             "common_config.keep_io_types": eb.ConfigKey(
-                bool, no_effect="inputs and outputs keep the model's dtypes"
+                bool, no_effect="inputs and outputs always have the model's dtypes"
             ),
             "common_config.min_positive_val": eb.ConfigKey(float, no_effect=limits),
             "common_config.max_finite_val": eb.ConfigKey(float, no_effect=limits),

@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. They import the engine when they are called, not before."""
+"""The hooks that Enginebay calls. Each hook imports the engine only when it is called."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Check that one ONNX Runtime is installed, imports, and loads the wanted providers."""
+    """Check that one ONNX Runtime is installed, imports, and loads the requested providers."""
     from enginebay_onnxruntime.environment import check_tier
 
     return check_tier(request)
@@ -56,38 +56,38 @@ def to_backend(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
     """Return the nodes that int8 puts Q/DQ nodes around."""
-    from enginebay_onnxruntime.quantize import quantizable_nodes as listed
+    from enginebay_onnxruntime import quantize
 
-    return listed(request.ir.path)
+    return quantize.quantizable_nodes(request.ir.path)
 
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return what the engine lacks for a model."""
-    from enginebay_onnxruntime.preview import unsupported_operators as listed
+    """Return the nodes of a model that ONNX Runtime lacks."""
+    from enginebay_onnxruntime import preview
 
-    return listed(request)
+    return preview.unsupported_operators(request)
 
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
     """Create the session."""
-    from enginebay_onnxruntime.wrapper import load
+    from enginebay_onnxruntime.wrapper import load_wrapper
 
-    return load(request)
+    return load_wrapper(request)
 
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
     """Time the nodes of the session's graph."""
-    from enginebay_onnxruntime.layers import time_layers as timed
+    from enginebay_onnxruntime import layers
 
-    return timed(request)
+    return layers.time_layers(request)
 
 
 @eb.hookimpl
-def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # they choose by themselves
-    """Return the rewriters for what ONNX Runtime has no kernel for."""
+def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every request
+    """Return the rewriters for operators without a kernel in ONNX Runtime."""
     from enginebay_onnxruntime.rewriters import rewriters as declared
 
     return declared

@@ -1,11 +1,11 @@
-"""Which nodes of a model ONNX Runtime lacks: each is loaded in a model of its own."""
+"""The nodes of a model that ONNX Runtime lacks: each is loaded in a separate model."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from enginebay_onnxruntime.custom_ops import given_libraries, register
+from enginebay_onnxruntime.custom_ops import find_libraries, register_libraries
 from enginebay_onnxruntime.session import import_onnxruntime
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: How ONNX Runtime says that it lacks an operator, or a kernel for these dtypes. Whatever else it
-#: says about a node that is taken out of its model says nothing about the model.
-_LACKS = re.compile(
+#: ONNX Runtime's messages for a missing operator, or a missing kernel for the dtypes. Other errors
+#: of a node outside of its model may not apply to the model.
+_LACKS_OPERATOR = re.compile(
     r"is not a registered function/op|No Op registered for|Could not find an implementation for"
 )
 _FATAL = 4  # of OrtLoggingLevel
-#: Constants up to this many elements stay what they are: some operators want constants.
-_SMALL = 64
+#: Constants up to this many elements stay constants, which some operators require.
+_MAX_CONSTANT_ELEMENTS = 64
 
 
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
@@ -38,34 +38,34 @@ def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[st
     values = {value.name: value for value in (*model.graph.input, *model.graph.value_info)}
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     local = {(function.domain, function.name) for function in model.functions}
-    options = _options(request.params)
-    answers: dict[bytes, str] = {}
-    found = {}
+    options = _make_options(request.params)
+    reasons: dict[bytes, str] = {}
+    unsupported = {}
     for node in model.graph.node:
         if (node.domain, node.op_type) in local or any(a.HasField("g") for a in node.attribute):
-            continue  # made of other nodes, or with graphs that read values around them
-        alone = _alone(model, node, values, constants)
+            continue  # a function of other nodes, or a subgraph that reads outer values
+        alone = _isolate_node(model, node, values, constants)
         key = alone.SerializeToString(deterministic=True)
-        if key not in answers:
-            answers[key] = _why_not(key, options)
-        if answers[key]:
-            found[node.name] = answers[key]
-    return found
+        if key not in reasons:
+            reasons[key] = _find_reason(key, options)
+        if reasons[key]:
+            unsupported[node.name] = reasons[key]
+    return unsupported
 
 
-def _options(params: OnnxruntimeParams) -> Any:
+def _make_options(params: OnnxruntimeParams) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    register(given_libraries(params.custom_ops), options)
+    register_libraries(find_libraries(params.custom_ops), options)
     return options
 
 
-def _alone(model: Any, node: Any, values: Any, constants: Any) -> onnx.ModelProto:
-    """A model of this node alone, with names of its own so that equal nodes are equal bytes."""
+def _isolate_node(model: Any, node: Any, values: Any, constants: Any) -> onnx.ModelProto:
+    """Return a model of only this node, with new names, so that equal nodes have equal bytes."""
     import onnx
     from onnx import helper
 
@@ -77,44 +77,46 @@ def _alone(model: Any, node: Any, values: Any, constants: Any) -> onnx.ModelProt
     copy.doc_string = ""
     copy.input.extend(names.get(name, "") for name in node.input)
     copy.output.extend(f"o{n}" if name else "" for n, name in enumerate(node.output))
-    inputs, kept = [], []
-    for name, own in names.items():
+    inputs, initializers = [], []
+    for name, new_name in names.items():
         tensor = constants.get(name)
-        if tensor is not None and _size(tensor) <= _SMALL:
-            kept.append(_renamed(tensor, own))
+        if tensor is not None and _count_elements(tensor) <= _MAX_CONSTANT_ELEMENTS:
+            initializers.append(_copy_renamed(tensor, new_name))
         elif tensor is not None:
-            inputs.append(helper.make_tensor_value_info(own, tensor.data_type, list(tensor.dims)))
+            inputs.append(
+                helper.make_tensor_value_info(new_name, tensor.data_type, list(tensor.dims))
+            )
         elif name in values:
-            inputs.append(_renamed(values[name], own))
-        else:  # behind an operator that onnx does not know either
-            inputs.append(helper.make_tensor_value_info(own, onnx.TensorProto.FLOAT, None))
+            inputs.append(_copy_renamed(values[name], new_name))
+        else:  # the output of an operator that onnx does not know
+            inputs.append(helper.make_tensor_value_info(new_name, onnx.TensorProto.FLOAT, None))
     outputs = [onnx.ValueInfoProto(name=name) for name in copy.output if name]
-    graph = helper.make_graph([copy], "alone", inputs, outputs, kept)
+    graph = helper.make_graph([copy], "alone", inputs, outputs, initializers)
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
-def _renamed(proto: Any, name: str) -> Any:
+def _copy_renamed(proto: Any, name: str) -> Any:
     renamed = type(proto)()
     renamed.CopyFrom(proto)
     renamed.name = name
     return renamed
 
 
-def _size(tensor: Any) -> int:
+def _count_elements(tensor: Any) -> int:
     size = 1
     for dim in tensor.dims:
         size *= dim
     return size
 
 
-def _why_not(model: bytes, options: Any) -> str:
+def _find_reason(model: bytes, options: Any) -> str:
     import onnxruntime
 
     try:
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as err:  # noqa: BLE001  # each error of ONNX Runtime has a class of its own
+    except Exception as err:  # noqa: BLE001  # each kind of error has its own class
         text = " ".join(str(err).split())
-        if _LACKS.search(text):
+        if _LACKS_OPERATOR.search(text):
             kernel = "Could not find an implementation" in text
             return f"ONNX Runtime has no {'kernel for these dtypes' if kernel else 'such operator'}"
     return ""

@@ -1,4 +1,4 @@
-"""Execution providers: those wanted, with their options, and the one that really works."""
+"""Execution providers: those requested, their options, and the one that really runs the model."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ CUDA = "CUDAExecutionProvider"
 #: The library of NVIDIA's driver.
 DRIVER = "libcuda.so.1"
 _BY_DEVICE = {"cpu": (CPU,), "cuda": (CUDA, CPU)}
-#: The providers that keep tensors in CUDA memory and number their device by ``device_id``.
+#: The providers with tensors in CUDA memory, which select their device with ``device_id``.
 ON_CUDA = (CUDA, "TensorrtExecutionProvider")
 
 
-def wanted_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
-    """Return the requested providers, by name or through the device.
+def resolve_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
+    """Return the requested providers, or those of the requested device.
 
     Raises:
         ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or ONNX
-            Runtime has no provider of that name.
+            Runtime has no such provider.
     """
     kind, colon, index = params.device.partition(":")
     if params.device == "auto":
         kind = "cuda" if CUDA in available_providers() else "cpu"
     if kind not in _BY_DEVICE or (colon and not (kind == "cuda" and index.isdecimal())):
         raise ParamsError(
-            f"device '{params.device}' is not one of ONNX Runtime's: "
-            "wanted cpu, cuda, cuda:N or auto",
-            hint="pass --device cpu, or name the provider with --providers",
+            f"unknown device '{params.device}' for ONNX Runtime: "
+            "expected cpu, cuda, cuda:N or auto",
+            hint="use --device cpu, or choose the provider with --providers",
         )
     for provider in params.providers:
-        _check_name(provider)
+        _check_provider(provider)
     return params.providers or _BY_DEVICE[kind]
 
 
-def _check_name(provider: str) -> None:
+def _check_provider(provider: str) -> None:
     from onnxruntime import get_all_providers
 
     known = get_all_providers()
     if provider not in known:
         close = nearest(provider, known)
         raise ParamsError(
-            f"provider '{provider}' is not one of ONNX Runtime's: "
-            f"this build has {', '.join(available_providers())}",
-            hint=f"did you mean '{close}'?" if close else "leave --providers out",
+            f"unknown provider '{provider}'; available in this build of ONNX Runtime: "
+            f"{', '.join(available_providers())}",
+            hint=f"did you mean '{close}'?" if close else "remove --providers",
         )
 
 
@@ -67,14 +67,14 @@ def available_providers() -> list[str]:
 
 
 def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
-    """Return the options of each wanted provider, the device's number included.
+    """Return the options of each requested provider, including the device index.
 
     Raises:
-        ParamsError: An option names no provider, or one that is not wanted.
+        ParamsError: The provider of an option is missing, or not requested.
     """
-    options: dict[str, dict[str, str]] = {name: {} for name in wanted_providers(params)}
+    options: dict[str, dict[str, str]] = {name: {} for name in resolve_providers(params)}
     if CUDA in options:
-        # fp32 is fp32: TF32, whose mantissa has 10 bits, is ONNX Runtime's default from Ampere on.
+        # ONNX Runtime's default from Ampere on is TF32, with only 10 mantissa bits.
         options[CUDA]["use_tf32"] = "0"
     _, _, index = params.device.partition(":")
     for name in ON_CUDA:
@@ -84,26 +84,26 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
         name, _, option = key.partition(".")
         if name not in options or not option:
             raise ParamsError(
-                f"provider option '{key}={value}' belongs to no provider that is used: "
-                f"wanted PROVIDER.OPTION=VALUE with one of {', '.join(options)}",
-                hint="name the provider with --providers, or leave the option out",
+                f"provider option '{key}={value}' is not for a requested provider: "
+                f"expected PROVIDER.OPTION=VALUE with one of {', '.join(options)}",
+                hint="add the provider to --providers, or remove the option",
             )
         options[name][option] = value
     return options
 
 
 def preload_cuda() -> None:
-    """Load CUDA's libraries from NVIDIA's wheels, where the system's loader does not look."""
+    """Load CUDA's libraries from NVIDIA's wheels, which the system's loader does not search."""
     import onnxruntime
 
-    with redirect_stdout(io.StringIO()):  # it prints what it does not find
+    with redirect_stdout(io.StringIO()):  # it prints missing libraries
         onnxruntime.preload_dlls()
 
 
-def missing_library(provider: str) -> str:
-    """Return which shared library keeps CUDA's provider from loading.
+def find_missing_library(provider: str) -> str:
+    """Return the shared library that is missing to load CUDA's provider.
 
-    Empty where none does, of other providers, and where this build has no CUDA.
+    Empty if none is missing, for other providers, and for a build without CUDA.
     """
     import onnxruntime
 
@@ -113,8 +113,8 @@ def missing_library(provider: str) -> str:
     file = Path(onnxruntime.__file__).parent / "capi" / "libonnxruntime_providers_cuda.so"
     for library in (file, DRIVER):
         try:
-            # Where nothing is missing the provider still does not load: its symbols are ONNX
-            # Runtime's to give. So this leaves nothing behind.
+            # This never loads the provider: even with all libraries present, the symbols that
+            # ONNX Runtime provides are missing.
             ctypes.CDLL(str(library))
         except OSError as err:
             if "cannot open shared object file" in str(err):
@@ -122,47 +122,49 @@ def missing_library(provider: str) -> str:
     return ""
 
 
-def records_nodes(params: OnnxruntimeParams) -> bool:
-    """True if a session records which provider takes which node."""
-    return wanted_providers(params)[0] != CPU
+def records_assignment(params: OnnxruntimeParams) -> bool:
+    """Return True if a session records the provider of each node."""
+    return resolve_providers(params)[0] != CPU
 
 
-def node_counts(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """Count the nodes that each provider took; empty where the session did not record them."""
+def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
+    """Count the nodes of each provider; empty if the session did not record them."""
     counts: Counter[str] = Counter()
-    if not records_nodes(params) or not hasattr(session, "get_provider_graph_assignment_info"):
-        return counts  # the method is there since ONNX Runtime 1.24
+    if not records_assignment(params) or not hasattr(session, "get_provider_graph_assignment_info"):
+        return counts  # the method is new in ONNX Runtime 1.24
     for part in session.get_provider_graph_assignment_info():
         counts[part.ep_name] += len(part.get_nodes())
     return counts
 
 
-def working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first provider that loaded and took a node."""
+def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
+    """Return the first provider that was loaded and runs a node."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 
 
-def fallbacks(
+def describe_fallbacks(
     params: OnnxruntimeParams, session: onnxruntime.InferenceSession, counts: Counter[str]
 ) -> tuple[str, ...]:
-    """Return one sentence for each provider that was requested and does not work."""
-    wanted, loaded = wanted_providers(params), session.get_providers()
-    found = [_unloaded(name) for name in wanted if name not in loaded]
-    if counts and wanted[0] in loaded and not counts[wanted[0]]:
-        found.append(f"{wanted[0]} was requested and takes no node of this model")
-    if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in wanted):
-        found.append(f"device {params.device} was requested, and the providers do not use it")
-    return tuple(found)
+    """Return a sentence for each requested provider or device that is not used."""
+    requested, loaded = resolve_providers(params), session.get_providers()
+    lines = [_describe_unloaded(name) for name in requested if name not in loaded]
+    if counts and requested[0] in loaded and not counts[requested[0]]:
+        lines.append(f"{requested[0]} was requested but runs no node of this model")
+    if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in requested):
+        lines.append(f"device {params.device} was requested, but the providers do not use it")
+    return tuple(lines)
 
 
-def _unloaded(provider: str) -> str:
-    missing = missing_library(provider)
-    return f"{provider} was requested and did not load" + (f": no {missing}" if missing else "")
+def _describe_unloaded(provider: str) -> str:
+    missing = find_missing_library(provider)
+    return f"{provider} was requested but could not be loaded" + (
+        f": no {missing}" if missing else ""
+    )
 
 
-def device_of(provider: str, session: onnxruntime.InferenceSession) -> str:
-    """Return a provider's device in torch's words: ``cpu`` or ``cuda:0``."""
+def get_device(provider: str, session: onnxruntime.InferenceSession) -> str:
+    """Return a provider's device by torch's name: ``cpu`` or ``cuda:0``."""
     if provider not in ON_CUDA:
         return "cpu"
     index = session.get_provider_options().get(provider, {}).get("device_id", "0")

@@ -1,18 +1,18 @@
 """int8: Q/DQ nodes around the operators that ONNX Runtime has 8-bit kernels for.
 
 ONNX Runtime's own quantiser runs the model on a data set and inserts the nodes; the session fuses
-them with the operators between them. Its authors' advice is followed: the model is simplified
-first, weights are signed and symmetric with a scale for each channel. Activations are unsigned:
-signed ones, the quantiser's default, are as precise, and on an x86 processor with VNNI a small
-ResNet was 3.4 times and a MobileNetV3 3.8 times slower with them, slower than in fp32.
-Ranges are the least and the greatest value of each tensor; percentiles would keep every activation.
+them with the operators between them. As its documentation advises, the model is simplified first,
+and weights are signed and symmetric with a scale for each channel. Activations are unsigned:
+signed ones, the quantiser's default, are equally precise, but on an x86 processor with VNNI a small
+ResNet was 3.4 times and a MobileNetV3 3.8 times slower with them, slower than in fp32. Ranges are
+the minimum and the maximum of each tensor; percentiles would store every activation in memory.
 
-Weights lie between -64 and 64, so that an artifact gives the same numbers on every processor. An
-x86 processor without VNNI adds two products of 8 bits in 16 bits, and cuts off what is larger: with
-weights up to 127 a vision transformer kept 10 dB there and a ResNet 28, of 37 elsewhere; with
-weights up to 64 they keep 34 and 35 everywhere, in the same time. ONNX Runtime's other way, its
-session option ``session.x64quantprecision``, is up to 1.5 times slower and does not load every
-model (1.32).
+Weights are between -64 and 64, so that an artifact computes the same numbers on every processor. An
+x86 processor without VNNI adds two 8-bit products in 16 bits, where the sum saturates. There, with
+weights up to 127, a vision transformer had a signal-to-noise ratio of 10 dB and a ResNet of 28 dB,
+but 37 dB on other processors. With weights up to 64 they have 34 and 35 dB everywhere, at the same
+speed. ONNX Runtime's alternative, the session option ``session.x64quantprecision``, is up to 1.5
+times slower and cannot load some models (1.32).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
     from enginebay.hooks import CalibrationData
 
-#: Operators with 8-bit kernels, and those that only move values, through which 8 bits pass.
+#: Operators with 8-bit kernels, and operators that only move values, which work in 8 bits too.
 _COMPUTING = ("Conv", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool", "LeakyRelu")
 _MOVING = (
     *("Concat", "Clip", "MaxPool", "Pad", "Relu", "Reshape", "Resize", "Split", "Squeeze"),
     *("Transpose", "Unsqueeze"),
 )
 
-#: A protobuf file ends at 2 GB; weights of larger models lie beside it.
-_LARGE = 1 << 30
+#: Weights of larger models are stored in a separate file: protobuf files are limited to 2 GB.
+_MAX_BYTES_IN_ONE_FILE = 1 << 30
 
 
 def quantize(
@@ -49,9 +49,9 @@ def quantize(
 
     Args:
         source: An ``.onnx`` file.
-        target: The file to write; the weights of a large model go beside it.
+        target: The file to write; the weights of a large model go into a file next to it.
         samples: Inputs by name.
-        keep: Names of nodes that get none, out of :func:`quantizable_nodes`.
+        keep: Names of nodes to leave out, from :func:`quantizable_nodes`.
 
     Returns:
         The files written; the model first.
@@ -59,15 +59,15 @@ def quantize(
     Raises:
         MissingDependencyError: onnx is not installed.
         UsageError: The samples do not fit the model.
-        ConversionError: The model cannot be quantised, or holds nothing to quantise.
+        ConversionError: The model cannot be quantised, or has no nodes to quantise.
     """
-    with _simplified(source) as simplified:
+    with _simplify(source) as simplified:
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
         quantize_static(
             simplified,
             target,
-            _reader(samples),
+            _make_reader(samples),
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=[*_COMPUTING, *_MOVING],
             nodes_to_exclude=list(keep),
@@ -75,19 +75,19 @@ def quantize(
             weight_type=QuantType.QInt8,
             per_channel=True,
             reduce_range=True,
-            use_external_data_format=_is_large(source),
-            # Not CalibMaxIntermediateOutputs: it forgets all items but the last ones (1.31).
+            use_external_data_format=_is_large_model(source),
+            # Not CalibMaxIntermediateOutputs: it uses only the last items (1.31).
             extra_options={"WeightSymmetric": True},
         )
-    if not any(node.op_type == "QuantizeLinear" for node in _nodes(target)):
+    if not any(node.op_type == "QuantizeLinear" for node in _read_nodes(target)):
         raise ConversionError(
-            f"'{source.name}' holds nothing to quantise: wanted {', '.join(_COMPUTING)}",
+            f"'{source.name}' has no nodes to quantise: expected {', '.join(_COMPUTING)}",
             hint="--precision fp16",
         )
     weights = target.with_name(f"{target.name}.data")
     if not weights.exists():
         return [target]
-    weights.chmod(target.stat().st_mode)  # onnx lets nobody but the owner read it
+    weights.chmod(target.stat().st_mode)  # onnx makes it readable for the owner only
     return [target, weights]
 
 
@@ -101,14 +101,14 @@ def quantizable_nodes(source: Path) -> dict[str, str]:
         MissingDependencyError: onnx is not installed.
         ConversionError: The model cannot be simplified.
     """
-    with _simplified(source) as simplified:
-        nodes = _nodes(simplified)
+    with _simplify(source) as simplified:
+        nodes = _read_nodes(simplified)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in _COMPUTING}
 
 
 @contextmanager
-def _simplified(source: Path) -> Iterator[Path]:
-    """Yield the model as it is quantised, in a folder that is removed.
+def _simplify(source: Path) -> Iterator[Path]:
+    """Yield the simplified model, which is quantised, in a folder that is removed at the end.
 
     Raises:
         MissingDependencyError: onnx is not installed.
@@ -118,17 +118,17 @@ def _simplified(source: Path) -> Iterator[Path]:
         from onnxruntime.quantization.shape_inference import quant_pre_process
     except ImportError as err:
         raise MissingDependencyError(
-            f"precision int8 needs ONNX Runtime's quantiser: {err}",
+            f"precision int8 requires ONNX Runtime's quantiser: {err}",
             hint="pip install 'enginebay-onnxruntime[int8]'",
         ) from err
-    with TemporaryDirectory(prefix="enginebay-int8-") as folder, quiet(), _root_logger_left_alone():
+    with TemporaryDirectory(prefix="enginebay-int8-") as folder, quiet(), _protect_root_logger():
         simplified = Path(folder) / "simplified.onnx"
         try:
             quant_pre_process(
                 source,
                 simplified,
-                skip_symbolic_shape=True,  # it wants sympy, and adds little to onnx's own
-                # Without it, weights that lie beside the source are not found again (1.22 to 1.32).
+                skip_symbolic_shape=True,  # it needs sympy, and adds little to onnx's own
+                # Without it, external weights of the source are not found (1.22 to 1.32).
                 save_as_external_data=True,
                 all_tensors_to_one_file=True,
             )
@@ -141,20 +141,23 @@ def _simplified(source: Path) -> Iterator[Path]:
             ) from err
 
 
-def _is_large(source: Path) -> bool:
-    return sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > _LARGE
+def _is_large_model(source: Path) -> bool:
+    return (
+        sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*"))
+        > _MAX_BYTES_IN_ONE_FILE
+    )
 
 
-def _nodes(path: Path) -> Any:
+def _read_nodes(path: Path) -> Any:
     import onnx
 
     return onnx.load(path, load_external_data=False).graph.node
 
 
-def _reader(samples: CalibrationData) -> Any:
+def _make_reader(samples: CalibrationData) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no stubs
         def __init__(self) -> None:
             self._rest = iter(samples)
 
@@ -165,9 +168,9 @@ def _reader(samples: CalibrationData) -> Any:
 
 
 @contextmanager
-def _root_logger_left_alone() -> Iterator[None]:
-    """Keep the quantiser from configuring the root logger."""
-    # It calls logging.warning, which adds a handler to a root logger that has none.
+def _protect_root_logger() -> Iterator[None]:
+    """Prevent the quantiser from configuring the root logger."""
+    # It calls logging.warning, which adds a handler to a root logger without one.
     guard = logging.NullHandler()
     logging.getLogger().addHandler(guard)
     try:

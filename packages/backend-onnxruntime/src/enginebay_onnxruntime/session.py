@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
 from enginebay_onnxruntime import cache
-from enginebay_onnxruntime.custom_ops import carried_libraries, register
-from enginebay_onnxruntime.optimizers import KEY, wrong_optimizers
+from enginebay_onnxruntime.custom_ops import locate_libraries, register_libraries
+from enginebay_onnxruntime.optimizers import KEY, find_wrong_optimizers
 from enginebay_onnxruntime.providers import (
     CPU,
     CUDA,
     available_providers,
     preload_cuda,
     provider_options,
-    records_nodes,
-    wanted_providers,
+    records_assignment,
+    resolve_providers,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-_ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt has what warnings say about providers
+_ERROR_SEVERITY = 3  # of OrtLoggingLevel; the receipt reports the warnings about providers
 
 
 def create_session(
@@ -44,11 +44,11 @@ def create_session(
     """Create a session on the artifact's model, from the cache of optimised models if possible.
 
     Returns:
-        The session and the cache's part: ``hit``, ``written``, or empty where there is no cache.
+        The session and the result of the cache: ``hit``, ``written``, or empty without a cache.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
-        ParamsError: A provider or a provider's option does not exist or fit.
+        ParamsError: A provider or a provider's option does not exist or is not valid.
         ConversionError: ONNX Runtime cannot load the model or a custom-op library.
         FallbackError: Strict, and a part of the graph would run on the CPU instead.
     """
@@ -56,19 +56,19 @@ def create_session(
     params = request.params
     model = request.directory / request.files[0]
     if not params.optimized_cache:
-        return load_session(model, request, session_options(request)), ""
+        return load_session(model, request, make_session_options(request)), ""
     files = [request.directory / file for file in request.files]
-    place = cache.entry(params.optimized_cache, files, _facts(request))
-    optimized = cache.find(place)
+    entry = cache.locate_entry(params.optimized_cache, files, _cache_facts(request))
+    optimized = cache.find_model(entry)
     if optimized:
         try:
             return load_session(
-                optimized, request, session_options(request, level="disable")
+                optimized, request, make_session_options(request, level="disable")
             ), "hit"
         except ConversionError as err:
-            _log.warning("the optimised model in '%s' is written again: %s", place, err)
-    options = session_options(request)
-    with cache.writing(place, options):
+            _log.warning("the optimised model in '%s' is replaced: %s", entry, err)
+    options = make_session_options(request)
+    with cache.write_entry(entry, options):
         return load_session(model, request, options), "written"
 
 
@@ -79,7 +79,7 @@ def import_onnxruntime() -> None:
         MissingDependencyError: It is not installed, or broken.
     """
     try:
-        import onnxruntime  # noqa: F401  # only to see whether it imports
+        import onnxruntime  # noqa: F401  # only to check that it imports
     except ImportError as err:
         raise MissingDependencyError(
             f"ONNX Runtime cannot be imported: {err}",
@@ -87,14 +87,14 @@ def import_onnxruntime() -> None:
         ) from err
 
 
-def session_options(
+def make_session_options(
     request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
     """Create session options from the parameters, with custom-op libraries loaded.
 
     Args:
         request: The request to load the artifact.
-        level: A level of graph optimisation that replaces the parameters'.
+        level: A level of graph optimisation that overrides the parameters.
     """
     import onnxruntime
 
@@ -105,18 +105,18 @@ def session_options(
     if params.inter_op_threads != 1:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
         options.inter_op_num_threads = params.inter_op_threads
-    chosen = _LEVELS[level or params.graph_optimization]
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, chosen)
-    if records_nodes(params):
+    name = _LEVELS[level or params.graph_optimization]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
+    if records_assignment(params):
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    if _refuses_cpu(request):
+    if _forbids_cpu(request):
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    if wrong := wrong_optimizers(request):
+    if wrong := find_wrong_optimizers(request):
         options.add_session_config_entry(KEY, wrong)
     for key, value in params.session_options.items():
         options.add_session_config_entry(key, value)
     _enable_profile(options, params.profile)
-    register(carried_libraries(params.custom_ops, request.directory), options)
+    register_libraries(locate_libraries(params.custom_ops, request.directory), options)
     return options
 
 
@@ -125,22 +125,22 @@ def _enable_profile(options: Any, prefix: str | None) -> None:
         return
     from pathlib import Path
 
-    # ONNX Runtime writes nothing, and says nothing, where the folder is missing.
+    # If the folder is missing, ONNX Runtime writes nothing, without an error.
     Path(prefix).parent.mkdir(parents=True, exist_ok=True)
     options.enable_profiling = True
     options.profile_file_prefix = prefix
 
 
-def _refuses_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    """True if the session itself shall refuse nodes that would run on the CPU instead."""
-    first = wanted_providers(request.params)[0]
+def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
+    """Return True if the session must reject nodes that would run on the CPU instead."""
+    first = resolve_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 
 
 def load_session(
     model: Path, request: WrapperRequest[OnnxruntimeParams], options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
-    """Create a session with options of one's own.
+    """Create a session with the given options.
 
     Raises:
         ConversionError: ONNX Runtime cannot load the model.
@@ -149,35 +149,35 @@ def load_session(
     import onnxruntime
 
     available = available_providers()
-    # A session that refuses the CPU also refuses its name in the list.
-    unwanted = {CPU} if _refuses_cpu(request) else set()
+    # A session without CPU fallback also rejects the CPU provider in the list.
+    unwanted = {CPU} if _forbids_cpu(request) else set()
     providers = [
-        (name, given)
-        for name, given in provider_options(request.params).items()
+        (name, options_of_provider)
+        for name, options_of_provider in provider_options(request.params).items()
         if name in available and name not in unwanted
     ] or [(CPU, {})]
     if any(name == CUDA for name, _ in providers):
         preload_cuda()
     try:
-        # Its own fallback would print to stdout and try the CPU, now and in the middle of a run.
+        # ONNX Runtime's own fallback prints to stdout and tries the CPU, even during a run.
         return onnxruntime.InferenceSession(
             str(model), options, providers=providers, enable_fallback=0
         )
     except Exception as err:
         if request.strict and "fallback" in str(err).lower():
-            raise FallbackError(f"ONNX Runtime refuses to fall back to the CPU: {err}") from err
+            raise FallbackError(f"ONNX Runtime must not fall back to the CPU: {err}") from err
         raise ConversionError(f"ONNX Runtime cannot load '{model.name}': {err}") from err
 
 
-def _facts(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
-    """Return what an optimised model depends on, beside the files."""
+def _cache_facts(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
+    """Return the settings that an optimised model depends on, in addition to its files."""
     import onnxruntime
 
     params = request.params
     return (
         onnxruntime.__version__,
         params.graph_optimization,
-        wrong_optimizers(request),
+        find_wrong_optimizers(request),
         provider_options(params),
         sorted(params.session_options.items()),
     )

@@ -1,4 +1,4 @@
-"""An ONNX Runtime session behind the wrapper contract."""
+"""The wrapper of an ONNX Runtime session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import msgspec
 
 import enginebay as eb
 from enginebay_onnxruntime.dtypes import ELEMENT_TYPES, read_specs
-from enginebay_onnxruntime.providers import device_of, fallbacks, node_counts, working_provider
+from enginebay_onnxruntime.providers import (
+    count_nodes,
+    describe_fallbacks,
+    find_working_provider,
+    get_device,
+)
 from enginebay_onnxruntime.session import create_session
 
 if TYPE_CHECKING:
@@ -26,8 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("enginebay.onnxruntime")
 
 
-def load(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
-    """Load the artifact's model as the request says.
+def load_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
+    """Load the artifact's model for a request.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -35,27 +40,27 @@ def load(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
             tensors.
     """
     session, cached = create_session(request)
-    return wrap(session, request, cached)
+    return wrap_session(session, request, cached)
 
 
-def wrap(
+def wrap_session(
     session: onnxruntime.InferenceSession,
     request: WrapperRequest[OnnxruntimeParams],
     cached: str = "",
 ) -> OnnxruntimeWrapper:
-    """Put a session that was created for a request behind the wrapper contract.
+    """Wrap a session that was created for a request.
 
     Args:
         session: The session.
         request: The request.
-        cached: The part that the cache of optimised models had in it.
+        cached: The result of the cache of optimised models: ``hit``, ``written`` or empty.
 
     Raises:
-        ConversionError: Its inputs or outputs are not tensors.
+        ConversionError: The session's inputs or outputs are not tensors.
     """
     inputs, outputs = read_specs(session)
     specs = (*inputs, *outputs)
-    receipt = _receipt(session, request.params, specs, cached)
+    receipt = _make_receipt(session, request.params, specs, cached)
     kind = OrtValueWrapper if OrtValueWrapper.is_needed(inputs, outputs) else OnnxruntimeWrapper
     on_host = receipt.device == "cpu" or any(spec.dtype not in ELEMENT_TYPES for spec in specs)
     return kind(
@@ -72,10 +77,10 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
     Args:
         session: The session.
-        receipt: The facts that it reports about itself.
+        receipt: The properties of the loaded session.
         inputs: The inputs that callers pass.
-        outputs: The outputs that they get, in order.
-        native_device: The torch device type whose tensors the session takes as they are.
+        outputs: The outputs that they receive, in order.
+        native_device: The torch device type whose tensors the session uses without a copy.
     """
 
     concurrent = True
@@ -94,49 +99,49 @@ class OnnxruntimeWrapper(eb.Wrapper):
         self.native_device = native_device
         self._receipt = receipt
         self._names = list(self.output_names)
-        # session.run checks the names once more and catches errors to fall back, which takes 1 µs
-        # of the 4 µs of a tiny model. It calls this method, with the same arguments.
+        # session.run checks the names again and catches errors for its fallback, which takes 1 µs
+        # of the 4 µs of a tiny model. It calls this method with the same arguments.
         self._run_session = getattr(session, "_sess", session).run
 
     @property
     def receipt(self) -> eb.Receipt:
-        """Return what the session reports, not what was requested."""
+        """The properties that the session reports, not the requested ones."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call ``session.run``, whose results are new arrays."""
+        """Run the session, which returns new arrays."""
         return self._run_session(self._names, feed, None)  # type: ignore[no-any-return]  # onnxruntime has no types
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Bind device memory on both sides, so that nothing passes through the host."""
+        """Bind inputs and outputs in device memory, without copies through the host."""
         import torch
 
         device = torch.device(self._receipt.device)
         binding = self.session.io_binding()
-        # Kept until the run is over: the binding holds bare addresses.
-        kept = {name: tensor.to(device).contiguous() for name, tensor in feed.items()}
+        # Referenced until the run has finished: the binding holds only addresses.
+        bound = {name: tensor.to(device).contiguous() for name, tensor in feed.items()}
         index = device.index or 0
         for spec in self.inputs:
-            tensor = kept[spec.name]
+            tensor = bound[spec.name]
             element_type = ELEMENT_TYPES[spec.dtype]
             shape, address = tuple(tensor.shape), tensor.data_ptr()
             binding.bind_input(spec.name, device.type, index, element_type, shape, address)
         for name in self._names:
             binding.bind_output(name, device.type, index)
         if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()  # the session has a stream of its own
+            torch.cuda.current_stream(device).synchronize()  # the session has its own stream
         self.session.run_with_iobinding(binding)
-        wanted = next(iter(feed.values())).device
+        original = next(iter(feed.values())).device
         outputs = map(_to_torch, binding.get_outputs(), self.outputs)
-        # An output that is an input too comes back as the input's own memory.
-        given = {tensor.data_ptr() for tensor in kept.values()}
+        # An output that is also an input shares the input's memory.
+        addresses = {tensor.data_ptr() for tensor in bound.values()}
         return [
-            (output.clone() if output.data_ptr() in given else output).to(wanted)
+            (output.clone() if output.data_ptr() in addresses else output).to(original)
             for output in outputs
         ]
 
     def release(self) -> None:
-        """End the profile, whose file the receipt names from now on, and free the session."""
+        """End the profile, whose file the receipt names afterwards, and free the session."""
         if "profile" in self._receipt.details:
             details = self._receipt.details | {"profile": self.session.end_profiling()}
             self._receipt = msgspec.structs.replace(self._receipt, details=details)
@@ -145,10 +150,10 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
 
 class OrtValueWrapper(OnnxruntimeWrapper):
-    """Runs a session with tensors that ``session.run`` does not pass correctly.
+    """Runs a session with tensors that ``session.run`` does not handle correctly.
 
-    It has no bfloat16, returns uint64 as ``np.ulonglong``, which torch refuses, and, at least up to
-    1.24, returns the caller's own array for an output that is an input too.
+    It lacks bfloat16, returns uint64 as ``np.ulonglong``, which torch rejects, and, at least up to
+    1.24, returns the caller's own array for an output that is also an input.
     """
 
     @staticmethod
@@ -159,7 +164,7 @@ class OrtValueWrapper(OnnxruntimeWrapper):
         return bool(names) or not dtypes.isdisjoint({"bfloat16", "uint64"})
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run on OrtValues, which share the inputs' memory."""
+        """Run with OrtValues, which share the inputs' memory."""
         values = {name: _to_value(array) for name, array in feed.items()}
         outputs = self.session.run_with_ort_values(self._names, values)
         return [_from_value(value, spec) for value, spec in zip(outputs, self.outputs, strict=True)]
@@ -185,7 +190,7 @@ def _from_value(value: onnxruntime.OrtValue, spec: TensorSpec) -> NumpyArray:
 
     from enginebay.authors import numpy_dtype
 
-    # A copy: an output that is an input too has the input's own memory.
+    # A copy: an output that is also an input shares the input's memory.
     array = np.empty(value.shape(), numpy_dtype(spec.dtype))
     ctypes.memmove(array.ctypes.data, value.data_ptr(), array.nbytes)
     return array
@@ -195,11 +200,11 @@ def _to_torch(value: onnxruntime.OrtValue, spec: TensorSpec) -> torch.Tensor:
     import torch
 
     tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
-    # ONNX Runtime passes bools as bytes.
+    # ONNX Runtime returns bools as bytes.
     return tensor.view(torch.bool) if spec.dtype == "bool" else tensor
 
 
-def _receipt(
+def _make_receipt(
     session: onnxruntime.InferenceSession,
     params: OnnxruntimeParams,
     specs: Sequence[TensorSpec],
@@ -207,8 +212,8 @@ def _receipt(
 ) -> eb.Receipt:
     import onnxruntime
 
-    counts = node_counts(params, session)
-    provider = working_provider(session, counts)
+    counts = count_nodes(params, session)
+    provider = find_working_provider(session, counts)
     details = {
         "providers": ", ".join(session.get_providers()),
         "nodes": ", ".join(f"{name} {count}" for name, count in counts.items()),
@@ -217,16 +222,16 @@ def _receipt(
     }
     return eb.Receipt(
         engine=f"onnxruntime {onnxruntime.__version__}",
-        device=device_of(provider, session),
+        device=get_device(provider, session),
         provider=provider,
-        precision=_precision(params, specs),
-        fallbacks=fallbacks(params, session, counts),
+        precision=_describe_precision(params, specs),
+        fallbacks=describe_fallbacks(params, session, counts),
         details={key: value for key, value in details.items() if value},
     )
 
 
-def _precision(params: OnnxruntimeParams, specs: Sequence[TensorSpec]) -> str:
-    """Return the precision by inputs, outputs and parameters; a session hides its weights."""
+def _describe_precision(params: OnnxruntimeParams, specs: Sequence[TensorSpec]) -> str:
+    """Return the precision from inputs, outputs and parameters; weights are not accessible."""
     dtypes = {spec.dtype for spec in specs}
     if "bfloat16" in dtypes:
         return "bf16"

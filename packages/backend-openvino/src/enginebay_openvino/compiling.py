@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay.errors import ConversionError
-from enginebay_openvino.devices import available_devices, is_available, openvino_device
-from enginebay_openvino.extensions import add_extensions, carried_extensions
+from enginebay_openvino.devices import available_devices, is_available, resolve_device
+from enginebay_openvino.extensions import add_extensions, locate_extensions
 from enginebay_openvino.fused_kernels import (
     SEPARATE_KERNELS,
+    count_int8_products,
+    find_products,
     may_crash,
     may_overwrite_its_query,
-    products,
-    products_in_int8,
 )
-from enginebay_openvino.reasons import reason
+from enginebay_openvino.reasons import format_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_openvino.params import OpenvinoParams
 
-#: Inference precisions by our names. int8 layers are in the network; the others run in fp32.
+#: OpenVINO's inference precisions by Enginebay's names. With int8, all other layers run in fp32.
 _HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int8": "f32"}
 _PRECISIONS = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
-#: The layers that decide the precision of a network, by the names that OpenVINO's plugins use.
+#: The layers that determine the precision of a network, by the names in OpenVINO's plugins.
 _ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm")
 
 
@@ -40,76 +40,76 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
     Raises:
         ParamsError: OpenVINO has no such device.
         ModelSourceError: An extension in Python cannot be imported.
-        ConversionError: OpenVINO cannot read or compile the network, or refuses a property.
+        ConversionError: OpenVINO cannot read or compile the network, or rejects a property.
     """
     import openvino as ov
 
     params = request.params
     core = ov.Core()
     available = available_devices(core)
-    wanted = openvino_device(params.device, available)
-    device = wanted if is_available(wanted, available) else "CPU"
+    requested = resolve_device(params.device, available)
+    device = requested if is_available(requested, available) else "CPU"
     missing = (
-        (f"device {wanted} was requested; this machine offers {', '.join(available)}",)
-        if device != wanted
+        (f"device {requested} was requested; this machine has {', '.join(available)}",)
+        if device != requested
         else ()
     )
-    add_extensions(core, carried_extensions(params.extensions, request.directory))
+    add_extensions(core, locate_extensions(params.extensions, request.directory))
     path = request.directory / request.files[0]
-    properties = _properties(core, device, params)
-    decides = "SNIPPETS_MODE" in properties
-    # Only the CPU plugin has fused kernels, and the property: AUTO drops it.
+    properties = _make_properties(core, device, params)
+    is_set = "SNIPPETS_MODE" in properties
+    # Only the CPU plugin has fused kernels and this property, which AUTO ignores.
     is_cpu = device == "CPU" or tuple(available) == ("CPU",)
     try:
         network = core.read_model(path)
-        if is_cpu and not decides and may_crash(network):
+        if is_cpu and not is_set and may_crash(network):
             properties |= SEPARATE_KERNELS
             device = "CPU"
         compiled = core.compile_model(path, device, properties)
-        if not decides and may_overwrite_its_query(compiled):
+        if not is_set and may_overwrite_its_query(compiled):
             properties |= SEPARATE_KERNELS
             compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:
-        # OpenVINO's own words where an operator is neither its own nor an extension's.
+        # OpenVINO's message for an operator that is neither its own nor an extension's.
         unknown = "unsupported opset" in str(err)
         raise ConversionError(
-            f"OpenVINO cannot load '{path.name}': {reason(err)}",
-            hint="name the operator's class or library in extensions too" if unknown else None,
+            f"OpenVINO cannot load '{path.name}': {format_reason(err)}",
+            hint="add the operator's class or library to extensions" if unknown else None,
         ) from err
-    layers = _arithmetic(compiled, products(network))
-    return compiled, _receipt(core, compiled, params, properties, layers, missing)
+    layers = _count_arithmetic(compiled, find_products(network))
+    return compiled, _make_receipt(core, compiled, params, properties, layers, missing)
 
 
-def _properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
-    """Translate the parameters to OpenVINO's properties; ``params.properties`` win."""
-    found = {
+def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
+    """Translate the parameters to OpenVINO's properties; ``params.properties`` override them."""
+    properties = {
         # By default a CPU with bfloat16 instructions computes in bfloat16.
-        "INFERENCE_PRECISION_HINT": _HINTS[_offered(core, device, params.precision)],
+        "INFERENCE_PRECISION_HINT": _HINTS[_supported_precision(core, device, params.precision)],
         "PERFORMANCE_HINT": params.performance_hint.upper(),
     }
     if params.precision == "fp32":
-        # Otherwise OpenVINO quantises activations wherever weights are stored in 8 or 4 bits.
-        found["EXECUTION_MODE_HINT"] = "ACCURACY"
+        # Otherwise OpenVINO quantises activations if weights are stored in 8 or 4 bits.
+        properties["EXECUTION_MODE_HINT"] = "ACCURACY"
     if params.streams:
-        found["NUM_STREAMS"] = str(params.streams)
+        properties["NUM_STREAMS"] = str(params.streams)
     if params.threads:
-        found["INFERENCE_NUM_THREADS"] = str(params.threads)
+        properties["INFERENCE_NUM_THREADS"] = str(params.threads)
     if params.cache_dir:
-        found["CACHE_DIR"] = params.cache_dir
-    return found | params.properties
+        properties["CACHE_DIR"] = params.cache_dir
+    return properties | params.properties
 
 
-def _offered(core: ov.Core, device: str, precision: str) -> str:
-    """Return the precision, or fp32 for an fp16 that the device lacks.
+def _supported_precision(core: ov.Core, device: str, precision: str) -> str:
+    """Return the precision, or fp32 instead of fp16 if the device does not support fp16.
 
-    OpenVINO itself would compute in bfloat16 where there is that: three bits coarser.
+    OpenVINO itself would use bfloat16 if supported, which has three mantissa bits less.
     """
     if precision == "fp16" and "FP16" not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
         return "fp32"
     return precision
 
 
-def _receipt(
+def _make_receipt(
     core: ov.Core,
     compiled: ov.CompiledModel,
     params: OpenvinoParams,
@@ -120,8 +120,8 @@ def _receipt(
     import openvino as ov
 
     devices = [device.strip("()") for device in compiled.get_property("EXECUTION_DEVICES")]
-    report = _reporter(compiled, devices[0])
-    precision = _precision(report("INFERENCE_PRECISION_HINT"), layers, params)
+    report = _make_reporter(compiled, devices[0])
+    precision = _coarsest_precision(report("INFERENCE_PRECISION_HINT"), layers, params)
     reported = {
         "inference_precision": report("INFERENCE_PRECISION_HINT"),
         "weights": "f16" if params.fp16_weights else "",
@@ -139,16 +139,16 @@ def _receipt(
         device_name=device_name,
         provider=", ".join(devices),
         precision=precision,
-        fallbacks=(*missing, *_shortfalls(params, precision, reported, device_name)),
+        fallbacks=(*missing, *_describe_shortfalls(params, precision, reported, device_name)),
         details={name: text for name, text in reported.items() if text},
     )
 
 
-def _reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Return a function that reads a property; behind AUTO, the property of the chosen device."""
+def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
+    """Return a function that reads a property; for AUTO, from the selected device."""
     try:
         inner = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
-    except RuntimeError:  # only virtual devices have it
+    except RuntimeError:  # only virtual devices have this property
         inner = {}
 
     def report(name: str) -> str:
@@ -156,30 +156,30 @@ def _reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
             value = inner[name] if name in inner else compiled.get_property(name)
         except RuntimeError:  # not every device has every property
             return ""
-        return value.get_type_name() if hasattr(value, "get_type_name") else _text(value)
+        return value.get_type_name() if hasattr(value, "get_type_name") else _format_property(value)
 
     return report
 
 
-def _text(value: Any) -> str:
-    """Return a property's value as users write it: ``PerformanceMode.LATENCY`` is ``LATENCY``."""
+def _format_property(value: Any) -> str:
+    """Format a property's value: ``PerformanceMode.LATENCY`` becomes ``LATENCY``."""
     return str(value).rpartition(".")[2]
 
 
-def _arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
+def _count_arithmetic(compiled: ov.CompiledModel, find_products: frozenset[str]) -> Counter[str]:
     """Count the arithmetic layers by the OpenVINO type that they compute in."""
     counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
         if "layerType" in info and info["layerType"].value in _ARITHMETIC:
             counts[info["runtimePrecision"].value] += 1
-        elif inside := products_in_int8(node, products):
-            counts["i8"] += inside
+        elif count := count_int8_products(node, find_products):
+            counts["i8"] += count
     return counts
 
 
-def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str:
-    """Return the coarsest precision that the numbers pass through."""
+def _coarsest_precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str:
+    """Return the coarsest precision of the layers and weights."""
     if "i8" in layers or "u8" in layers:
         return "int8"
     if params.fp16_weights and hint == "f32":
@@ -187,25 +187,25 @@ def _precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str
     return _PRECISIONS.get(hint, params.precision)
 
 
-def _shortfalls(
+def _describe_shortfalls(
     params: OpenvinoParams, precision: str, reported: dict[str, str], device: str
 ) -> list[str]:
-    """List the requested properties that the compiled model does not report."""
+    """Return a sentence for each requested property that the compiled model does not have."""
     lines = []
     requested = {"streams": params.streams, "threads": params.threads}
     if params.precision == "int8" and precision != "int8":
         lines.append(
-            f"precision int8 was requested; no layer computes in it on {device}, where it costs "
-            "exactness and saves no time: take fp32, fp16 or bf16"
+            f"precision int8 was requested, but no layer computes in it on {device}: there it is "
+            "less exact and not faster; use fp32, fp16 or bf16"
         )
     hint = _HINTS[params.precision]
     if reported["inference_precision"] not in (hint, ""):
         lines.append(
-            f"inference precision {hint} was requested; "
+            f"inference precision {hint} was requested, but "
             f"the compiled model reports {reported['inference_precision']}"
         )
     lines += [
-        f"{number} {name} were requested; the compiled model has {reported[name]}"
+        f"{number} {name} were requested, but the compiled model has {reported[name]}"
         for name, number in requested.items()
         if number and reported[name].isdecimal() and int(reported[name]) < number
     ]

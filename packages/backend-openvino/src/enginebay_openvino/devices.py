@@ -1,4 +1,4 @@
-"""Devices by OpenVINO's names, and those that this machine has."""
+"""OpenVINO's devices, and those of this machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from enginebay.errors import ParamsError
 if TYPE_CHECKING:
     import openvino as ov
 
-#: The devices that users may name, whether or not this machine has them.
+#: The devices that OpenVINO supports, even if this machine does not have them.
 KNOWN = ("CPU", "GPU", "NPU", "AUTO")
 
 
 def available_devices(core: ov.Core) -> tuple[str, ...]:
-    """List the devices of this machine by OpenVINO's names: ``CPU``, ``GPU.0``."""
+    """Return OpenVINO's names of this machine's devices: ``CPU``, ``GPU.0``."""
     return tuple(core.available_devices)
 
 
-def openvino_device(device: str, available: tuple[str, ...]) -> str:
+def resolve_device(device: str, available: tuple[str, ...]) -> str:
     """Return OpenVINO's name of a device, which this machine may not have.
 
     Args:
-        device: The device of the params, in upper or lower case.
-        available: The devices of :func:`available_devices`.
+        device: The device in the params, in upper or lower case.
+        available: The result of :func:`available_devices`.
 
     Raises:
         ParamsError: OpenVINO has no such device.
@@ -36,13 +36,13 @@ def openvino_device(device: str, available: tuple[str, ...]) -> str:
     kind, dot, number = name.partition(".")
     if name in available or (kind in KNOWN and (number.isdecimal() if dot else True)):
         return name
-    more = "".join(f", {found.lower()}" for found in available if found not in KNOWN)
+    more = "".join(f", {other.lower()}" for other in available if other not in KNOWN)
     raise ParamsError(
-        f"device '{device}' is not one of OpenVINO's: wanted cpu, gpu, gpu.N, npu or auto{more}",
-        hint=f"this machine offers {', '.join(available).lower()}",
+        f"unknown device '{device}' for OpenVINO: expected cpu, gpu, gpu.N, npu or auto{more}",
+        hint=f"this machine has {', '.join(available).lower()}",
     )
 
 
 def is_available(name: str, available: tuple[str, ...]) -> bool:
-    """Return True if the runtime offers a device; ``GPU`` stands for any ``GPU.N``."""
-    return name == "AUTO" or any(name in (found, found.partition(".")[0]) for found in available)
+    """Return True if this machine has a device; ``GPU`` matches any ``GPU.N``."""
+    return name == "AUTO" or any(name in (other, other.partition(".")[0]) for other in available)

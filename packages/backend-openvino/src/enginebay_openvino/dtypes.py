@@ -1,4 +1,4 @@
-"""Dtypes by NumPy's names and by OpenVINO's."""
+"""The mapping between NumPy's and OpenVINO's names of dtypes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-#: ``openvino.Type``'s members by NumPy's names, for the dtypes whose memory layout both share.
-#: OpenVINO packs elements of 4 bits and less into bytes, and in 2026.4 its Python interface frees
-#: the memory of strings twice.
+#: Members of ``openvino.Type`` by NumPy's names, for the dtypes with the same memory layout. Not
+#: included: elements of 4 bits and less, which OpenVINO packs into bytes, and strings, whose memory
+#: the Python interface of 2026.4 frees twice.
 _TYPES = {
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
@@ -33,7 +33,7 @@ def is_shared(dtype: str) -> bool:
     return dtype in _TYPES
 
 
-def openvino_type(dtype: str) -> ov.Type:
+def get_openvino_type(dtype: str) -> ov.Type:
     """Return OpenVINO's type for a spec's dtype; ``dynamic`` if it has none.
 
     Example:
@@ -42,11 +42,11 @@ def openvino_type(dtype: str) -> ov.Type:
     """
     import openvino as ov
 
-    found: ov.Type = getattr(ov.Type, _TYPES.get(dtype, "dynamic"))
-    return found
+    element_type: ov.Type = getattr(ov.Type, _TYPES.get(dtype, "dynamic"))
+    return element_type
 
 
-def dtype_name(element_type: ov.Type) -> str:
+def get_dtype_name(element_type: ov.Type) -> str:
     """Return a spec's dtype for OpenVINO's type; OpenVINO's own name if there is none.
 
     Example:

@@ -1,4 +1,4 @@
-"""Checks: one OpenVINO is installed and imports, and it has the requested device."""
+"""Checks that exactly one OpenVINO is installed, and that it has the requested device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DRIVERS = {
 
 
 def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Check one tier; core does the smoke tier."""
+    """Check one tier; core performs the smoke tier."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()
@@ -62,29 +62,29 @@ def _check_imports(params: OpenvinoParams) -> eb.EnvReport:
 def _check_device(params: OpenvinoParams) -> eb.EnvReport:
     import openvino as ov
 
-    from enginebay_openvino.devices import available_devices, is_available, openvino_device
+    from enginebay_openvino.devices import available_devices, is_available, resolve_device
 
     core = ov.Core()
     available = available_devices(core)
     try:
-        name = openvino_device(params.device, available)
+        name = resolve_device(params.device, available)
     except ParamsError as err:
         return failed(Tier.DEVICE, params.device, found=str(err), fix=err.hint or "")
     if is_available(name, available):
-        found = passed(Tier.DEVICE, name, found=_full_name(core, name, available))
-        return found + _check_precision(core, name, params.precision)
+        report = passed(Tier.DEVICE, name, found=_describe_device(core, name, available))
+        return report + _check_precision(core, name, params.precision)
     return failed(
         Tier.DEVICE,
         name,
-        found=f"OpenVINO offers {', '.join(available)}",
+        found=f"OpenVINO finds {', '.join(available)}",
         wanted=name,
         fix=_DRIVERS.get(name.partition(".")[0], "--device cpu"),
     )
 
 
-def _full_name(core: ov.Core, name: str, available: tuple[str, ...]) -> str:
+def _describe_device(core: ov.Core, name: str, available: tuple[str, ...]) -> str:
     if name == "AUTO":
-        return f"chooses among {', '.join(available)}"
+        return f"selects one of {', '.join(available)}"
     return str(core.get_property(name, "FULL_DEVICE_NAME"))
 
 
@@ -94,11 +94,11 @@ def _check_precision(core: ov.Core, name: str, precision: str) -> eb.EnvReport:
         return eb.EnvReport()
     capabilities = core.get_property(name, "OPTIMIZATION_CAPABILITIES")
     if precision.upper() in capabilities:
-        return passed(Tier.DEVICE, precision, found=f"{name} computes in it")
+        return passed(Tier.DEVICE, precision, found=f"{name} supports it")
     return failed(
         Tier.DEVICE,
         precision,
-        found=f"{name} offers {', '.join(capabilities)}",
+        found=f"{name} supports {', '.join(capabilities)}",
         wanted=precision.upper(),
         fix="--precision fp32",
     )

@@ -1,4 +1,4 @@
-"""Extensions: shared libraries and Python objects that bring operators of the user's own."""
+"""Extensions: shared libraries and Python objects with the user's own operators."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import named_object
 from enginebay.errors import ConversionError, ParamsError
-from enginebay_openvino.reasons import reason
+from enginebay_openvino.reasons import format_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import openvino as ov
 
-#: Where libraries and Python files are kept inside an artifact.
+#: The folder of libraries and Python files inside an artifact.
 FOLDER = "extensions"
 
 
@@ -30,94 +30,100 @@ def add_extensions(core: ov.Core, extensions: Iterable[str]) -> list[Any]:
             ``package.module:attr``.
 
     Returns:
-        The path or the object of each.
+        The path of each library, and each Python object.
 
     Raises:
-        ParamsError: One is no file, or no extension of OpenVINO's.
+        ParamsError: A path is not a file, or an object is not an extension of OpenVINO.
         ModelSourceError: A Python object cannot be imported.
-        ConversionError: A library does not load.
+        ConversionError: A library cannot be loaded.
     """
-    found = [_object(text) if _is_object(text) else _library(text) for text in extensions]
-    for each in found:
+    loaded = [
+        _load_object(text) if _is_python_object(text) else _check_library(text)
+        for text in extensions
+    ]
+    for extension in loaded:
         try:
-            core.add_extension(each)
+            core.add_extension(extension)
         except Exception as err:
             import openvino as ov
 
             raise ConversionError(
-                f"extension '{each}' does not load: {reason(err)}",
+                f"extension '{extension}' cannot be loaded: {format_reason(err)}",
                 hint=f"build it for OpenVINO {ov.__version__.partition('-')[0]} and this platform",
             ) from err
-    return found
+    return loaded
 
 
-def _library(text: str) -> Path:
+def _check_library(text: str) -> Path:
     path = Path(text)
     if not path.is_file():
         raise ParamsError(f"extension '{text}' is not a file")
     if path.suffix == ".py":
         raise ParamsError(
-            f"extension '{text}' does not say which object of the file",
-            hint=f"write {text}:NAME, where NAME is a class of openvino.Op or an extension",
+            f"extension '{text}' does not name an object in the file",
+            hint=f"use {text}:NAME, where NAME is a subclass of openvino.Op or an extension",
         )
     return path
 
 
-def _object(text: str) -> Any:
+def _load_object(text: str) -> Any:
     import openvino as ov
 
-    with _no_bytecode(), named_object(text) as found:
-        is_class = isinstance(found, type)
-        if isinstance(found, ov.Extension) or (is_class and issubclass(found, ov.Op)):
-            return found
-    kind = found.__name__ if is_class else type(found).__name__
+    with _no_bytecode(), named_object(text) as value:
+        is_class = isinstance(value, type)
+        if isinstance(value, ov.Extension) or (is_class and issubclass(value, ov.Op)):
+            return value
+    kind = value.__name__ if is_class else type(value).__name__
     raise ParamsError(
-        f"extension '{text}' is {kind}: wanted a class derived from openvino.Op, or a "
-        "ConversionExtension or OpExtension of openvino.frontend.onnx"
+        f"extension '{text}': expected a class derived from openvino.Op, or a "
+        f"ConversionExtension or OpExtension of openvino.frontend.onnx, found {kind}"
     )
 
 
 @contextmanager
 def _no_bytecode() -> Iterator[None]:
-    """Keep Python from writing ``__pycache__`` beside a file, which may lie in an artifact."""
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    """Prevent Python from writing ``__pycache__`` next to a file, which may be in an artifact."""
+    previous, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
-        sys.dont_write_bytecode = before
+        sys.dont_write_bytecode = previous
 
 
 def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
-    """Copy the libraries and Python files into the artifact, and return their places.
+    """Copy the libraries and Python files into the artifact, and return their paths.
 
     Raises:
-        ParamsError: Two files have one name.
+        ParamsError: Two files have the same name.
     """
     sources: dict[Path, Path] = {}
-    for file in filter(None, map(_file, extensions)):
-        place = work_dir / FOLDER / file.name
-        if not sources.setdefault(place, file).samefile(file):
-            raise ParamsError(f"two extensions lie in files called '{file.name}'")
-    for place, file in sources.items():
-        place.parent.mkdir(exist_ok=True)
-        shutil.copyfile(file, place)
+    for file in filter(None, map(_extension_file, extensions)):
+        copy = work_dir / FOLDER / file.name
+        if not sources.setdefault(copy, file).samefile(file):
+            raise ParamsError(f"two extensions are in files with the name '{file.name}'")
+    for copy, file in sources.items():
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, copy)
     return list(sources)
 
 
-def carried_extensions(extensions: Iterable[str], directory: Path) -> list[str]:
-    """Return the extensions of an artifact: those in files lie inside of it."""
+def locate_extensions(extensions: Iterable[str], directory: Path) -> list[str]:
+    """Return the extensions of an artifact, with the paths of the files inside it."""
     folder = directory / FOLDER
-    return [str(folder / text.rpartition("/")[2]) if _file(text) else text for text in extensions]
+    return [
+        str(folder / text.rpartition("/")[2]) if _extension_file(text) else text
+        for text in extensions
+    ]
 
 
-def _file(text: str) -> Path | None:
-    """Return the file that an extension lies in; None for an object of an installed package."""
-    place = text.rpartition(":")[0] if _is_object(text) else text
-    is_module = _is_object(text) and not place.endswith(".py") and "/" not in place
-    return None if is_module else Path(place)
+def _extension_file(text: str) -> Path | None:
+    """Return the file of an extension; None for an object of an installed package."""
+    path = text.rpartition(":")[0] if _is_python_object(text) else text
+    is_module = _is_python_object(text) and not path.endswith(".py") and "/" not in path
+    return None if is_module else Path(path)
 
 
-def _is_object(text: str) -> bool:
+def _is_python_object(text: str) -> bool:
     """Return True for ``file.py:attr`` and ``module:attr``; False for the path of a library.
 
     Example:

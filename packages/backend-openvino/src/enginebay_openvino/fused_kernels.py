@@ -1,13 +1,13 @@
-"""What is to be known of the fused kernels of OpenVINO's CPU plugin ("Subgraph").
+"""Errors in the fused kernels of OpenVINO's CPU plugin ("Subgraph").
 
 OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
-output have the same shape, it may write the output over the query. With as many heads as tokens
-the shapes are the same, but one is laid out by head and the other by token, and the result is
-silently wrong: 4 frames and 4 heads are enough.
+output have the same shape, it may write the output over the query. With as many heads as tokens the
+shapes are the same, but one is ordered by head and the other by token: the result is wrong without
+an error. 4 frames and 4 heads are enough.
 
-It also fuses linear layers of tables with few rows, which it splits among its threads, and what
-joins them with an earlier table. Compiling two residual blocks for 4, 6 or 8 rows on two threads
-ends with SIGSEGV.
+It also fuses linear layers of matrices with few rows, which it splits among its threads, and the
+operator that adds their result to an earlier matrix. Compiling two residual blocks for 4, 6 or 8
+rows on two threads crashes with SIGSEGV.
 
 On a processor with VNNI or AMX it fuses such layers in int8 too. The kernel reports f32, the type
 of its first input, while its products are in 8 bits, by the instruction vpdpbusd or tdpbusd.
@@ -20,60 +20,64 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-#: The property that turns off such kernels; no other layer changes.
+#: The property that disables such kernels; other layers do not change.
 SEPARATE_KERNELS = {"SNIPPETS_MODE": "DISABLE"}
 
 
 def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
-    """Return True if a kernel could be an attention that writes its output over its query.
+    """Return True if a kernel may be an attention that writes its output over its query.
 
-    An element-wise kernel of the same shapes counts too: the two cannot be told apart, and it
-    gives the same numbers without fusion. Dynamic shapes are never written in place.
+    An element-wise kernel of the same shapes counts too: the two cannot be distinguished, and it
+    computes the same numbers without fusion. Dynamic shapes are never written in place.
     """
     return any(
-        _layer(node) == "Subgraph" and _in_place(node)
+        _get_layer_type(node) == "Subgraph" and _may_be_in_place(node)
         for node in compiled.get_runtime_model().get_ops()
     )
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True if compiling it could end the process: linear layers and a join, of one table.
+    """Return True if compiling may crash: linear layers and an operator that joins two matrices.
 
-    Which numbers of rows do depends on the threads; one row is never split, and an open number of
-    them is split when the network runs, which works.
+    The numbers of rows that crash depend on the threads. One row is never split, and a dynamic
+    number of rows is split only when the network runs, which works.
     """
     constants: set[str] = set()
     layers = joins = 0
     for node in network.get_ordered_ops():
         sources = [port.get_source_output() for port in node.inputs()]
-        is_open = [source.get_node().get_name() not in constants for source in sources]
+        is_variable_source = [source.get_node().get_name() not in constants for source in sources]
         kind = node.get_type_name()
-        if kind == "Constant" or (sources and not any(is_open)):
+        if kind == "Constant" or (sources and not any(is_variable_source)):
             constants.add(node.get_name())
         elif kind == "MatMul":
-            layers += is_open == [True, False] and _is_table(sources[0])
+            layers += is_variable_source == [True, False] and _is_table(sources[0])
         elif kind != "Concat":
-            tables = [source for source, is_one in zip(sources, is_open, strict=True) if is_one]
+            tables = [
+                source
+                for source, is_variable in zip(sources, is_variable_source, strict=True)
+                if is_variable
+            ]
             joins += len(tables) > 1 and all(map(_is_table, tables))
     return layers > 1 and joins > 0
 
 
-def products(network: ov.Model) -> frozenset[str]:
+def find_products(network: ov.Model) -> frozenset[str]:
     """Return the names of the network's matrix products."""
     ops = network.get_ops()
     return frozenset(op.get_friendly_name() for op in ops if op.get_type_name() == "MatMul")
 
 
-def products_in_int8(kernel: ov.Node, names: frozenset[str]) -> int:
-    """Return how many matrix products a fused kernel computes in 8 bits; 0 for any other layer.
+def count_int8_products(kernel: ov.Node, names: frozenset[str]) -> int:
+    """Count the matrix products that a fused kernel computes in 8 bits; 0 for any other layer.
 
     Args:
         kernel: A layer of a compiled model.
         names: The network's matrix products.
     """
-    # Second factors (weights, an attention's keys and values) come from outside. For a product in
-    # 8 bits they are i8; for one in floating point they were converted before.
-    if _layer(kernel) != "Subgraph" or not any(
+    # Second factors (weights, or keys and values of an attention) are inputs of the kernel. They
+    # are i8 for a product in 8 bits, and converted to floats for other products.
+    if _get_layer_type(kernel) != "Subgraph" or not any(
         port.get_element_type().get_type_name() == "i8" for port in kernel.inputs()
     ):
         return 0
@@ -86,12 +90,12 @@ def _is_table(tensor: ov.Output) -> bool:
     return bool(shape.is_static and len(shape) == 2 and shape[0].get_length() > 1)
 
 
-def _layer(node: ov.Node) -> str:
+def _get_layer_type(node: ov.Node) -> str:
     info = node.get_rt_info()
     return str(info["layerType"].value) if "layerType" in info else ""
 
 
-def _in_place(node: ov.Node) -> bool:
+def _may_be_in_place(node: ov.Node) -> bool:
     """Return True for a kernel of query, key and value with as many heads as tokens."""
     output = node.get_output_partial_shape(0)
     if node.get_input_size() < 3 or output.is_dynamic or len(output) < 4:

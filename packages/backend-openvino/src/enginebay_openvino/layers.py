@@ -1,4 +1,4 @@
-"""The time of each layer, by the counters of OpenVINO's plugin for the device."""
+"""The time of each layer, measured by the counters of OpenVINO's plugin for the device."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
         UsageError: The device has no counters.
     """
     params = request.load.params
-    counting = params.replace(properties={**params.properties, "PERF_COUNT": "YES"})
+    with_counters = params.replace(properties={**params.properties, "PERF_COUNT": "YES"})
     runs = []
     with OpenvinoWrapper.from_request(
-        msgspec.structs.replace(request.load, params=counting)
+        msgspec.structs.replace(request.load, params=with_counters)
     ) as wrapper:
         nodes = _original_nodes(wrapper.compiled)
         for _ in range(request.runs + 1):
             wrapper(request.inputs)
-            runs.append(_counters(wrapper.last_request()))
+            runs.append(_read_counters(wrapper.last_request()))
         device = wrapper.receipt.device
     names = {name: operator for run in runs[1:] for name, (operator, _) in run.items()}
     if not names:
-        raise UsageError(f"OpenVINO counts no layers on device '{device}'")
+        raise UsageError(f"OpenVINO cannot time layers on device '{device}'")
     return [
         TimedLayer(
             name=name,
@@ -52,28 +52,28 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
     ]
 
 
-def _counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
-    """The operator and the seconds of each layer that was executed; others are fused into one."""
+def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
+    """Return the operator and the seconds of each layer that ran; other layers were fused."""
     import openvino as ov
 
     executed = ov.ProfilingInfo.Status.EXECUTED
-    found: dict[str, tuple[str, float]] = {}
+    counters: dict[str, tuple[str, float]] = {}
     for info in request.get_profiling_info():
         if info.status == executed:
-            before = found.get(info.node_name, ("", 0.0))[1]
+            total = counters.get(info.node_name, ("", 0.0))[1]
             seconds = info.real_time.total_seconds()
-            found[info.node_name] = (info.node_type, before + seconds)
-    return found
+            counters[info.node_name] = (info.node_type, total + seconds)
+    return counters
 
 
 def _original_nodes(compiled: ov.CompiledModel) -> Mapping[str, tuple[str, ...]]:
-    """The nodes of the network that was read, by the layers that compute them."""
-    found = {}
+    """Return the original network's nodes by the layers that compute them."""
+    nodes = {}
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
         if "originalLayersNames" in info:
             names = info["originalLayersNames"].value.split(",")
-            # A convolution without its bias is a part of the convolution that was read.
-            own = dict.fromkeys(name.removesuffix("/WithoutBiases") for name in names if name)
-            found[node.get_friendly_name()] = tuple(own)
-    return found
+            # OpenVINO splits the bias from a convolution; remove its suffix for the rest.
+            originals = dict.fromkeys(name.removesuffix("/WithoutBiases") for name in names if name)
+            nodes[node.get_friendly_name()] = tuple(originals)
+    return nodes

@@ -17,7 +17,7 @@ def _optimizer_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:
         if name != "--data_type":
             raise ParamsError(
                 f"'{name}' was an argument of the Model Optimizer, which is gone",
-                hint="leave it out, and do it inside the model",
+                hint="remove it, and do this inside the model",
             )
         fields["fp16_weights"] = str(value).upper() in ("FP16", "HALF")
     return fields
@@ -28,19 +28,19 @@ class OpenvinoParams(eb.BackendParams):
 
     Args:
         work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the model. The suffix .xml is added where it has none; the
-            weights lie beside it with the suffix .bin.
+        file_name (str): File name of the model. The suffix .xml is added if it has none; the
+            weights are next to it in a file with the suffix .bin.
         device (str): cpu, gpu, gpu.N, npu or auto.
-        precision (str): The precision to compute in, whatever the processor prefers. int8
-            quantises the model when it is converted and computes the rest in fp32.
+        precision (str): The precision to compute in, on any processor. int8 quantises the model
+            when it is converted; all other layers compute in fp32.
         fp16_weights (bool): Store the weights in half precision. The files become half as large,
-            and the results less exact, in any precision.
-        performance_hint (str): Tune for the time of one call or for many calls at once.
+            but the results less exact, with any precision.
+        performance_hint (str): Optimise for the latency of one call, or for many calls at once.
         streams (int): Calls that run at the same time; 0 lets the performance hint decide.
         threads (int): Threads on the CPU; 0 lets OpenVINO choose.
-        cache_dir (str): A folder that keeps compiled models, so that later loads are quick.
+        cache_dir (str): A folder that caches compiled models, which makes later loads faster.
         properties (dict): Other OpenVINO properties, such as CPU_DENORMALS_OPTIMIZATION=YES.
-        extensions (list): Operators of your own: paths of shared libraries, or Python objects as
+        extensions (list): Your own operators: paths of shared libraries, or Python objects as
             file.py:attr or package.module:attr, derived from openvino.Op or made with
             openvino.frontend.onnx. The files are copied into the artifact.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
@@ -60,13 +60,13 @@ class OpenvinoParams(eb.BackendParams):
 
     @property
     def allowed_precision(self) -> str:
-        """Weights in half precision carry its error into single precision."""
+        """The precision of the tolerance: fp16 weights have an error in fp32 arithmetic too."""
         return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Read MMDeploy's keys too."""
-        gone = "the Model Optimizer is gone, and OpenVINO reads the IR itself"
+        """Return MMDeploy's keys, which are accepted too."""
+        gone = "the Model Optimizer was removed; OpenVINO reads the IR itself"
         return {
             "common_config.fp16_mode": eb.ConfigKey(
                 bool, lambda on: {"precision": "fp16"} if on else {}

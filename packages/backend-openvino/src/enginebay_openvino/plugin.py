@@ -25,7 +25,7 @@ def backend_info() -> eb.BackendInfo:
     """Return the backend's name and what it can do."""
     return eb.BackendInfo(
         name="openvino",
-        # ONNX first: it needs no torch to read, and keeps the names of inputs and outputs.
+        # ONNX first: reading it needs no torch, and it has the names of inputs and outputs.
         irs=("onnx", "torchscript", "exported_program"),
         params=OpenvinoParams,
         api_version=1,
@@ -38,7 +38,8 @@ def backend_info() -> eb.BackendInfo:
         calibrated=("int8",),
         precisions=("fp32", "fp16", "bf16", "int8"),
         runtime_distributions=("openvino>=2026.4",),
-        # ONNX's Det; an Einsum of constants whose result is permuted, or of three with an ellipsis.
+        # OpenVINO lacks ONNX's Det. It cannot convert an Einsum of constants with a permuted
+        # result, nor one of three operands with an ellipsis.
         lacking=frozenset(("aten.linalg_det", "aten._linalg_det", "aten.einsum")),
     )
 
@@ -61,18 +62,18 @@ def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the nodes that NNCF quantises the inputs of."""
-    from enginebay_openvino.convert import quantizable_nodes as listed
+    """Return the nodes whose inputs NNCF quantises."""
+    from enginebay_openvino import convert
 
-    return listed(request)
+    return convert.quantizable_nodes(request)
 
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return what the engine lacks for a model."""
-    from enginebay_openvino.preview import unsupported_operators as listed
+    """Return the nodes of a model that OpenVINO does not support."""
+    from enginebay_openvino import preview
 
-    return listed(request)
+    return preview.unsupported_operators(request)
 
 
 @eb.hookimpl
@@ -86,14 +87,14 @@ def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
 @eb.hookimpl
 def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
     """Time the layers by the plugin's counters."""
-    from enginebay_openvino.layers import time_layers as timed
+    from enginebay_openvino import layers
 
-    return timed(request)
+    return layers.time_layers(request)
 
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every IR
-    """Return the rewriters for what OpenVINO does not support."""
+    """Return the rewriters for operators that OpenVINO does not support."""
     from enginebay_openvino.rewriters import rewriters as declared
 
     return declared

@@ -1,12 +1,12 @@
-"""Which nodes of a model OpenVINO lacks: what its frontend leaves as it is."""
+"""The nodes of a model that OpenVINO's frontend cannot convert, or the device cannot run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
-from enginebay_openvino.devices import available_devices, openvino_device
-from enginebay_openvino.reasons import reason
+from enginebay_openvino.devices import available_devices, resolve_device
+from enginebay_openvino.reasons import format_reason
 
 if TYPE_CHECKING:
     from enginebay.hooks import ConvertRequest
@@ -17,20 +17,20 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
     """Return the nodes that the frontend cannot convert, or that the device cannot run.
 
     Raises:
-        ParamsError: OpenVINO has no such device, or a parameter names no extension.
-        ConversionError: It cannot read the file at all.
+        ParamsError: OpenVINO has no such device, or an extension is not valid.
+        ConversionError: OpenVINO cannot read the file at all.
     """
     import openvino as ov
     from openvino.frontend import FrontEndManager
 
     from enginebay_openvino.extensions import add_extensions
-    from enginebay_openvino.fourier import dft_reader
+    from enginebay_openvino.fourier import make_dft_reader
 
     params = request.params
     core = ov.Core()
-    device = openvino_device(params.device, available_devices(core))
+    device = resolve_device(params.device, available_devices(core))
     frontend = FrontEndManager().load_by_framework("onnx")
-    frontend.add_extension(dft_reader(request.ir.opset))
+    frontend.add_extension(make_dft_reader(request.ir.opset))
     for extension in add_extensions(core, params.extensions):
         if not isinstance(extension, type):
             frontend.add_extension(extension)
@@ -38,10 +38,12 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
         model = frontend.convert_partially(frontend.load(str(request.ir.path)))
     except Exception as err:
         name = request.ir.path.name
-        raise ConversionError(f"OpenVINO cannot read '{name}': {reason(err)}") from err
-    left = [op for op in model.get_ops() if "FrameworkNode" in op.get_type_name()]
-    if left:
-        return {op.get_friendly_name(): "OpenVINO has no conversion rule for it" for op in left}
+        raise ConversionError(f"OpenVINO cannot read '{name}': {format_reason(err)}") from err
+    unconverted = [op for op in model.get_ops() if "FrameworkNode" in op.get_type_name()]
+    if unconverted:
+        return {
+            op.get_friendly_name(): "OpenVINO has no conversion rule for it" for op in unconverted
+        }
     supported = core.query_model(model, device)
     lacking = [op for op in model.get_ops() if op.get_friendly_name() not in supported]
     return {op.get_friendly_name(): f"{device} cannot run it" for op in lacking}

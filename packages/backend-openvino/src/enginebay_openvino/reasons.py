@@ -1,18 +1,18 @@
-"""OpenVINO's error messages without the places in its C++ sources."""
+"""OpenVINO's error messages without the locations in its C++ sources."""
 
 from __future__ import annotations
 
 import re
 
-#: Lines with places in OpenVINO's own code, or without any information.
+#: Lines with locations in OpenVINO's own code, or without any information.
 _NOISE = re.compile(
     r"Exception from \S+:\d+:|Check '.*' failed at \S+:\d+:|FrontEnd API failed with \w+:"
     r"|Model wasn't fully converted\..*|Summary:"
 )
-_LIMIT = 500
+_MAX_CHARACTERS = 500
 
 
-def reason(err: BaseException) -> str:
+def format_reason(err: BaseException) -> str:
     r"""Return the message of an OpenVINO exception on one line.
 
     Example:
@@ -22,8 +22,8 @@ def reason(err: BaseException) -> str:
         'ValueError: no; At:; ops.py(3): evaluate'
     """
     lines = [line.strip().removeprefix("-- ") for line in str(err).splitlines()]
-    if "At:" in lines:  # a traceback of Python, the place of the error first
+    if "At:" in lines:  # a Python traceback, the location of the error first
         del lines[lines.index("At:") + 2 :]
     text = "; ".join(line for line in lines if line and not _NOISE.fullmatch(line))
     text = text or type(err).__name__
-    return text if len(text) <= _LIMIT else f"{text[: _LIMIT - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

@@ -12,8 +12,8 @@ from enginebay import TensorSpec
 from enginebay.authors import is_torch, numpy_dtype
 from enginebay.errors import InferenceError, UsageError
 from enginebay_openvino.compiling import compile_model
-from enginebay_openvino.dtypes import dtype_name, openvino_type
-from enginebay_openvino.reasons import reason
+from enginebay_openvino.dtypes import get_dtype_name, get_openvino_type
+from enginebay_openvino.reasons import format_reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_openvino.params import OpenvinoParams
 
-#: The dtypes that the CPU plugin converts to int32 and float32.
+#: The dtypes that the CPU plugin narrows to int32 and float32.
 _NARROWED = ("int64", "uint64", "float64")
 
 
 class OpenvinoWrapper(eb.Wrapper):
-    """Runs one compiled model; calls that overlap have an infer request each.
+    """Runs one compiled model; overlapping calls use separate infer requests.
 
     Attributes:
-        compiled: The ``openvino.CompiledModel``; gone once the wrapper is closed.
+        compiled: The ``openvino.CompiledModel``; deleted when the wrapper is closed.
     """
 
     concurrent = True
@@ -47,16 +47,16 @@ class OpenvinoWrapper(eb.Wrapper):
         outputs: Sequence[TensorSpec] = (),
     ) -> None:
         super().__init__(
-            inputs=inputs or _specs(compiled.inputs, "input"),
-            outputs=outputs or _specs(compiled.outputs, "output"),
+            inputs=inputs or _make_specs(compiled.inputs, "input"),
+            outputs=outputs or _make_specs(compiled.outputs, "output"),
         )
         import openvino as ov
 
         self.compiled = compiled
         self._receipt = receipt
         self._tensor = ov.Tensor
-        # By position: the engine may have another name for an input, or none.
-        self._ports = tuple(
+        # By position: the engine may have a different name for an input, or none.
+        self._pair_ports = tuple(
             (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
         )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
@@ -75,14 +75,14 @@ class OpenvinoWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """The properties that the compiled model reports, not those that were requested."""
+        """The properties that the compiled model reports, not the requested ones."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Run the model on the caller's memory; only the outputs are copied.
 
         Raises:
-            InferenceError: An input holds numbers that the engine cannot.
+            InferenceError: An input contains numbers that the engine cannot represent.
         """
         for name in self._narrowed:
             _check_range(name, feed[name])
@@ -90,29 +90,29 @@ class OpenvinoWrapper(eb.Wrapper):
             request = self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
-        # The request holds bare pointers: arrays copied here must live until it has run.
+        # The request holds only addresses: arrays copied here must live until it has run.
         shared = [
-            self._share(request, index, feed[name], extension)
-            for index, name, extension in self._ports
+            self._share_array(request, index, feed[name], extension)
+            for index, name, extension in self._pair_ports
         ]
         try:
             results = request.infer(share_outputs=True).to_tuple()
         except RuntimeError as err:
-            raise RuntimeError(reason(err)) from err
+            raise RuntimeError(format_reason(err)) from err
         del shared
         # Views of the request's memory, which its next call overwrites; bfloat16 is float16 there.
         outputs = [
             result.copy() if result.dtype == dtype else result.copy().view(dtype)
             for result, dtype in zip(results, self._dtypes, strict=True)
         ]
-        self._idle.append(request)  # after an exception it is dropped: its state is unknown
+        self._idle.append(request)  # not after an exception: its state is unknown
         return outputs
 
-    def _share(
+    def _share_array(
         self, request: ov.InferRequest, index: int, array: NumpyArray, extension: ov.Type | None
     ) -> NumpyArray:
         flags = array.flags
-        if not (flags.c_contiguous and flags.writeable):  # OpenVINO shares no other arrays
+        if not (flags.c_contiguous and flags.writeable):  # OpenVINO cannot share other arrays
             array = np.array(array, order="C")
         if extension is None:
             tensor = self._tensor(array, shared_memory=True)
@@ -122,7 +122,7 @@ class OpenvinoWrapper(eb.Wrapper):
         return array
 
     def last_request(self) -> ov.InferRequest:
-        """The request of the last call, where no other call has run meanwhile."""
+        """Return the request of the last call, if no other call is running."""
         return self._idle[-1]
 
     def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:
@@ -133,7 +133,7 @@ class OpenvinoWrapper(eb.Wrapper):
         at once.
 
         Args:
-            inputs: As for a plain call.
+            inputs: The same as for a plain call.
 
         Returns:
             A future whose ``result()`` returns or raises what the plain call does.
@@ -145,9 +145,9 @@ class OpenvinoWrapper(eb.Wrapper):
             >>> futures = [wrapper.submit({"x": x}) for x in images]  # doctest: +SKIP
             >>> results = [future.result() for future in futures]  # doctest: +SKIP
         """
-        own = {name: _copy(value) for name, value in inputs.items()}
+        copies = {name: _copy_array(value) for name, value in inputs.items()}
         try:
-            return self._workers.submit(self, own)
+            return self._workers.submit(self, copies)
         except RuntimeError as err:
             raise UsageError("this wrapper is closed", hint="load the artifact again") from err
 
@@ -159,37 +159,37 @@ class OpenvinoWrapper(eb.Wrapper):
 
 
 def _check_range(name: str, array: NumpyArray) -> None:
-    """Refuse numbers of which OpenVINO's CPU plugin makes others."""
+    """Raise an error for numbers that OpenVINO's CPU plugin would change."""
     if array.dtype.kind == "f":
         changed = array[np.abs(array) > np.finfo(np.float32).max]
-    else:  # the upper half of uint64 comes back from negative numbers
+    else:  # the upper half of uint64 survives as negative numbers
         changed = array[array.astype(np.int32).astype(array.dtype) != array]
     if changed.size:
         raise InferenceError(
-            f"input '{name}' holds {changed[0]}, and OpenVINO's CPU computes {array.dtype} in "
-            "32 bits"
+            f"input '{name}' contains {changed[0]}, but OpenVINO's CPU plugin computes "
+            f"{array.dtype} in 32 bits"
         )
 
 
-def _copy(value: Array) -> Array:
+def _copy_array(value: Array) -> Array:
     return value.detach().clone() if is_torch(value) else np.array(value)
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
     """Return OpenVINO's type for a dtype that NumPy itself does not have, such as bfloat16."""
-    return None if numpy_dtype(spec.dtype).isbuiltin == 1 else openvino_type(spec.dtype)
+    return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 
-def _specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
-    """Return a compiled model's ports as specs; dynamic dimensions get a name of their own."""
+def _make_specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
+    """Return the specs of a compiled model's ports; each dynamic dimension gets a unique name."""
     return [
-        _spec(port, min(port.names, default=f"{kind}_{number}"))
+        _make_spec(port, min(port.names, default=f"{kind}_{number}"))
         for number, port in enumerate(ports)
     ]
 
 
-def _spec(port: Any, name: str) -> TensorSpec:
-    dtype, shape = dtype_name(port.element_type), port.partial_shape
+def _make_spec(port: Any, name: str) -> TensorSpec:
+    dtype, shape = get_dtype_name(port.element_type), port.partial_shape
     if shape.rank.is_dynamic:
         return TensorSpec(name, dtype, None)
     dims = (dim.get_length() if dim.is_static else f"{name}_{n}" for n, dim in enumerate(shape))

@@ -1,4 +1,4 @@
-"""Pictures for Enginebay: from a picture to a model's input, and from its outputs to names.
+"""Images for Enginebay: from an image to a model's input, and from its outputs to names.
 
 ::
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from enginebay_vision.classification import ImageClassification as ImageClassification
     from enginebay_vision.depth import DepthEstimation as DepthEstimation
     from enginebay_vision.detection import ObjectDetection as ObjectDetection
-    from enginebay_vision.found import (
+    from enginebay_vision.image_input import ImageInput as ImageInput
+    from enginebay_vision.image_to_image import ImageToImage as ImageToImage
+    from enginebay_vision.keypoints import KeypointDetection as KeypointDetection
+    from enginebay_vision.results import (
         Box as Box,
         DepthRange as DepthRange,
         FoundMap as FoundMap,
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
         Segment as Segment,
         Text as Text,
     )
-    from enginebay_vision.image_input import ImageInput as ImageInput
-    from enginebay_vision.image_to_image import ImageToImage as ImageToImage
-    from enginebay_vision.keypoints import KeypointDetection as KeypointDetection
     from enginebay_vision.segmentation import SemanticSegmentation as SemanticSegmentation
     from enginebay_vision.steps import (
         Crop as Crop,
@@ -49,7 +49,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "classification": "ImageClassification",
         "depth": "DepthEstimation",
         "detection": "ObjectDetection",
-        "found": "Box DepthRange FoundMap Keypoint MadePicture RankedClass Segment Text",
+        "results": "Box DepthRange FoundMap Keypoint MadePicture RankedClass Segment Text",
         "image_to_image": "ImageToImage",
         "image_input": "ImageInput",
         "keypoints": "KeypointDetection",

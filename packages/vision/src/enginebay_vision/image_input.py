@@ -1,4 +1,4 @@
-"""How a picture becomes an input of a network."""
+"""Preprocessing of an image to a network's input."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from enginebay_vision.steps import Crop, Placement, Resize
 
 
 class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a picture becomes an input: resized and cut, then numbers for its pixels.
+    """The preprocessing of an image: geometric steps, then normalisation of the pixels.
 
     Each number is ``(pixel · scale − mean) / std``, in float32; a pixel is 0 to 255.
 
     Attributes:
         input: The input's name; empty for the model's first.
-        steps: What is done to the picture, in order.
+        steps: The geometric steps in order.
         channels: ``RGB``, ``BGR``, or ``L`` for grey, with one channel.
-        scale: What a pixel is multiplied by.
+        scale: The factor for each pixel.
         mean: One number for each channel, or one for all.
-        std: The same.
+        std: One number for each channel, or one for all.
         layout: ``NCHW`` or ``NHWC``.
-        dtype: Of the input, in NumPy's names; empty for the model's own. ``uint8`` takes the
-            pixels as they are: scale 1, mean 0 and std 1.
+        dtype: The input's dtype by NumPy's name; empty for the model's own. ``uint8`` requires
+            unchanged pixels: scale 1, mean 0 and std 1.
     """
 
     input: str = ""
@@ -41,21 +41,21 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, len(self.channels)):
                 raise UsageError(
-                    f"{name} has {len(values)} numbers, wanted one for each channel of "
+                    f"{name} has {len(values)} numbers; expected one for each channel of "
                     f"{self.channels}, or one for all"
                 )
         if not all(map(isfinite, (self.scale, *self.mean, *self.std))):
             raise UsageError("scale, mean or std is not a finite number")
         if 0 in self.std or self.scale == 0:
-            raise UsageError(f"{'std' if 0 in self.std else 'scale'} is 0, wanted another number")
+            raise UsageError(f"{'std' if 0 in self.std else 'scale'} is 0; expected another number")
         if self.dtype == "uint8" and (self.scale, {*self.mean}, {*self.std}) != (1, {0}, {1}):
             raise UsageError(
-                "dtype is uint8, which takes pixels as they are",
+                "dtype uint8 requires unchanged pixels",
                 hint="scale=1, and neither mean nor std",
             )
 
     def place(self, width: int, height: int) -> Placement:
-        """Compute where a picture of this size lies in the input."""
+        """Compute the position of an image of this size in the input."""
         placed = Placement(width, height)
         for step in self.steps:
             placed = step.place(placed)
@@ -63,7 +63,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """The height and width of the input; None where they depend on the picture."""
+        """The height and width of the input; None if they depend on the image."""
         small, large = self.place(1, 999), self.place(999, 1)
-        found = {(placed.height, placed.width) for placed in (small, large)}
-        return found.pop() if len(found) == 1 else None
+        sizes = {(placed.height, placed.width) for placed in (small, large)}
+        return sizes.pop() if len(sizes) == 1 else None

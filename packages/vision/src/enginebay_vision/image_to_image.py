@@ -1,4 +1,4 @@
-"""Pictures out of pictures: super-resolution, denoising and the like."""
+"""Image-to-image models: super-resolution, denoising and others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from enginebay.errors import UsageError
-from enginebay_vision.fitting import check_maps
-from enginebay_vision.found import FoundMap, MadePicture
-from enginebay_vision.opening import open_image
-from enginebay_vision.outputs import channels_first
+from enginebay_vision.image_files import open_image
+from enginebay_vision.model_checks import check_maps
+from enginebay_vision.outputs import read_channels_first
+from enginebay_vision.results import FoundMap, MadePicture
 from enginebay_vision.task import OneOutputTask
 from enginebay_vision.truth.files import find_pairs
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
 
 
 class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image"):
-    """The model makes a picture of a picture: a larger one, or one without noise.
+    """The model generates an image from an image, such as a larger one or one without noise.
 
-    The output is a picture as the input is: with the same channels, layout, scale, mean and std,
-    and a multiple of its size.
+    The output has the channels, layout, scale, mean and std of the input, and a multiple of its
+    size.
 
     Attributes:
         output: The output; empty for the model's first.
     """
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Compare the axes, and the number of channels with the input's."""
-        check_maps(output, dims, ("a picture", self.image.layout))
+        """Check the axes and the number of channels of the output."""
+        check_maps(output, dims, ("an image", self.image.layout))
         count = dims[self.image.layout.index("C")]
         if isinstance(count, int) and count != len(self.image.channels):
             raise UsageError(
-                f"the task wants a picture of {len(self.image.channels)} channels, "
-                f"{self.image.channels}, and the output is {output.describe()}"
+                f"the task expects an image of {len(self.image.channels)} channels, "
+                f"{self.image.channels}, but the output is {output.describe()}"
             )
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Pictures, each with the wanted one of the same name."""
+        """Return images, each with the expected image of the same name."""
         return find_pairs(path, (("lr", "hr"), ("input", "target")))
 
     def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read the wanted picture: ``H×W×3 uint8``, or ``H×W`` for a grey one."""
+        """Read the expected image: ``H×W×3 uint8``, or ``H×W`` for a grey one."""
         return picture, np.asarray(open_image(annotation, "RGB" if self._colours else "L"))
 
     @property
@@ -59,42 +59,42 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> FoundMap[MadePicture]:
-        """Make the picture.
+        """Convert the output to an image.
 
         Returns:
-            Its size; ``array`` is the picture, ``H×W×3 uint8``, or ``H×W`` for a grey one, without
-            the fill around it.
+            The size; ``array`` is the image, ``H×W×3 uint8``, or ``H×W`` for a grey one, without
+            the padding around it.
         """
-        values = channels_first(outputs, self.output, self.image.layout)
+        values = read_channels_first(outputs, self.output, self.image.layout)
         mean, std = (
-            np.asarray(each, np.float32)[:, None, None]
-            for each in (self.image.mean, self.image.std)
+            np.asarray(values_of_channels, np.float32)[:, None, None]
+            for values_of_channels in (self.image.mean, self.image.std)
         )
         pixels = ((values * std + mean) / np.float32(self.image.scale)).round().clip(0, 255)
-        part = pixels[:, *self._part(size, values.shape[1:])].astype(np.uint8)
+        part = pixels[:, *self._locate_image(size, values.shape[1:])].astype(np.uint8)
         if self.image.channels == "BGR":
             part = part[::-1]
         array = part.transpose(1, 2, 0) if self._colours else part[0]
         return FoundMap([MadePicture(array.shape[1], array.shape[0])], np.ascontiguousarray(array))
 
-    def _part(self, size: tuple[int, int], made: tuple[int, ...]) -> tuple[slice, slice]:
-        """The rows and columns of the output that were made of the picture."""
+    def _locate_image(self, size: tuple[int, int], made: tuple[int, ...]) -> tuple[slice, slice]:
+        """Return the rows and columns of the output that belong to the image."""
         placed = self.image.place(*size)
         return (
-            _covered(placed.top, size[1] * placed.scale_y, placed.height, made[0]),
-            _covered(placed.left, size[0] * placed.scale_x, placed.width, made[1]),
+            _covered_slice(placed.top, size[1] * placed.scale_y, placed.height, made[0]),
+            _covered_slice(placed.left, size[0] * placed.scale_x, placed.width, made[1]),
         )
 
-    def paint(self, picture: Picture, found: FoundMap[MadePicture]) -> Picture:  # noqa: ARG002  # as every task's
-        """Return the picture that was made."""
+    def paint(self, picture: Picture, found: FoundMap[MadePicture]) -> Picture:  # noqa: ARG002  # the signature of every task
+        """Return the generated image."""
         from PIL import Image
 
         made: Picture = Image.fromarray(found.array)
         return made
 
 
-def _covered(start: float, length: float, size: int, made: int) -> slice:
-    """The places of an output that belong to a part of the input, inside of it."""
+def _covered_slice(start: float, length: float, size: int, made: int) -> slice:
+    """Return the part of an output axis that belongs to a part of the input axis."""
     ends = (max(0.0, start), min(float(size), start + length))
     first, last = (round(end * made / size) for end in ends)
     return slice(first, last)

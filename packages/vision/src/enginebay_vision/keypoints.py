@@ -1,4 +1,4 @@
-"""Keypoints: from a network's heatmaps to the points of one body, top-down."""
+"""Keypoint detection: the points of one body, from a top-down model's heatmaps."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from enginebay.errors import InferenceError, InputError, UsageError
 from enginebay_vision.drawing import paint_points
-from enginebay_vision.fitting import check_classes, check_maps
-from enginebay_vision.found import Keypoint
-from enginebay_vision.outputs import channels_first
+from enginebay_vision.model_checks import check_classes, check_maps
+from enginebay_vision.outputs import read_channels_first
+from enginebay_vision.results import Keypoint
 from enginebay_vision.task import OneOutputTask
 from enginebay_vision.truth.coco import read_coco
 
@@ -29,8 +29,8 @@ class TruePoints(NamedTuple):
     """The points of one body.
 
     Attributes:
-        points: ``K×3``: x and y in pixels of the picture, and 0 if the place is unknown.
-        area: Of the body's outline, or of its box, in pixels.
+        points: ``K×3``: x and y in pixels of the image, and 0 if the position is unknown.
+        area: The area of the body's outline or box, in pixels.
     """
 
     points: NumpyArray
@@ -38,15 +38,16 @@ class TruePoints(NamedTuple):
 
 
 class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-detection"):
-    """The model finds the points of the one body that fills a picture.
+    """The model finds the keypoints of the one body that fills an image.
 
     Attributes:
         classes: The names of the points, in the model's order.
         output: The output with a heatmap for each point, ``1×K×h×w``; empty for the model's first.
-        skeleton: Pairs of points between which a line is drawn.
-        threshold: Points with a lower score are not drawn.
-        sigmas: How exactly people place each point, for metrics; empty for COCO's 17.
-        padding: Factor for the box of a body before it is cut out of an annotated picture.
+        skeleton: Pairs of point indices that are connected by a line.
+        threshold: The minimum score of points that are drawn.
+        sigmas: The standard deviation of each point in annotations, for metrics; empty for
+            COCO's 17 points.
+        padding: Factor for the box of a body before it is cut out of an annotated image.
     """
 
     skeleton: tuple[tuple[int, int], ...] = ()
@@ -57,33 +58,33 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     def __post_init__(self) -> None:
         count = len(self.classes)
         if count and not all(0 <= point < count for line in self.skeleton for point in line):
-            raise UsageError(f"skeleton has a line to a point beyond the {count} that are named")
+            raise UsageError(f"skeleton contains an index beyond the {count} classes")
         if self.sigmas and count not in (0, len(self.sigmas)):
             raise UsageError(f"sigmas has {len(self.sigmas)} numbers, and classes {count} points")
         if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
             raise UsageError("sigmas and padding are numbers above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Compare the axes, and the number of names with that of the heatmaps."""
+        """Check the axes of the output, and that there is a heatmap for each name."""
         check_maps(output, dims, ("heatmaps", "NKhw"))
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """The bodies in pictures, as COCO has them."""
+        """Return the annotated bodies in images, in COCO's format."""
         coco = read_coco(path)
         if coco is None:
             return super().find_items(path)
-        bodies = [one for one in coco.objects if any(one.keypoints[2::3]) and not one.iscrowd]
-        for one in bodies:
-            if len(one.keypoints) != 3 * len(self.classes or one.keypoints[::3]):
+        bodies = [body for body in coco.objects if any(body.keypoints[2::3]) and not body.iscrowd]
+        for body in bodies:
+            if len(body.keypoints) != 3 * len(self.classes or body.keypoints[::3]):
                 raise InputError(
-                    f"'{coco.path}' has an annotation of {len(one.keypoints) / 3:g} points, number "
-                    f"{one.id}, and the task names {len(self.classes)}"
+                    f"'{coco.path}' has an annotation of {len(body.keypoints) / 3:g} points, "
+                    f"number {body.id}, but the task has {len(self.classes)}"
                 )
-        return [(coco.pictures[one.image_id], one) for one in bodies]
+        return [(coco.pictures[body.image_id], body) for body in bodies]
 
     def read_truth(self, picture: Picture, annotation: CocoObject) -> tuple[Picture, TruePoints]:
-        """Cut a body out of a picture, with the aspect ratio of the network's input."""
+        """Cut a body out of an image, with the aspect ratio of the network's input."""
         left, top, width, height = annotation.bbox
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
         if self.image.size is not None:
@@ -99,15 +100,15 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> list[Keypoint]:
-        """Find all points, in the model's order."""
-        maps = channels_first(outputs, self.output, "NCHW")
+        """Return all points in the model's order."""
+        maps = read_channels_first(outputs, self.output, "NCHW")
         if self.classes and len(maps) != len(self.classes):
             raise InferenceError(
-                f"output '{self.output}' has {len(maps)} heatmaps, and the task names "
+                f"output '{self.output}' has {len(maps)} heatmaps, but the task has "
                 f"{len(self.classes)} points"
             )
         placed = self.image.place(*size)
-        places, scores = _peaks(maps)
+        places, scores = _find_peaks(maps)
         cells = np.array([placed.width / maps.shape[2], placed.height / maps.shape[1]])
         moved = places * cells - [placed.left, placed.top]
         points = (moved / [placed.scale_x, placed.scale_y]).tolist()
@@ -117,16 +118,16 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         ]
 
     def paint(self, picture: Picture, found: Sequence[Keypoint]) -> Picture:
-        """Paint the points on a picture, and the lines between them."""
-        seen = {one.index: (one.x, one.y) for one in found if one.score >= self.threshold}
+        """Paint the points on an image, and the lines between them."""
+        seen = {body.index: (body.x, body.y) for body in found if body.score >= self.threshold}
         return paint_points(picture, seen, self.skeleton)
 
 
-def _peaks(maps: NumpyArray) -> tuple[NumpyArray, NumpyArray]:
-    """The place of the largest number in each map, x and y, and the number.
+def _find_peaks(maps: NumpyArray) -> tuple[NumpyArray, NumpyArray]:
+    """Return the position (x, y) of the maximum of each map, and the maximum.
 
-    Inside of a map the place moves by a quarter towards the larger neighbour along each axis, as
-    the simple baselines of Xiao et al. (2018) do it.
+    Except at the border, the position moves by a quarter towards the larger neighbour along each
+    axis, like the simple baselines of Xiao et al. (2018).
     """
     count, height, width = maps.shape
     best = maps.reshape(count, -1).argmax(1)

@@ -1,4 +1,4 @@
-"""Maps over a network's input, interpolated at the pixels of the picture."""
+"""Maps over a network's input, interpolated at the pixels of the image."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
     from enginebay_vision.image_input import ImageInput
 
-#: Numbers that are interpolated at once: 150 classes at 4K would take 5 GB.
-_BAND = 1 << 22
+#: The maximum number of values interpolated at once: 150 classes at 4K would need 5 GB.
+_MAX_NUMBERS_AT_ONCE = 1 << 22
 
 
 class PixelPlaces(NamedTuple):
-    """Where the middles of a picture's pixels lie in a map.
+    """Positions of the centres of an image's pixels in a map.
 
     Attributes:
-        rows: For each row of pixels; 0 is the middle of the map's first row.
+        rows: For each row of pixels; 0 is the centre of the map's first row.
         columns: The same for columns.
-        unseen: ``H×W``: True for pixels that were cut off before the network.
+        unseen: ``H×W``: True for pixels that were cropped before the network.
     """
 
     rows: NumpyArray
@@ -30,12 +30,12 @@ class PixelPlaces(NamedTuple):
     unseen: NumpyArray
 
 
-def find_places(image: ImageInput, size: tuple[int, int], cells: tuple[int, ...]) -> PixelPlaces:
-    """Find where a picture's pixels lie in a map over the network's input.
+def locate_pixels(image: ImageInput, size: tuple[int, int], cells: tuple[int, ...]) -> PixelPlaces:
+    """Locate an image's pixels in a map over the network's input.
 
     Args:
-        image: How the picture became the input.
-        size: The picture's width and height.
+        image: The preprocessing of the image.
+        size: The image's width and height.
         cells: The map's height and width.
     """
     placed = image.place(*size)
@@ -49,30 +49,34 @@ def find_places(image: ImageInput, size: tuple[int, int], cells: tuple[int, ...]
     )
 
 
-def interpolated(values: NumpyArray, places: PixelPlaces) -> Iterator[tuple[slice, NumpyArray]]:
-    """Interpolate a map ``C×h×w`` at a picture's pixels, some rows of them at a time."""
-    step = max(1, _BAND // max(1, len(values) * len(places.columns)))
+def interpolate_map(values: NumpyArray, places: PixelPlaces) -> Iterator[tuple[slice, NumpyArray]]:
+    """Interpolate a map ``C×h×w`` at an image's pixels, in bands of rows."""
+    step = max(1, _MAX_NUMBERS_AT_ONCE // max(1, len(values) * len(places.columns)))
     for start in range(0, len(places.rows), step):
         band = slice(start, start + step)
-        yield band, between(between(values, places.rows[band], 1), places.columns, 2)
+        yield (
+            band,
+            interpolate_axis(interpolate_axis(values, places.rows[band], 1), places.columns, 2),
+        )
 
 
-def nearest(values: NumpyArray, places: PixelPlaces) -> NumpyArray:
-    """The entries of a map ``h×w`` in which a picture's pixels lie."""
+def pick_nearest(values: NumpyArray, places: PixelPlaces) -> NumpyArray:
+    """Return the entries of a map ``h×w`` that contain an image's pixels."""
     rows, columns = (
-        np.floor(each + 0.5).astype(np.intp).clip(0, last - 1)
-        for each, last in zip((places.rows, places.columns), values.shape, strict=True)
+        np.floor(positions + 0.5).astype(np.intp).clip(0, last - 1)
+        for positions, last in zip((places.rows, places.columns), values.shape, strict=True)
     )
-    found: NumpyArray = values[rows][:, columns]
-    return found
+    entries: NumpyArray = values[rows][:, columns]
+    return entries
 
 
-def between(values: NumpyArray, places: NumpyArray, axis: int) -> NumpyArray:
-    """Interpolate between the two nearest entries along an axis; Pillow always takes more."""
+def interpolate_axis(values: NumpyArray, places: NumpyArray, axis: int) -> NumpyArray:
+    """Interpolate between the two nearest entries along an axis; Pillow always uses more."""
     last = values.shape[axis] - 1
     places = places.clip(0, last)
     before = np.floor(places).astype(np.intp)
     share = (places - before).astype(np.float32).reshape((-1,) + (1,) * (values.ndim - axis - 1))
     after = np.minimum(before + 1, last)
-    found: NumpyArray = values.take(before, axis) * (1 - share) + values.take(after, axis) * share
-    return found
+    weighted: NumpyArray = values.take(before, axis) * (1 - share)
+    result: NumpyArray = weighted + values.take(after, axis) * share
+    return result

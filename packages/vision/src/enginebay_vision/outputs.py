@@ -1,4 +1,4 @@
-"""A network's outputs for one picture, as numbers and as scores."""
+"""A model's outputs for one image, as checked numbers and as scores."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
-#: What makes scores from 0 to 1 of a network's numbers.
+#: The function that converts a network's numbers to scores from 0 to 1.
 Activation = Literal["softmax", "sigmoid", "none"]
 
 
-def numbers(
+def read_finite(
     outputs: Mapping[str, NumpyArray], name: str, dtype: type[np.floating[Any]] = np.float64
 ) -> NumpyArray:
-    """An output for one picture as floats, without its batch.
+    """Return an output for one image as floats, without the batch dimension.
 
     Raises:
-        InferenceError: It is missing, or holds numbers that are not finite.
+        InferenceError: The output is missing, or contains NaN or infinity.
     """
-    found = one_picture(outputs, name).astype(dtype, copy=False)
-    if not np.isfinite(found).all():
-        raise InferenceError(f"output '{name}' holds numbers that are not finite")
-    return found
+    values = read_output(outputs, name).astype(dtype, copy=False)
+    if not np.isfinite(values).all():
+        raise InferenceError(f"output '{name}' contains NaN or infinity")
+    return values
 
 
-def one_picture(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
-    """An output for one picture: without the batch, which has one entry."""
+def read_output(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
+    """Return an output for one image, without the batch dimension."""
     if name not in outputs:
-        raise InferenceError(f"there is no output '{name}' among {', '.join(outputs)}")
-    found = np.asarray(outputs[name])
-    return found[0] if found.ndim > 1 and len(found) == 1 else found
+        raise InferenceError(f"unknown output '{name}'; available: {', '.join(outputs)}")
+    values = np.asarray(outputs[name])
+    return values[0] if values.ndim > 1 and len(values) == 1 else values
 
 
-def activated(values: NumpyArray, activation: Activation) -> NumpyArray:
-    """Scores along the last axis, from 0 to 1."""
+def apply_activation(values: NumpyArray, activation: Activation) -> NumpyArray:
+    """Convert numbers to scores from 0 to 1 along the last axis."""
     if activation == "none" or not values.size:
         return values
     if activation == "sigmoid":
@@ -50,32 +50,32 @@ def activated(values: NumpyArray, activation: Activation) -> NumpyArray:
     return odds
 
 
-def channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: str) -> NumpyArray:
-    """An output of maps for one picture, ``C×h×w float32``.
+def read_channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: str) -> NumpyArray:
+    """Return an output of maps for one image, ``C×h×w float32``.
 
     Raises:
-        InferenceError: It is missing, has other axes, or holds numbers that are not finite.
+        InferenceError: The output is missing, has the wrong axes, or contains NaN or infinity.
     """
-    values = numbers(outputs, name, np.float32)
+    values = read_finite(outputs, name, np.float32)
     if values.ndim != 3 or 0 in values.shape:
         raise _wrong_shape(name, values, "C×h×w" if layout == "NCHW" else "h×w×C")
     return values if layout == "NCHW" else values.transpose(2, 0, 1)
 
 
-def one_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
-    """An output of one map for one picture, ``h×w float32``.
+def read_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
+    """Return an output of one map for one image, ``h×w float32``.
 
     Raises:
-        InferenceError: It is missing, has other axes, or holds numbers that are not finite.
+        InferenceError: The output is missing, has the wrong axes, or contains NaN or infinity.
     """
-    values = numbers(outputs, name, np.float32)
+    values = read_finite(outputs, name, np.float32)
     values = values[0] if values.ndim == 3 and len(values) == 1 else values
     if values.ndim != 2 or 0 in values.shape:
         raise _wrong_shape(name, values, "h×w")
     return values
 
 
-def _wrong_shape(name: str, values: NumpyArray, wanted: str) -> InferenceError:
+def _wrong_shape(name: str, values: NumpyArray, expected: str) -> InferenceError:
     return InferenceError(
-        f"output '{name}' has the shape {values.shape} for a picture, wanted {wanted}"
+        f"output '{name}' has the shape {values.shape} for an image; expected {expected}"
     )

@@ -1,4 +1,4 @@
-"""The steps done by Pillow, and the pixels as numbers."""
+"""Preprocessing with Pillow and NumPy."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from enginebay.authors import numpy_dtype
 from enginebay.errors import InputError
-from enginebay_vision.maps import between
-from enginebay_vision.opening import open_image
+from enginebay_vision.image_files import open_image
+from enginebay_vision.maps import interpolate_axis
 from enginebay_vision.steps import Crop, Placement, Resize
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from enginebay_vision.image_input import ImageInput
 
 
-def to_array(spec: ImageInput, image: Any) -> NumpyArray:
-    """Make a network's input from a picture.
+def make_input_array(spec: ImageInput, image: Any) -> NumpyArray:
+    """Compute a network's input from an image.
 
     Args:
-        spec: What to do.
+        spec: The preprocessing.
         image: A path, or an image of Pillow's.
     """
     from PIL import Image
@@ -32,34 +32,36 @@ def to_array(spec: ImageInput, image: Any) -> NumpyArray:
     limit = Image.MAX_IMAGE_PIXELS
     for step in spec.steps:
         placed = step.place(Placement(picture.width, picture.height))
-        if limit and placed.width * placed.height > limit:  # a line of pixels, made 256 thick
+        if (
+            limit and placed.width * placed.height > limit
+        ):  # such as a line of pixels, resized to a height of 256
             raise InputError(
-                f"a picture of {picture.width}x{picture.height} pixels would become one of "
+                f"an image of {image.width}x{image.height} pixels would become one of "
                 f"{placed.width}x{placed.height}, which is more than Pillow's limit"
             )
         picture = (
-            _resized(step, picture, placed)
+            _resize_image(step, picture, placed)
             if isinstance(step, Resize)
-            else _cut(step, picture, placed)
+            else _crop_image(step, picture, placed)
         )
-    return _numbers(spec, np.asarray(picture))
+    return _normalise_pixels(spec, np.asarray(picture))
 
 
-def _resized(step: Resize, picture: Picture, placed: Placement) -> Picture:
+def _resize_image(step: Resize, picture: Picture, placed: Placement) -> Picture:
     from PIL import Image
 
     if not step.antialias and step.interpolation == "bilinear":
         pixels = np.asarray(picture).astype(np.float32)
         for axis, size in enumerate((placed.height, placed.width)):
             places = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
-            pixels = between(pixels, places, axis)
+            pixels = interpolate_axis(pixels, places, axis)
         resized: Picture = Image.fromarray(pixels.round().astype(np.uint8))
         return resized
     kernel = Image.Resampling[step.interpolation.upper()]
     return picture.resize((placed.width, placed.height), kernel)
 
 
-def _cut(step: Crop, picture: Picture, placed: Placement) -> Picture:
+def _crop_image(step: Crop, picture: Picture, placed: Placement) -> Picture:
     from PIL import Image
     from PIL.ImageColor import getcolor
 
@@ -71,14 +73,14 @@ def _cut(step: Crop, picture: Picture, placed: Placement) -> Picture:
     return canvas
 
 
-def _numbers(spec: ImageInput, pixels: NumpyArray) -> NumpyArray:
-    """Pixels, ``H×W`` or ``H×W×3 uint8``, as the input that they become."""
+def _normalise_pixels(spec: ImageInput, pixels: NumpyArray) -> NumpyArray:
+    """Convert pixels, ``H×W`` or ``H×W×3 uint8``, to the input."""
     values = pixels[..., None] if pixels.ndim == 2 else pixels
     if spec.channels == "BGR":
         values = values[..., ::-1]
     dtype = numpy_dtype(spec.dtype or "float32")
     if dtype != np.uint8:
-        mean, std = (np.asarray(each, np.float32) for each in (spec.mean, spec.std))
+        mean, std = (np.asarray(numbers, np.float32) for numbers in (spec.mean, spec.std))
         values = ((values * np.float32(spec.scale) - mean) / std).astype(dtype)
     if spec.layout == "NCHW":
         values = values.transpose(2, 0, 1)

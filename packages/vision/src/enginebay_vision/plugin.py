@@ -1,4 +1,4 @@
-"""What Enginebay finds here: kinds of tasks, their metrics, and the comparator ``detections``."""
+"""The hooks that Enginebay calls: tasks, their metrics, and the comparator ``detections``."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _TASKS = {
 
 @eb.hookimpl
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """The tasks of pictures, by kind."""
-    return {kind: partial(_read, *place) for kind, place in _TASKS.items()}
+    """Return the image tasks by kind."""
+    return {kind: partial(_convert_task, *place) for kind, place in _TASKS.items()}
 
 
 @eb.hookimpl
 def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
-    """The metrics ``vision:NAME``."""
-    return {"vision": _metric}
+    """Return the metrics ``vision:NAME``."""
+    return {"vision": _build_metric}
 
 
 @eb.hookimpl
 def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
-    """The comparator of boxes with scores and labels."""
-    return {"detections": _detections}
+    """Return the comparator of boxes with scores and labels."""
+    return {"detections": _build_comparator}
 
 
-def _read(module: str, name: str, record: Mapping[str, Any]) -> Task:
+def _convert_task(module: str, name: str, record: Mapping[str, Any]) -> Task:
     kind = getattr(import_module(f"enginebay_vision.{module}"), name)
     try:
-        read: Task = msgspec.convert(dict(record), kind, strict=True)
+        task: Task = msgspec.convert(dict(record), kind, strict=True)
     except msgspec.ValidationError as err:
         raise UsageError(str(err)) from err
-    return read
+    return task
 
 
-def _metric(request: MetricRequest) -> Any:
-    from enginebay_vision.metrics.named import build_metric
+def _build_metric(request: MetricRequest) -> Any:
+    from enginebay_vision.metrics.registry import build_metric
 
     return build_metric(request.name)
 
 
-def _detections(request: ComparatorRequest) -> Any:
+def _build_comparator(request: ComparatorRequest) -> Any:
     from enginebay_vision.detections.comparator import Detections
 
     return Detections(request.argument)

@@ -1,4 +1,4 @@
-"""Non-maximum suppression, for models that were cut before their own."""
+"""Non-maximum suppression, for models without their own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import UsageError
-from enginebay_vision.detections.boxes import overlaps
+from enginebay_vision.detections.boxes import compute_overlaps
 
 if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keeps the best of the boxes that mean the same object.
+    """Non-maximum suppression: selects the best of the boxes of one object.
 
     Attributes:
-        iou: A box is dropped if its overlap with a better box, intersection over union, is larger.
-        per_class: True if only boxes of the same class can mean the same object.
-        most: The number of boxes that are kept.
+        iou: A box is removed if its intersection over union with a better box is larger.
+        per_class: True to compare only boxes of the same class.
+        most: The maximum number of boxes.
     """
 
     iou: float = 0.5
@@ -29,24 +29,24 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         if not 0 <= self.iou <= 1:
-            raise UsageError(f"nms: iou is {self.iou:g}, wanted a number from 0 to 1")
+            raise UsageError(f"nms: iou is {self.iou:g}; expected a number from 0 to 1")
         if self.most < 1:
-            raise UsageError(f"nms: most is {self.most}, wanted a whole number from 1")
+            raise UsageError(f"nms: most is {self.most}; expected a whole number from 1")
 
     def keep(self, boxes: NumpyArray, classes: NumpyArray) -> NumpyArray:
-        """Return the places of the boxes that are kept.
+        """Return the indices of the selected boxes.
 
         Args:
-            boxes: ``N×4``: left, top, right, bottom, the best first.
-            classes: The class of each.
+            boxes: ``N×4``: left, top, right, bottom, best first.
+            classes: The class index of each box.
         """
-        kept: list[int] = []
-        rest = np.arange(len(boxes))
-        while rest.size and len(kept) < self.most:
-            best, rest = rest[0], rest[1:]
-            kept.append(int(best))
-            same = overlaps(boxes[best : best + 1], boxes[rest]) > self.iou
+        selected: list[int] = []
+        candidates = np.arange(len(boxes))
+        while candidates.size and len(selected) < self.most:
+            best, candidates = candidates[0], candidates[1:]
+            selected.append(int(best))
+            same = compute_overlaps(boxes[best : best + 1], boxes[candidates]) > self.iou
             if self.per_class:
-                same &= classes[rest] == classes[best]
-            rest = rest[~same]
-        return np.asarray(kept, np.intp)
+                same &= classes[candidates] == classes[best]
+            candidates = candidates[~same]
+        return np.asarray(selected, np.intp)

@@ -1,4 +1,4 @@
-"""Text recognition: from a network's scores for each place to a line of text."""
+"""Text recognition: a line of text from scores for each position."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from enginebay.errors import InferenceError, UsageError
 from enginebay_vision.drawing import paint_labels
-from enginebay_vision.found import Text
-from enginebay_vision.outputs import Activation, activated, numbers
+from enginebay_vision.outputs import Activation, apply_activation, read_finite
+from enginebay_vision.results import Text
 from enginebay_vision.task import OneOutputTask
 from enginebay_vision.truth.lines import find_lines
 
@@ -28,12 +28,13 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
 
     Attributes:
         classes: The characters, in the model's order, without the special entry.
-        output: The output, ``1×T×C`` or ``T×1×C``: for each place a number for each character;
+        output: The output, ``1×T×C`` or ``T×1×C``: for each position a number for each character;
             empty for the model's first.
         decoding: ``ctc``: equal neighbours are one character, and blanks are left out;
-            ``attention``: the text goes to the first end.
-        special: Which entry is no character: CTC's blank, or the end; -1 for the last.
-        activation: ``softmax`` or ``sigmoid`` makes probabilities; ``none`` if they are some.
+            ``attention``: the text ends at the first end entry.
+        special: The index of the special entry: CTC's blank, or the end; -1 for the last.
+        activation: ``softmax`` or ``sigmoid`` for probabilities; ``none`` if the numbers are
+            probabilities already.
     """
 
     decoding: Literal["ctc", "attention"] = "ctc"
@@ -42,50 +43,50 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise UsageError("classes names no character that a text could be made of")
+            raise UsageError("classes is empty; expected the characters of the texts")
         if not -1 <= self.special <= len(self.classes):
             raise UsageError(
-                f"special is {self.special}, wanted the number of an entry: 0 to "
+                f"special is {self.special}; expected the number of an entry: 0 to "
                 f"{len(self.classes)}, or -1 for the last"
             )
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Compare the axes, and the number of characters with the output's."""
+        """Check the axes of the output, and that there is an entry for each character."""
         count = dims[-1] if len(dims) == 3 else 0
         if isinstance(count, int) and count != len(self.classes) + 1:
             raise UsageError(
-                f"the task names {len(self.classes)} characters and one special entry, and the "
+                f"the task has {len(self.classes)} characters and one special entry, but the "
                 f"output is {output.describe()}"
             )
 
     def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Pictures that a file names with their texts."""
+        """Return the images in a listing file, with their texts."""
         lines = find_lines(path)
         return super().find_items(path) if lines is None else list(lines)
 
-    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any = None) -> list[Text]:  # noqa: ARG002  # as every task's
+    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any = None) -> list[Text]:  # noqa: ARG002  # the signature of every task
         """Read the text, with the mean probability of its characters."""
-        values = numbers(outputs, self.output)
+        values = read_finite(outputs, self.output)
         if values.ndim == 3 and values.shape[1] == 1:
             values = values[:, 0]
         count = len(self.classes) + 1
         if values.ndim != 2 or values.shape[1] != count:
             raise InferenceError(
-                f"output '{self.output}' has the shape {values.shape} for a picture, wanted "
+                f"output '{self.output}' has the shape {values.shape} for an image; expected "
                 f"Tx{count}: {count - 1} characters and one special entry"
             )
-        odds = activated(values, self.activation)
+        odds = apply_activation(values, self.activation)
         best = odds.argmax(-1)
         special = self.special % count
-        kept = best != special
+        is_character = best != special
         if self.decoding == "ctc":
-            kept[1:] &= best[1:] != best[:-1]
+            is_character[1:] &= best[1:] != best[:-1]
         else:
-            kept = np.logical_and.accumulate(kept)
+            is_character = np.logical_and.accumulate(is_character)
         characters = [*self.classes[:special], "", *self.classes[special:]]
-        text = "".join(characters[index] for index in best[kept].tolist())
-        return [Text(text, float(odds.max(-1)[kept].mean()) if kept.any() else 0.0)]
+        text = "".join(characters[index] for index in best[is_character].tolist())
+        return [Text(text, float(odds.max(-1)[is_character].mean()) if is_character.any() else 0.0)]
 
     def paint(self, picture: Picture, found: Sequence[Text]) -> Picture:
-        """Write the text on a picture."""
-        return paint_labels(picture, [(f"{one.text} {one.score:.2f}", 0) for one in found])
+        """Write the text on an image."""
+        return paint_labels(picture, [(f"{line.text} {line.score:.2f}", 0) for line in found])

@@ -1,4 +1,4 @@
-"""Detections as the usual exports have them: which output, or column, holds what."""
+"""Detections in the usual output formats: the outputs or columns with boxes, scores, labels."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _FORMS = (
 
 
 class Boxes(NamedTuple):
-    """The detections of one side; one row each.
+    """The detections of one side, one in each row.
 
     Attributes:
         boxes: ``[N, 4]``: x1, y1, x2, y2.
-        scores: ``[N]``; None where there are none.
-        labels: ``[N]``, likewise.
-        places: ``[N, k]``: where they are in the output: the picture of a batch, and the row.
-        others: ``[N, k]``: what else a row holds, such as the coefficients of a mask.
-        odd: How many rows were left out because a box or score is NaN or infinite.
+        scores: ``[N]``; None if there are no scores.
+        labels: ``[N]``; None if there are no labels.
+        places: ``[N, k]``: indices in the output: the image in a batch, and the row.
+        others: ``[N, k]``: the other columns of a row, such as mask coefficients.
+        odd: The number of omitted rows, whose box or score is NaN or infinite.
     """
 
     boxes: NumpyArray
@@ -43,20 +43,20 @@ class Boxes(NamedTuple):
 
     @property
     def has_area(self) -> NumpyArray:
-        """True for boxes whose overlap is defined."""
+        """For each box, whether its overlap with others is defined."""
         size = self.boxes[:, 2:] - self.boxes[:, :2]
         result: NumpyArray = np.all(size > 0, axis=-1)
         return result
 
     @property
     def kinds(self) -> NumpyArray:
-        """The picture and the label: only boxes with the same ones are compared."""
-        # The last of a place is the row; before it there is the picture, or nothing.
+        """The image and the label of each box: only boxes with equal ones are compared."""
+        # The last index is the row; before it is the index of the image, if there is a batch.
         labels = np.zeros(len(self)) if self.labels is None else self.labels
         return np.column_stack([self.places[:, :-1], labels])
 
     def show(self, row: int) -> str:
-        """One of them, for the user."""
+        """Describe one detection for messages."""
         place = ", ".join(str(i) for i in self.places[row].tolist())
         box = ", ".join(f"{value:.6g}" for value in self.boxes[row].tolist())
         score = "" if self.scores is None else f", score {self.scores[row]:.4g}"
@@ -64,8 +64,8 @@ class Boxes(NamedTuple):
         return f"[{place}] at {box}{score}{label}"
 
 
-def overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Intersection over union of each box with its counterpart; 0 where one has no area.
+def compute_overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
+    """Return the intersection over union of each pair of boxes; 0 if a box has no area.
 
     Example:
         >>> overlaps(np.array([[0, 0, 2, 2]]), np.array([[0, 0, 2, 1], [5, 5, 6, 6], [1, 1, 1, 1]]))
@@ -81,12 +81,12 @@ def overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
 
 
 class Layout(NamedTuple):
-    """Where boxes, scores and labels are.
+    """The outputs with boxes, scores and labels.
 
     Attributes:
-        names: The outputs.
-        scores: The output of the scores; None where there are none.
-        labels: The output of the labels, likewise.
+        names: The names of all outputs, that of the boxes first.
+        scores: The output with the scores; None if there are no scores.
+        labels: The output with the labels; None if there are no labels.
     """
 
     names: tuple[str, ...]
@@ -95,21 +95,21 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, outputs: Mapping[str, NumpyArray]) -> Layout:
-        """Find out, from shapes and dtypes.
+        """Detect the layout from shapes and dtypes.
 
         Raises:
-            UsageError: These are no detections.
+            UsageError: The outputs are not detections.
         """
         names = tuple(outputs)
         first = outputs[names[0]]
         columns = first.shape[-1] if first.ndim in (2, 3) and first.dtype.kind in "f" else 0
         lead = first.shape[:-1]
         rest = names[1:]
-        fits = all(_without_last_one(outputs[name], lead).shape == lead for name in rest)
+        fits = all(_drop_last_axis(outputs[name], lead).shape == lead for name in rest)
         most = {4: 2, 5: 1}.get(columns, 0)
         if columns < 4 or not fits or len(rest) > most:
             shapes = ", ".join(f"'{name}' {a.dtype} {a.shape}" for name, a in outputs.items())
-            raise UsageError(f"detections wants {_FORMS}; there is {shapes}")
+            raise UsageError(f"detections expects {_FORMS}; found {shapes}")
         floats = [name for name in rest if outputs[name].dtype.kind == "f"]
         whole = [name for name in rest if name not in floats]
         own_score = names[0] if columns > 4 else None
@@ -120,25 +120,25 @@ class Layout(NamedTuple):
     def difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Why the found outputs cannot hold the same kind of rows; empty where they can."""
+        """Return why the found outputs cannot have rows of the same kind; empty if they can."""
         for name, values in expected.items():
             is_first = name == self.names[0]
-            wanted, given = values.shape, found[name].shape
+            target, actual = values.shape, found[name].shape
             rows_at = values.ndim - 2 if is_first else found[self.names[0]].ndim - 2
-            cut = tuple(size for axis, size in enumerate(wanted) if axis != rows_at)
-            if cut != tuple(size for axis, size in enumerate(given) if axis != rows_at):
-                return f"the shape of '{name}' differs: expected {wanted}, found {given}"
+            cut = tuple(size for axis, size in enumerate(target) if axis != rows_at)
+            if cut != tuple(size for axis, size in enumerate(actual) if axis != rows_at):
+                return f"the shape of '{name}' differs: expected {target}, found {actual}"
         lead = found[self.names[0]].shape[:-1]
         for name in self.names[1:]:
-            if _without_last_one(found[name], lead).shape != lead:
-                return f"'{name}' has other rows than '{self.names[0]}': {found[name].shape}"
+            if _drop_last_axis(found[name], lead).shape != lead:
+                return f"'{name}' and '{self.names[0]}' have different rows: {found[name].shape}"
         return ""
 
     def read(self, outputs: Mapping[str, NumpyArray], *, padding: float) -> Boxes:
-        """The detections, without padding.
+        """Return the detections without padding.
 
-        A row pads an output of a fixed size if its score is ``padding`` or less, or its label is
-        negative.
+        A row is padding of an output of fixed size if its score is ``padding`` or less, or its
+        label is negative.
         """
         first = outputs[self.names[0]]
         lead = first.shape[:-1]
@@ -166,7 +166,7 @@ class Layout(NamedTuple):
         )
 
     def check(self, outputs: Mapping[str, NumpyArray]) -> None:
-        """Refuse scores that are no probabilities: padding could not be told from them.
+        """Check that scores are probabilities: others cannot be distinguished from padding.
 
         Raises:
             UsageError: A score is negative, and not -1.
@@ -175,8 +175,8 @@ class Layout(NamedTuple):
         scores = self._column(outputs, self.scores, table.reshape(-1, table.shape[-1]), 4)
         if scores is not None and (wrong := scores[(scores < 0) & (scores != -1)]).size:
             raise UsageError(
-                f"detections wants scores from 0 to 1 in '{self.scores}', or -1 for rows that only "
-                f"pad it; there is {wrong[0]:.4g}",
+                f"detections expects scores from 0 to 1 in '{self.scores}', or -1 for padding "
+                f"rows; found {wrong[0]:.4g}",
                 hint="let the model end with a sigmoid or softmax",
             )
 
@@ -194,6 +194,6 @@ class Layout(NamedTuple):
         return outputs[name].reshape(-1).astype(np.float64)
 
 
-def _without_last_one(values: NumpyArray, lead: tuple[int, ...]) -> NumpyArray:
-    """``[B, N, 1]`` as ``[B, N]``."""
+def _drop_last_axis(values: NumpyArray, lead: tuple[int, ...]) -> NumpyArray:
+    """Reshape ``[B, N, 1]`` to ``[B, N]``."""
     return values[..., 0] if values.shape == (*lead, 1) else values

@@ -9,7 +9,7 @@ import numpy as np
 from enginebay.authors import assign, touching
 from enginebay.errors import UsageError
 from enginebay.hooks import Aligned, ComparisonResult
-from enginebay_vision.detections.boxes import Boxes, Layout, overlaps
+from enginebay_vision.detections.boxes import Boxes, Layout, compute_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
     from enginebay.hooks import ComparisonRequest
 
-#: Half of both boxes together: what PASCAL and COCO count as the same object.
-_DEFAULT = 0.5
+#: The minimum intersection over union of the same object in PASCAL VOC and COCO.
+_DEFAULT_OVERLAP = 0.5
 
 
 class Detections:
-    """Compares boxes as sets.
+    """Compares boxes as sets, with a maximum matching.
 
-    Partners have the same label, overlap, and have box and score within the tolerance; of those
-    there are as many as can be. What is left is paired by overlap alone, to say what is wrong.
+    Matched boxes have the same label, overlap, and have box and score within the tolerance. The
+    other boxes are paired by overlap alone, to describe the differences.
 
-    One without a partner is excused only where the model's threshold is known to be that near. A
-    right engine, whose scores are off by the tolerance at most, can lose or gain a detection only
-    if its score is within the tolerance of the threshold. That is not known, but no higher than
-    the least score in any sample; so a score within the tolerance of that one is excused, where
-    another with a partner has such a score as well. Of detections so near to the threshold an
-    engine keeps at least every other one: no more of a side are excused than have partners there.
+    An unmatched box is excused only if its score is near the model's threshold. A correct engine,
+    whose scores differ by at most the tolerance, can lose or gain a detection only if its score is
+    within the tolerance of the threshold. The threshold is not known, but it is not above the
+    lowest score in any sample. So a score within the tolerance of the lowest one is excused if a
+    matched box has such a score too. An engine is expected to keep at least half of the detections
+    so near to the threshold: no more boxes of a side are excused than are matched there.
     """
 
     def __init__(self, argument: str) -> None:
-        self.least = _least_overlap(argument) if argument else _DEFAULT
+        self.least = _parse_overlap(argument) if argument else _DEFAULT_OVERLAP
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
         """Compare one sample."""
@@ -49,15 +49,15 @@ class Detections:
         found = layout.read(request.found, padding=noise.at_zero)
         if len(expected) and (expected.boxes[:, 2:] < expected.boxes[:, :2]).any(-1).all():
             raise UsageError(
-                f"detections wants boxes as x1, y1, x2, y2, and in '{layout.names[0]}' x2 or y2 is "
-                f"the smaller one in each row, as in {expected.show(0)}",
+                f"detections expects boxes as x1, y1, x2, y2, but in '{layout.names[0]}' x2 or y2 "
+                f"is the smaller one in each row, as in {expected.show(0)}",
                 hint="let the model turn centres and sizes into corners",
             )
-        pairs = self._pairs(expected, found, noise)
+        pairs = self._match_boxes(expected, found, noise)
         return _Matching(expected, found, pairs, noise).result()
 
-    def _pairs(self, expected: Boxes, found: Boxes, noise: _Noise) -> _Pairs:
-        """Partners within tolerance, and then by overlap."""
+    def _match_boxes(self, expected: Boxes, found: Boxes, noise: _Noise) -> _Pairs:
+        """Match boxes within the tolerance first, and then by overlap."""
         candidates = list(self._candidates(expected, found, noise))
         rows = np.concatenate([np.zeros((0, 2), np.int64), *(c.pairs for c in candidates)])
         shared = np.concatenate([np.zeros(0), *(c.shared for c in candidates)])
@@ -71,10 +71,10 @@ class Detections:
         return _Pairs(kept, partner[kept], good[kept] >= 0, rows[within])
 
     def _candidates(self, expected: Boxes, found: Boxes, noise: _Noise) -> Iterator[_Candidates]:
-        """Pairs of the same picture and label that overlap, or are within tolerance."""
-        for pairs in touching(*_intervals(expected, found, noise)):
+        """Yield pairs of the same image and label that overlap, or are within the tolerance."""
+        for pairs in touching(*_box_intervals(expected, found, noise)):
             left, right = expected.boxes[pairs[:, 0]], found.boxes[pairs[:, 1]]
-            shared = overlaps(left, right)
+            shared = compute_overlaps(left, right)
             within = noise.within(expected, found, pairs)
             flat = ~(expected.has_area[pairs[:, 0]] | found.has_area[pairs[:, 1]])
             within &= (shared >= self.least) | flat
@@ -83,8 +83,11 @@ class Detections:
             yield _Candidates(pairs[kept], shared[kept], within[kept])
 
 
-def _intervals(expected: Boxes, found: Boxes, noise: _Noise) -> Iterator[NumpyArray]:
-    """From the left to the right of each box, up to the tolerance; each kind on its own stretch."""
+def _box_intervals(expected: Boxes, found: Boxes, noise: _Noise) -> Iterator[NumpyArray]:
+    """Return the horizontal interval of each box, widened by the tolerance.
+
+    Each image and label is shifted to a separate range, so that only equal ones touch.
+    """
     boxes = np.concatenate([expected.boxes, found.boxes])
     if not len(boxes):
         yield from np.zeros((4, 0))
@@ -99,7 +102,7 @@ def _intervals(expected: Boxes, found: Boxes, noise: _Noise) -> Iterator[NumpyAr
 
 
 class _Pairs(NamedTuple):
-    """Rows of the reference and their partners; which are within tolerance; all that could be."""
+    """Rows of the reference, their partners, whether within tolerance, and all possible pairs."""
 
     rows: NumpyArray
     partners: NumpyArray
@@ -108,7 +111,7 @@ class _Pairs(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """Possible pairs, how much they overlap, and which of them are within tolerance."""
+    """Possible pairs, their overlaps, and whether they are within the tolerance."""
 
     pairs: NumpyArray
     shared: NumpyArray
@@ -116,7 +119,7 @@ class _Candidates(NamedTuple):
 
 
 class _Noise:
-    """The tolerance of boxes and scores; their magnitude is that of all detections expected."""
+    """The tolerance of boxes and scores, scaled by all expected detections."""
 
     def __init__(self, request: ComparisonRequest, layout: Layout) -> None:
         self._request = request
@@ -124,29 +127,29 @@ class _Noise:
         real = layout.read(request.expected, padding=0.0)
         self.boxes_scale = real.boxes.reshape(-1)
         self.scores_scale = real.scores
-        #: A score that is no more than rounding of 0.
+        #: The largest score that can be a rounded 0.
         self.at_zero = -np.inf
         if self.scores_scale is not None:
             self.at_zero = float(self.scores(np.zeros(1))[0])
 
     def boxes(self, values: NumpyArray) -> NumpyArray:
-        """How far coordinates may be off."""
+        """Return the tolerance of coordinates."""
         flat = self._request.allowed(self.layout.names[0], values.reshape(-1), self.boxes_scale)
         return np.asarray(flat).reshape(values.shape)
 
     def scores(self, values: NumpyArray) -> NumpyArray:
-        """How far scores may be off."""
+        """Return the tolerance of scores."""
         assert self.layout.scores is not None
         return np.asarray(self._request.allowed(self.layout.scores, values, self.scores_scale))
 
     def least(self) -> float:
-        """The least score of the reference in any sample: the threshold is no higher."""
+        """Return the lowest score of the reference in any sample: the threshold is not above it."""
         every = self._request.every or (self._request.expected,)
         boxes = [self.layout.read(outputs, padding=self.at_zero) for outputs in every]
         return min(float(one.scores.min(initial=np.inf)) for one in boxes if one.scores is not None)
 
     def within(self, expected: Boxes, found: Boxes, pairs: NumpyArray) -> NumpyArray:
-        """True where box and score of a pair are both within tolerance."""
+        """Return, for each pair, whether box and score are both within the tolerance."""
         rows, others = pairs[:, 0], pairs[:, 1]
         allowed = self.boxes(expected.boxes)[rows]
         near: NumpyArray = (np.abs(expected.boxes[rows] - found.boxes[others]) <= allowed).all(-1)
@@ -157,15 +160,15 @@ class _Noise:
 
 
 class _Matching:
-    """Detections with their partners, and the rest."""
+    """Matched, excused and unmatched detections."""
 
     def __init__(self, expected: Boxes, found: Boxes, pairs: _Pairs, noise: _Noise) -> None:
         self.expected, self.found = expected, found
         self.rows, self.partners, self.good, possible = pairs
         self.noise, self.layout = noise, noise.layout
         self.excused = [
-            self._excused(expected, self.rows, possible[:, 0]),
-            self._excused(found, self.partners, possible[:, 1]),
+            self._find_excused(expected, self.rows, possible[:, 0]),
+            self._find_excused(found, self.partners, possible[:, 1]),
         ]
         self.alone = [
             np.setdiff1d(np.arange(len(side)), [*paired, *excused])
@@ -175,7 +178,7 @@ class _Matching:
         ]
 
     def result(self) -> ComparisonResult:
-        """All of it as a comparator's result."""
+        """Return the result of the comparison."""
         missing, extra = (side.size for side in self.alone)
         reason = ""
         if missing or extra:
@@ -183,7 +186,7 @@ class _Matching:
         elif self.expected.odd != self.found.odd:
             odd = self.expected.odd, self.found.odd
             reason = f"{odd[0]} expected and {odd[1]} found are NaN or infinite"
-        worst, badness = self._worst()
+        worst, badness = self._find_worst()
         return ComparisonResult(
             passed=not reason,
             matched=self.rows.size,
@@ -193,13 +196,14 @@ class _Matching:
             reason=reason,
             worst=worst,
             badness=badness + 1e6 * (missing + extra),
-            aligned=tuple(self._aligned()),
+            aligned=tuple(self._align_outputs()),
         )
 
-    def _excused(self, side: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
-        """Rows without a partner whose score is within tolerance of the least of partners.
+    def _find_excused(self, side: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
+        """Return unmatched rows whose score is within the tolerance of the lowest matched score.
 
-        Not those that could have had one: the other side has not lost it, but this one has two.
+        Rows with a possible partner are not included: then this side has a duplicate, and the
+        other side has not lost a detection.
         """
         none = np.zeros(0, np.int64)
         if side.scores is None or self.expected.scores is None or not self.good.any():
@@ -213,7 +217,7 @@ class _Matching:
             return none
         return near if near.size and least - allowed <= self.noise.least() else none
 
-    def _aligned(self) -> Iterator[Aligned]:
+    def _align_outputs(self) -> Iterator[Aligned]:
         expected, found = self.expected, self.found
         rows, partners = self.rows, self.partners
         first = self.layout.names[0]
@@ -258,8 +262,8 @@ class _Matching:
             noise_only=True,
         )
 
-    def _worst(self) -> tuple[str, float]:
-        """The worst of those without a partner, else the worst pair; and how bad that is."""
+    def _find_worst(self) -> tuple[str, float]:
+        """Describe the worst unmatched box, or else the worst pair, with its error."""
         for side, alone, name in (
             (self.expected, self.alone[0], "expected"),
             (self.found, self.alone[1], "found"),
@@ -267,7 +271,7 @@ class _Matching:
             if alone.size:
                 scores = side.scores
                 row = int(alone[0 if scores is None else scores[alone].argmax()])
-                return f"{name} {side.show(row)}{self._nearest(side, row)}", 0.0
+                return f"{name} {side.show(row)}{self._describe_nearest(side, row)}", 0.0
         if not self.rows.size:
             return "", 0.0
         left, right = self.expected.boxes[self.rows], self.found.boxes[self.partners]
@@ -275,19 +279,19 @@ class _Matching:
         needed = off.max(-1)
         at = int(needed.argmax())
         row, other = int(self.rows[at]), int(self.partners[at])
-        shared = overlaps(left[at : at + 1], right[at : at + 1])[0]
+        shared = compute_overlaps(left[at : at + 1], right[at : at + 1])[0]
         text = (
             f"expected {self.expected.show(row)}, found {self.found.show(other)}; "
             f"overlap {shared:.3f}"
         )
         return text, float(needed[at])
 
-    def _nearest(self, side: Boxes, row: int) -> str:
-        """Of the other side, what overlaps most, with whatever label."""
+    def _describe_nearest(self, side: Boxes, row: int) -> str:
+        """Describe the box of the other side that overlaps most, with any label."""
         other = self.found if side is self.expected else self.expected
         if not len(other):
             return " has no partner"
-        shared = overlaps(side.boxes[row : row + 1], other.boxes)
+        shared = compute_overlaps(side.boxes[row : row + 1], other.boxes)
         shared[(other.places[:, :-1] != side.places[row, :-1]).any(-1)] = 0
         at = int(shared.argmax())
         if not shared[at]:
@@ -296,20 +300,20 @@ class _Matching:
 
 
 def _at_columns(places: NumpyArray, columns: Sequence[int]) -> NumpyArray:
-    """The index of each of these columns of each row."""
+    """Return the index of each of the columns in each row."""
     repeated = np.repeat(places, len(columns), axis=0)
     return np.column_stack([repeated, np.tile(list(columns), len(places))]).astype(np.int64)
 
 
-def _least_overlap(argument: str) -> float:
-    """The comparator's argument: the intersection over union that boxes must have."""
+def _parse_overlap(argument: str) -> float:
+    """Parse the comparator's argument: the minimum intersection over union."""
     try:
         value = float(argument)
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:  # NaN is not
         raise UsageError(
-            f"'{argument}' in detections:{argument} is no intersection over union: wanted a number "
-            "above 0 and up to 1"
+            f"'{argument}' in detections:{argument} is not an intersection over union; expected "
+            "a number above 0 and up to 1"
         )
     return value

@@ -1,1 +1,1 @@
-"""Annotations of pictures, in the usual layouts."""
+"""Annotations of images, in the usual layouts."""

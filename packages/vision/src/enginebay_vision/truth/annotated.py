@@ -1,10 +1,10 @@
-"""Pictures with annotations as items of a data set."""
+"""Images with annotations as items of a data set."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from enginebay_vision.opening import open_image
+from enginebay_vision.image_files import open_image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The truth about a picture, for the metrics ``vision:NAME``.
+    """The annotation of an image, for the metrics ``vision:NAME``.
 
     Attributes:
-        task: Reads a model's outputs for the picture.
-        size: The picture's width and height.
-        truth: The annotation, as the task's ``read_truth`` returned it.
+        task: The task, which interprets a model's outputs.
+        size: The image's width and height.
+        truth: The annotation, in the form of the task's ``read_truth``.
     """
 
     task: Any
@@ -27,18 +27,18 @@ class Target(NamedTuple):
     truth: Any
 
     def find(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
-        """Return the result of the task for a model's outputs by name, or its only one."""
-        # A detector whose only output has the scores behind the boxes.
-        only = getattr(self.task, "output", None) or getattr(self.task, "boxes", "")
-        named = outputs if isinstance(outputs, dict) else {only: outputs}
-        return self.task.postprocess(named, self.size)
+        """Return the task's result for a model's outputs by name, or its only output."""
+        # The only output of a detector has boxes followed by scores.
+        name = getattr(self.task, "output", None) or getattr(self.task, "boxes", "")
+        by_name = outputs if isinstance(outputs, dict) else {name: outputs}
+        return self.task.postprocess(by_name, self.size)
 
 
 class AnnotatedPictures:
-    """Pictures as items: each is read and preprocessed, with its annotation, when it is used.
+    """Images as items: each is read and preprocessed with its annotation when it is used.
 
     Args:
-        task: Makes the model's input of a picture, and reads annotations.
+        task: Makes the model's input of an image, and reads annotations.
         items: The pictures' files, each with its annotation; None for none.
     """
 
@@ -50,7 +50,7 @@ class AnnotatedPictures:
         return len(self._items)
 
     def __getitem__(self, index: int) -> tuple[Any, Target | None]:
-        """The input of a picture, and its target."""
+        """Return the input of an image, and its target."""
         file, annotation = self._items[index]
         picture, target = open_image(file), None
         if annotation is not None:

@@ -1,4 +1,4 @@
-"""The numbers of classes that a data set names."""
+"""Class indices of a data set's class names."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 def number_classes(
     names: Sequence[str], classes: Sequence[str], description: str, kind: str
 ) -> tuple[str, list[int]]:
-    """Return the rule by which a data set's classes are numbered, and their numbers.
+    """Return the indices of a data set's classes, and the rule that determines them.
 
     Args:
         names: The data set's names, in its order.
         classes: The task's names; empty if it has none.
-        description: The data set in messages.
+        description: The name of the data set for messages.
         kind: ``folder`` or ``category``, for messages.
 
     Raises:
-        InputError: A name is none of the task's, or stands for two of its classes.
+        InputError: A name is not a class of the task, or two classes have this name.
     """
     unknown = [name for name in names if name not in classes]
-    # As torchvision's ImageFolder: datasets whose folders have codes for names rely on it.
+    # Like torchvision's ImageFolder: some data sets have folders with codes instead of names.
     if not classes or (len(unknown) == len(names) == len(classes)):
         return f"sorted {kind}s", list(range(len(names)))
     if unknown:
         close = nearest(unknown[0], classes)
         raise InputError(
-            f"{description} has a {kind} '{unknown[0]}', which is none of the task's "
+            f"{description} has a {kind} '{unknown[0]}', which is not one of the task's "
             f"{len(classes)} classes",
-            hint=f"did you mean '{close}'?" if close else f"name each {kind} as its class",
+            hint=f"did you mean '{close}'?" if close else f"rename each {kind} to its class",
         )
     for name in names:
         if list(classes).count(name) > 1:
             raise InputError(
-                f"{description} has a {kind} '{name}', and two classes of the task are called so"
+                f"{description} has a {kind} '{name}', and two classes of the task have this name"
             )
     return "class names", [list(classes).index(name) for name in names]

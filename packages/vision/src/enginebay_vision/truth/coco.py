@@ -1,4 +1,4 @@
-"""COCO's files of annotations."""
+"""COCO annotation files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from enginebay.errors import InputError
-from enginebay_vision.truth.files import only_file
+from enginebay_vision.truth.files import find_only_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CocoImage(msgspec.Struct, frozen=True):
-    """A picture."""
+    """An image."""
 
     id: int
     file_name: str
@@ -29,13 +29,13 @@ class CocoCategory(msgspec.Struct, frozen=True):
 
 
 class CocoObject(msgspec.Struct, frozen=True):
-    """An object in a picture.
+    """An object in an image.
 
     Attributes:
         bbox: Left, top, width and height, in pixels.
         iscrowd: 1 for a group of objects.
-        area: Of its outline, in pixels; 0 if unknown.
-        keypoints: x, y and 0 (nobody knows), 1 (hidden) or 2 (seen) for each point.
+        area: The area of its outline in pixels; 0 if unknown.
+        keypoints: x, y and 0 (unknown), 1 (hidden) or 2 (visible) for each point.
     """
 
     image_id: int
@@ -54,13 +54,13 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class CocoFile(NamedTuple):
-    """A file of annotations.
+    """An annotation file.
 
     Attributes:
         path: The file.
-        pictures: The path of each picture by its number.
-        objects: All objects, each in one of the pictures and of one of the categories.
-        categories: In the order of their numbers.
+        images: The path of each image by id.
+        objects: All objects, each in one of the images and of one of the categories.
+        categories: The categories in the order of their ids.
     """
 
     path: Path
@@ -72,47 +72,49 @@ class CocoFile(NamedTuple):
 def read_coco(folder: Path) -> CocoFile | None:
     """Read the only ``.json`` file in a folder, or in one of its folders; None if there is none.
 
-    Pictures are in the folder, in one of its folders, or next to the file.
+    Images are in the folder, in one of its folders, or next to the file.
 
     Raises:
-        InputError: There are several files, it is not in COCO's format, or a picture is missing.
+        InputError: There are several files, a file is not in COCO's format, or an image is missing.
     """
     files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
-    path = only_file(files, folder)
+    path = find_only_file(files, folder)
     if path is None:
         return None
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as err:
-        raise InputError(f"'{path}' holds no annotations as COCO writes them: {err}") from err
+        raise InputError(f"'{path}' is not a COCO annotation file: {err}") from err
     if not document.images:
-        raise InputError(f"'{path}' lists no picture")
-    pictures = {image.id: _find(image.file_name, path, folder) for image in document.images}
+        raise InputError(f"'{path}' lists no images")
+    pictures = {image.id: _find_image(image.file_name, path, folder) for image in document.images}
     categories = sorted(document.categories, key=lambda category: category.id)
     known = {category.id for category in categories}
-    for one in document.annotations:
-        if one.image_id not in pictures:
+    for entry in document.annotations:
+        if entry.image_id not in pictures:
             raise InputError(
-                f"'{path}' has an annotation of image {one.image_id}, which it does not list"
+                f"'{path}' has an annotation of image {entry.image_id}, which it does not list"
             )
-        if one.category_id not in known:
+        if entry.category_id not in known:
             raise InputError(
-                f"'{path}' has an annotation of category {one.category_id}, which it does not list"
+                f"'{path}' has an annotation of category {entry.category_id}, "
+                "which it does not list"
             )
-        if min(one.bbox[2:]) < 0:
+        if min(entry.bbox[2:]) < 0:
             raise InputError(
-                f"'{path}' has a box of {one.bbox[2]:g}x{one.bbox[3]:g} pixels, annotation {one.id}"
+                f"'{path}' has a box of {entry.bbox[2]:g}x{entry.bbox[3]:g} pixels, "
+                f"annotation {entry.id}"
             )
     return CocoFile(path, pictures, document.annotations, categories)
 
 
-def _find(name: str, path: Path, folder: Path) -> Path:
-    for place in _places(path, folder):
+def _find_image(name: str, path: Path, folder: Path) -> Path:
+    for place in _list_folders(path, folder):
         if (place / name).is_file():
             return place / name
-    raise InputError(f"'{path}' lists the picture '{name}', which is not in '{folder}'")
+    raise InputError(f"'{path}' lists the image '{name}', which is not in '{folder}'")
 
 
-def _places(path: Path, folder: Path) -> Iterator[Path]:
+def _list_folders(path: Path, folder: Path) -> Iterator[Path]:
     yield from (folder / "images", folder, path.parent)
     yield from sorted(place for place in folder.iterdir() if place.is_dir())

@@ -1,27 +1,27 @@
-"""Pictures with a line of text each, which one file lists."""
+"""Images with a line of text each, in a listing file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
-from enginebay_vision.truth.files import only_file
+from enginebay_vision.truth.files import find_only_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def find_lines(path: Path) -> list[tuple[Path, str]] | None:
-    """The pictures that the only ``.txt`` file of a folder names, with their texts.
+    """Return the images in the only ``.txt`` file of a folder, with their texts.
 
-    Each of its lines is the name of a picture, from the folder on, a tab or a space, and the text.
-    None if there is no such file.
+    Each of its lines is the relative path of an image, a tab or a space, and the text. None if
+    there is no such file.
 
     Raises:
-        InputError: There are several files, it is not in UTF-8, or a line names no picture or no
+        InputError: There are several files, it is not in UTF-8, or a line has no image or no
             text.
     """
-    listing = only_file(sorted(path.glob("*.txt")), path)
+    listing = find_only_file(sorted(path.glob("*.txt")), path)
     if listing is None:
         return None
     try:
@@ -35,8 +35,8 @@ def find_lines(path: Path) -> list[tuple[Path, str]] | None:
         name, _, text = line.partition("\t" if "\t" in line else " ")
         where = f"line {number} of '{listing}'"
         if not text:
-            raise InputError(f"{where} is '{line}', wanted a picture, a tab and its text")
+            raise InputError(f"{where} is '{line}'; expected an image, a tab and its text")
         if not (path / name).is_file():
-            raise InputError(f"{where} names the picture '{name}', which is not in '{path}'")
+            raise InputError(f"{where} names the image '{name}', which is not in '{path}'")
         items.append((path / name, text))
     return items

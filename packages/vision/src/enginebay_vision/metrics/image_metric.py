@@ -1,4 +1,4 @@
-"""The base of the metrics of pictures."""
+"""The base of the metrics of images."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class PictureMetric:
-    """Base class of the metrics of pictures.
+    """Base class of the metrics of images.
 
     Args:
-        kind: The kind of task that it measures.
+        kind: The kind of task that the metric measures.
     """
 
     higher_is_better = True
@@ -31,33 +31,33 @@ class PictureMetric:
         raise NotImplementedError
 
     def update(self, outputs: Any, target: Any) -> None:
-        """Add a picture.
+        """Add an image.
 
         Args:
-            outputs: The model's outputs by name, or its only one.
+            outputs: The model's outputs by name, or its only output.
             target: The target of an item in a folder with annotations.
 
         Raises:
-            InputError: It comes from elsewhere, or belongs to another task.
+            InputError: The target is not an annotation of an image, or is for a different task.
         """
         if not isinstance(target, Target):
             raise InputError(
-                f"the target is of type {type(target).__name__}, wanted a picture's annotation",
-                hint="give a folder of pictures and annotations, and deploy the model with a task",
+                f"the target is of type {type(target).__name__}; expected an image's annotation",
+                hint="use a folder of images and annotations, and deploy the model with a task",
             )
         kind = type(target.task).__struct_config__.tag
         if kind != self._kind:
-            raise InputError(f"it measures {self._kind}, and the artifact's task is {kind}")
+            raise InputError(f"the metric measures {self._kind}, but the artifact's task is {kind}")
         self.add(target.find(outputs), target)
 
     def add(self, found: Any, target: Target) -> None:
-        """Add the result of ``postprocess`` for a picture."""
+        """Add the result of ``postprocess`` for an image."""
         raise NotImplementedError
 
 
-def add_counts(one: NumpyArray, other: NumpyArray) -> NumpyArray:
-    """The sum of two tables of counts, whose numbers of classes may differ."""
-    total = np.zeros((len(one), max(one.shape[1], other.shape[1])), np.int64)
-    total[:, : one.shape[1]] += one
-    total[:, : other.shape[1]] += other
+def sum_counts(left: NumpyArray, right: NumpyArray) -> NumpyArray:
+    """Add two tables of counts, whose numbers of classes may differ."""
+    total = np.zeros((len(left), max(left.shape[1], right.shape[1])), np.int64)
+    total[:, : left.shape[1]] += left
+    total[:, : right.shape[1]] += right
     return total

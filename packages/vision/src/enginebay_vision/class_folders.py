@@ -1,4 +1,4 @@
-"""A folder of pictures, with a folder for each class."""
+"""Folders of images, one for each class."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """Pictures as items: each is preprocessed when it is read, with its class's number as target.
+    """Images as items: each is preprocessed when it is read, with its class index as target.
 
-    The classes come in the order of their folders' names, and the pictures of each in the order
-    of theirs; pictures that lie in no folder have no target.
+    Classes are in the order of their folders' names, and the images of a class in the order of
+    their names. Images that are not in a folder have no target.
 
     Args:
         path: The folder.
-        preprocess: Makes the model's input of a picture's file.
-        classes: The names of the task's classes; empty where it has none.
+        preprocess: Returns the model's input for an image file.
+        classes: The names of the task's classes; empty if it has none.
 
     Attributes:
-        targets: Which numbers the classes have: ``class names`` for those of the task, or
-            ``sorted folders`` for the places of their folders in sorted order; empty where there
-            are none.
+        targets: The meaning of class indices: ``class names`` for the task's classes, or
+            ``sorted folders`` for positions in the sorted folders; empty without targets.
 
     Raises:
-        InputError: There are none, some lie beside folders, or a folder has not the name of a
-            class.
+        InputError: There are no images, there are both images and folders, or the name of a
+            folder is not a class.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Pictures:
     ) -> None:
         self.targets = ""
         self._preprocess = preprocess
-        self._numbers: list[int] = []
+        self._normalise_pixels: list[int] = []
         folders = sorted(
             entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
         )
@@ -54,24 +53,26 @@ class Pictures:
         ]
         if not loose and not sorted_in:
             raise InputError(
-                f"'{path}' holds no picture",
-                hint=f"wanted files that end with {', '.join(sorted(SUFFIXES))}",
+                f"'{path}' contains no images",
+                hint=f"expected files with the suffixes {', '.join(sorted(SUFFIXES))}",
             )
         if loose and sorted_in:
             raise InputError(
-                f"'{path}' holds pictures beside folders of pictures: '{loose[0][0].name}'",
+                f"'{path}' contains both images and folders of images: '{loose[0][0].name}'",
                 hint="move each into the folder of its class",
             )
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]
         if sorted_in:
             names = [folder.name for folder in folders]
-            self.targets, self._numbers = number_classes(names, classes, f"'{path}'", "folder")
+            self.targets, self._normalise_pixels = number_classes(
+                names, classes, f"'{path}'", "folder"
+            )
 
     def __len__(self) -> int:
         return len(self._files)
 
     def __getitem__(self, index: int) -> tuple[Any, int | None]:
-        """The input of a picture, and the number of its class."""
+        """Return the input of an image, and its class index."""
         file, folder = self._files[index]
         inputs = self._preprocess(file)
-        return inputs.get("", inputs), None if folder is None else self._numbers[folder]
+        return inputs.get("", inputs), None if folder is None else self._normalise_pixels[folder]

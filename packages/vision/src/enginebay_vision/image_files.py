@@ -1,0 +1,143 @@
+"""Reading of image files: upright, with 8 bits for each channel."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import EnginebayError, InputError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from PIL.Image import Image as Picture
+
+    from enginebay.authors import NumpyArray
+
+
+_FILTER_LOCK = Lock()
+
+
+def open_image(image: Any, channels: str = "RGB") -> Picture:
+    """Read an image, rotated according to its EXIF data.
+
+    Transparent pixels get the colour under the transparency, as in Pillow's ``convert("RGB")``.
+    16 bits become 8.
+
+    Args:
+        image: A path, or an image of Pillow's.
+        channels: ``RGB``, or ``L`` for grey.
+
+    Raises:
+        InputError: The file does not exist, is not an image, or is too large.
+    """
+    from PIL import Image
+
+    if isinstance(image, Image.Image):
+        with _wrap_errors("the image"):
+            return _convert_image(image, channels, "the image")
+    path = _check_path(image)
+    with _wrap_errors(f"'{path}'"), _open_file(path) as opened:
+        return _convert_image(opened, channels, f"'{path}'")
+
+
+def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
+    """Read an image whose pixels are numbers, such as class indices or depths, not colours.
+
+    Args:
+        path: A file with 8 or 16 bits for each pixel, or with a palette.
+        size: The expected width and height.
+
+    Returns:
+        ``H×W int32``.
+
+    Raises:
+        InputError: The file cannot be read, has colours, or the wrong size.
+    """
+    import numpy as np
+
+    with _wrap_errors(f"'{path}'"), _open_file(_check_path(path)) as opened:
+        if opened.mode not in ("1", "L", "P", "I") and not opened.mode.startswith("I;16"):
+            raise InputError(
+                f"'{path}' is a colour image, {opened.mode}; expected one number for each pixel",
+                hint="save it as PNG, grey or with a palette",
+            )
+        if opened.size != size:
+            found, expected = (f"{width}x{height}" for width, height in (opened.size, size))
+            raise InputError(
+                f"'{path}' has the wrong size; expected {expected} like its image, found {found}"
+            )
+        return np.asarray(opened).astype(np.int32)
+
+
+def _check_path(image: Any) -> Path:
+    """Return the path of an existing file."""
+    if not isinstance(image, str | PathLike):
+        raise InputError(
+            f"wrong type of image; expected a path or a PIL.Image, found {type(image).__name__}",
+            hint="use PIL.Image.fromarray for an array, H×W×3 uint8",
+        )
+    path = Path(image)
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"'{path}' {state}; expected an image")
+    return path
+
+
+def _open_file(path: Path) -> Picture:
+    """Open a file; Pillow's warning about a huge image becomes an error."""
+    from PIL import Image
+
+    # Warning filters are global: two threads that change them at once would not restore them.
+    with _FILTER_LOCK, warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        opened: Picture = Image.open(path)
+        return opened
+
+
+@contextmanager
+def _wrap_errors(name: str) -> Iterator[None]:
+    """Turn Pillow's exceptions into an error of one line about the image."""
+    from PIL import Image
+
+    try:
+        yield
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as err:
+        raise InputError(
+            f"{name} has more than {Image.MAX_IMAGE_PIXELS} pixels",
+            hint="make it smaller first",
+        ) from err
+    except EnginebayError:
+        raise
+    except Exception as err:  # the type depends on the format
+        why = first_line(err).replace(name, "it")
+        raise InputError(f"{name} cannot be read as an image: {why}") from err
+
+
+def _convert_image(image: Picture, channels: str, name: str) -> Picture:
+    from PIL.ImageOps import exif_transpose
+
+    upright = exif_transpose(image)
+    mode = upright.mode
+    if mode in ("I", "F"):
+        raise InputError(
+            f"{name} contains 32-bit numbers, whose white value is unknown",
+            hint="save it with 8 or 16 bits a channel",
+        )
+    if mode.startswith("I;16"):
+        upright = _reduce_to_8_bits(upright)
+    if "transparency" in upright.info:
+        upright = upright.convert("RGBA")  # Pillow warns about other conversions
+    return upright if upright.mode == channels else upright.convert(channels)
+
+
+def _reduce_to_8_bits(image: Picture) -> Picture:
+    """Convert 16-bit grey to 8 bits: Pillow's own conversion clips values above 255."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().astype(np.uint8))

@@ -1,0 +1,107 @@
+"""Checks that a task fits a model's inputs and outputs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay import TensorSpec
+    from enginebay_vision.image_input import ImageInput
+
+
+def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
+    """Return the input or output with this name, or the first one without a name.
+
+    Raises:
+        UsageError: The name is unknown.
+    """
+    known = {spec.name: spec for spec in specs}
+    if not name:
+        return specs[0]
+    if name not in known:
+        close = nearest(name, known)
+        raise UsageError(
+            f"the task names an unknown {kind} '{name}'; available: {', '.join(known)}",
+            hint=f"did you mean '{close}'?" if close else None,
+        )
+    return known[name]
+
+
+def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
+    """Check that the tensor made from an image fits an input; fill in its name and dtype.
+
+    Raises:
+        UsageError: The tensor does not fit.
+    """
+    if image.dtype and image.dtype != spec.dtype:
+        raise UsageError(
+            f"the task converts images to {image.dtype}, but the input is {spec.describe()}",
+            hint=f"dtype='{spec.dtype}', or remove dtype",
+        )
+    if not spec.dtype.startswith(("float", "bfloat")) and spec.dtype != "uint8":
+        raise UsageError(f"images cannot be the input {spec.describe()}; expected floats or uint8")
+    if spec.dims is not None:
+        _check_dims(image, spec, spec.dims)
+    return msgspec.structs.replace(image, input=spec.name, dtype=spec.dtype)
+
+
+def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) -> None:
+    if len(dims) != 4:
+        raise UsageError(
+            f"the task converts images to tensors with four axes, {image.layout}, but the input "
+            f"is {spec.describe()}"
+        )
+    sizes = dict(zip(image.layout, dims, strict=True))
+    if isinstance(sizes["C"], int) and sizes["C"] != len(image.channels):
+        raise UsageError(
+            f"the task has {len(image.channels)} channels, {image.channels}, at axis "
+            f"{image.layout.index('C')}, but the input is {spec.describe()}",
+            hint="check channels and layout",
+        )
+    if not (isinstance(sizes["H"], int) and isinstance(sizes["W"], int)):
+        return
+    if image.size != (sizes["H"], sizes["W"]):
+        produced = "no single size" if image.size is None else f"{image.size[0]}x{image.size[1]}"
+        raise UsageError(
+            f"the task's steps produce {produced}, but the input is {spec.describe()}",
+            hint=f"end with vision.Crop({sizes['H']}, {sizes['W']})",
+        )
+
+
+def check_classes(
+    classes: Sequence[str], output: TensorSpec, sizes: Sequence[int | str], *, extra: int
+) -> None:
+    """Check that an output has a number for each class name.
+
+    Raises:
+        UsageError: The numbers differ.
+    """
+    known = [size for size in sizes if isinstance(size, int)]
+    if not (classes and known and len(known) == len(sizes)):
+        return
+    count = len(classes)
+    if not count <= prod(known) <= count + extra:
+        raise UsageError(f"the task has {count} classes, but the output is {output.describe()}")
+
+
+def check_maps(output: TensorSpec, dims: Sequence[int | str], *layouts: tuple[str, str]) -> None:
+    """Check that an output has the axes of one of several layouts.
+
+    Args:
+        output: The output.
+        dims: Its dimensions.
+        layouts: The allowed layouts: a name, and a letter for each axis.
+
+    Raises:
+        UsageError: The output has none of the layouts.
+    """
+    if len(dims) not in [len(axes) for _, axes in layouts]:
+        listed = " or ".join(f"{name}, {'x'.join(axes)}" for name, axes in layouts)
+        raise UsageError(f"the task expects {listed}, but the output is {output.describe()}")
