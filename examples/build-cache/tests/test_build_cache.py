@@ -103,7 +103,7 @@ def convert(ir: Path, work_dir: str, backend: str = "loop", **params: Any) -> eb
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
     first, said = deploy(ir, backend, "first")
-    assert "miss, there was no entry of this backend" in said
+    assert "miss, no entry of this backend" in said
     second, said = deploy(ir, backend, "second")
     assert said.endswith(" hit")
     assert first.verdict == second.verdict == "verified"
@@ -150,7 +150,7 @@ def test_a_model_that_is_exported_twice_hits(backend: str) -> None:
     for number in range(2):
         eb.deploy(model, torch.ones(1, 3, 8, 8), backend=backend, work_dir=f"{number}")
     (entry,) = entries()
-    assert "there was no entry of this backend" in entry.about.missed
+    assert "no entry of this backend" in entry.about.missed
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -192,7 +192,7 @@ def test_a_changed_parameter_misses_and_is_explained(
 
 def test_backends_do_not_meet(ir: Path) -> None:
     for backend in BACKENDS:
-        assert "there was no entry of this backend" in deploy(ir, backend, backend)[1]
+        assert "no entry of this backend" in deploy(ir, backend, backend)[1]
 
 
 def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_a_wrong_size_is_one_line(
     monkeypatch.setenv("ENGINEBAY_CACHE_SIZE", "much")
     with pytest.raises(UsageError) as caught:
         convert(ir, "out", "onnxruntime")
-    wanted = "ENGINEBAY_CACHE_SIZE is 'much'; wanted a number with or without K, M, G or T"
+    wanted = "ENGINEBAY_CACHE_SIZE is 'much'; expected a number with or without K, M, G or T"
     assert str(caught.value) == wanted
     assert main(["list"]) == 2
     assert capsys.readouterr().err == f"error: {wanted}\nhint: ENGINEBAY_CACHE_SIZE=10G\n"
@@ -370,9 +370,7 @@ def test_the_command_lists_explains_and_clears(
     ir: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain"]) == 2
-    assert capsys.readouterr().err == (
-        f"error: the build cache '{folder}' is empty: nothing was built yet\n"
-    )
+    assert capsys.readouterr().err == (f"error: the build cache '{folder}' is empty\n")
     convert(ir, "out", "onnxruntime")
     (entry,) = entries()
     assert main(["list"]) == 0
@@ -380,10 +378,11 @@ def test_the_command_lists_explains_and_clears(
     assert first.startswith(f"{entry.digest[:12]}  onnxruntime  {entry.size} bytes  built ")
     assert last == f"1 build, {entry.size} of {10 << 30} bytes, in {folder}"
     assert main(["explain", entry.digest[:4]]) == 0
-    assert "  there was no entry of this backend\n" in capsys.readouterr().out
+    assert "  no entry of this backend\n" in capsys.readouterr().out
     assert main(["explain", "xyz"]) == 2
     assert (
-        f"0 builds in the cache '{folder}' begin with 'xyz', wanted one" in capsys.readouterr().err
+        f"0 builds in the cache '{folder}' start with 'xyz'; expected one"
+        in capsys.readouterr().err
     )
     assert main(["clear"]) == 0
     assert capsys.readouterr().out == f"1 build deleted from {folder}\n"

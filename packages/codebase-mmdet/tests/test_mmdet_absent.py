@@ -12,7 +12,7 @@ import enginebay as eb
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay.testing.command_runs import call_command
 from enginebay_mmdet import plugin
-from enginebay_mmdet.model_config import image_size_of
+from enginebay_mmdet.model_config import read_image_size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,20 +54,20 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     assert fault() == (
-        "mmdet is installed and does not import: AssertionError: MMCV==3 is used, but …",
-        f"{INSTALL}, with builds of torch and torchvision that belong together",
+        "mmdet is installed but cannot be imported: AssertionError: MMCV==3 is used, but …",
+        f"{INSTALL}, with matching builds of torch and torchvision",
     )
 
 
 @pytest.mark.parametrize(
     ("task", "hint"),
     [
-        ("Classification", "task='ObjectDetection', or leave it out"),
+        ("Classification", "task='ObjectDetection', or remove it"),
         ("objectdetection", "did you mean 'ObjectDetection'?"),
     ],
 )
 def test_another_task(task: str, hint: str) -> None:
-    message = f"codebase_config.task: '{task}' is no task of mmdet; there is ObjectDetection"
+    message = f"codebase_config.task: '{task}' is not a task of mmdet; available: ObjectDetection"
     assert fault(task=task) == (message, hint)
 
 
@@ -92,7 +92,7 @@ def test_the_size_that_a_config_tests_with(
     pipeline: Any, preprocessor: Any, size: tuple[int, int, int]
 ) -> None:
     model = {"data_preprocessor": preprocessor}
-    assert image_size_of({"model": model, "test_pipeline": pipeline}) == size
+    assert read_image_size({"model": model, "test_pipeline": pipeline}) == size
 
 
 def test_other_models_are_not_told_about_our_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def fault(build: Callable[..., Any], name: str, **section: Any) -> tuple[str, st
     return str(caught.value), caught.value.hint
 
 
-WANTED = "wanted a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
+WANTED = "expected a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
 
 
 def test_an_unknown_name(build: Callable[..., Any]) -> None:
@@ -106,7 +106,7 @@ def test_an_unknown_name(build: Callable[..., Any]) -> None:
     )
     assert fault(build, "none.py") == ("no file 'none.py'", None)
     message, hint = fault(build, "retinanet_r18_fpn_1x_coco", pretrained=True)
-    assert message == "mmdet's own weights are not downloaded here"
+    assert message == "mmdet's published weights are not downloaded automatically"
     assert hint is not None
     assert hint.endswith("--weights FILE")
 
@@ -114,9 +114,9 @@ def test_an_unknown_name(build: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model = dict(type='ResNet')", "'bad.py' is of type 'ResNet', no detector"),
-        ("model = dict(type='mmx.Net')", "'bad.py' is of type 'mmx.Net', no detector"),
-        ("onnx_config = dict(type='onnx')", "'bad.py' holds no model"),
+        ("model = dict(type='ResNet')", "'bad.py' is of type 'ResNet', not a detector"),
+        ("model = dict(type='mmx.Net')", "'bad.py' is of type 'mmx.Net', not a detector"),
+        ("onnx_config = dict(type='onnx')", "'bad.py' contains no model"),
     ],
 )
 def test_configs_that_are_refused(
@@ -140,7 +140,7 @@ def test_operators_that_nothing_replaces_are_all_named(build: Callable[..., Any]
 def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     message, hint = fault(build, "retinanet_r18_fpn_1x_coco", post_processing={"keep_topk": 9})
     assert message == (
-        "codebase_config.post_processing: 'keep_topk' is not a key of it; there is "
+        "codebase_config.post_processing: 'keep_topk' is not a known key; available: "
         "score_threshold, iou_threshold, keep_top_k, confidence_threshold, "
         "max_output_boxes_per_class, pre_top_k, background_label_id"
     )
@@ -155,7 +155,7 @@ def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFix
 def test_other_model_types(build: Callable[..., Any]) -> None:
     message, _ = fault(build, "retinanet_r18_fpn_1x_coco", model_type="end2edn")
     assert message == (
-        "codebase_config.model_type: 'end2edn' is no model_type of mmdet; there is end2end, "
+        "codebase_config.model_type: 'end2edn' is not a model_type of mmdet; available: end2end, "
         "ncnn_end2end"
     )
     message, hint = fault(build, "faster-rcnn_r50_fpn_1x_coco", model_type="ncnn_end2end")

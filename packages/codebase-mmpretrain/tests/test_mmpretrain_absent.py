@@ -14,7 +14,7 @@ from enginebay.authors import read_task
 from enginebay.hooks import ModelRequest, RewritersRequest
 from enginebay.testing.command_runs import call_command
 from enginebay_mmpretrain import plugin
-from enginebay_mmpretrain.model_config import image_size_of
+from enginebay_mmpretrain.model_config import read_image_size
 from enginebay_mmpretrain.task import pipeline_steps
 
 if TYPE_CHECKING:
@@ -64,20 +64,22 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     assert fault() == (
-        "mmpretrain is installed and does not import: AssertionError: MMCV==3 is used, but …",
-        f"{INSTALL}, with builds of torch and torchvision that belong together",
+        "mmpretrain is installed but cannot be imported: AssertionError: MMCV==3 is used, but …",
+        f"{INSTALL}, with matching builds of torch and torchvision",
     )
 
 
 @pytest.mark.parametrize(
     ("task", "hint"),
     [
-        ("ObjectDetection", "task='Classification', or leave it out"),
+        ("ObjectDetection", "task='Classification', or remove it"),
         ("classification", "did you mean 'Classification'?"),
     ],
 )
 def test_another_task(task: str, hint: str) -> None:
-    message = f"codebase_config.task: '{task}' is no task of mmpretrain; there is Classification"
+    message = (
+        f"codebase_config.task: '{task}' is not a task of mmpretrain; available: Classification"
+    )
     assert fault(task=task) == (message, hint)
 
 
@@ -108,7 +110,7 @@ def test_the_size_that_a_config_tests_with(
     pipeline: Any, backbone: dict[str, Any], size: tuple[int, int, int] | None
 ) -> None:
     config = {"model": {"backbone": backbone}, "test_pipeline": pipeline}
-    assert image_size_of(config) == size
+    assert read_image_size(config) == size
 
 
 def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.MonkeyPatch) -> None:

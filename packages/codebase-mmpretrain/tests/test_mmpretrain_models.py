@@ -226,10 +226,13 @@ def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.Monke
 def test_no_published_weights(write: Any) -> None:
     message, hint = fault(write(), pretrained=True)
     assert message == "'mine.py' has no published weights"
-    assert hint == "codebase_config.checkpoint takes a local file; without either they are random"
+    assert (
+        hint
+        == "use codebase_config.checkpoint for a local file; without either, weights are random"
+    )
 
 
-WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
+WANTED = "expected an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', backb
         ("none.py", "no file 'none.py'", None),
         (
             "mae_vit-base-p16_8xb512-amp-coslr-300e_in1k",
-            "'mae_vit-base-p16_8xb512-amp-coslr-300e_in1k' is of type 'MAE', no classifier",
+            "'mae_vit-base-p16_8xb512-amp-coslr-300e_in1k' is of type 'MAE', not a classifier",
             WANTED,
         ),
         (
@@ -260,7 +263,7 @@ WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', backb
         (
             "swinv2-base-w12_3rdparty_in21k-192px",
             (
-                "the config of 'swinv2-base-w12_3rdparty_in21k-192px' does not load: "
+                "the config of 'swinv2-base-w12_3rdparty_in21k-192px' cannot be loaded: "
                 "KeyError: 'test_pipeline'"
             ),
             None,
@@ -274,10 +277,13 @@ def test_models_that_are_refused(name: str, message: str, hint: str | None) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model = dict(type='FasterRCNN')", "'bad.py' is of type 'FasterRCNN', no classifier"),
-        ("model = dict(type='mmdet.RTMDet')", "'bad.py' is of type 'mmdet.RTMDet', no classifier"),
-        ("onnx_config = dict(type='onnx')", "'bad.py' holds no model"),
-        ("model = 3", "'bad.py' holds no model"),
+        ("model = dict(type='FasterRCNN')", "'bad.py' is of type 'FasterRCNN', not a classifier"),
+        (
+            "model = dict(type='mmdet.RTMDet')",
+            "'bad.py' is of type 'mmdet.RTMDet', not a classifier",
+        ),
+        ("onnx_config = dict(type='onnx')", "'bad.py' contains no model"),
+        ("model = 3", "'bad.py' contains no model"),
     ],
 )
 def test_configs_that_are_refused(
@@ -292,7 +298,7 @@ def test_a_config_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text("model = 1 / 0\n")
     message, _ = fault("bad.py")
-    assert message == "the config of 'bad.py' does not load: ZeroDivisionError: division by zero"
+    assert message == "the config of 'bad.py' cannot be loaded: ZeroDivisionError: division by zero"
 
 
 def test_a_config_of_mmdeploy_on_the_command_line(

@@ -60,8 +60,9 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     assert fault("timm:resnet18") == (
-        "timm is installed and does not import: RuntimeError: operator torchvision::nms is missing",
-        "install builds of torch and torchvision that belong together",
+        "timm is installed but cannot be imported: "
+        "RuntimeError: operator torchvision::nms is missing",
+        "install matching builds of torch and torchvision",
     )
 
 
@@ -69,7 +70,7 @@ def test_nothing_is_downloaded_unasked() -> None:
     message, hint = fault("transformers:google/vit-base-patch16-224")
     assert message == (
         "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
-        "architecture; the model of the Hub with this name is downloaded only where you ask for it"
+        "architecture; the model of the Hub with this name is downloaded only on request"
     )
     assert hint == "--pretrained (transformers:google/vit-base-patch16-224?pretrained)"
     message, hint = fault("timm:hf-hub:timm/resnet18.a1_in1k")
@@ -78,8 +79,8 @@ def test_nothing_is_downloaded_unasked() -> None:
 
 def test_an_architecture_has_no_weights() -> None:
     assert fault("transformers:resnet", pretrained=True) == (
-        "'transformers:resnet' is an architecture, which has no weights of its own",
-        "name a model of the Hub: transformers:OWNER/NAME",
+        "'transformers:resnet' is an architecture without weights",
+        "use a model of the Hub: transformers:OWNER/NAME",
     )
 
 
@@ -87,20 +88,21 @@ def test_an_architecture_has_no_weights() -> None:
     ("name", "why"),
     [
         ("raft_small", "takes two images"),
-        ("maskrcnn_resnet50_fpn", "finds masks beside boxes"),
-        ("keypointrcnn_resnet50_fpn", "finds keypoints beside boxes"),
+        ("maskrcnn_resnet50_fpn", "finds masks in addition to boxes"),
+        ("keypointrcnn_resnet50_fpn", "finds keypoints in addition to boxes"),
     ],
 )
 def test_models_that_are_refused(name: str, why: str) -> None:
     message, hint = fault(f"torchvision:{name}")
-    assert message == f"'torchvision:{name}' {why}, which nothing here knows how to deploy"
+    assert message == f"'torchvision:{name}' {why}, which cannot be deployed by name"
     assert hint == "write a function that returns (model, inputs): file.py:attr"
 
 
 def test_a_detector_of_another_model_type() -> None:
     assert fault("torchvision:ssdlite320_mobilenet_v3_large", model_type="end2edn") == (
-        "codebase_config.model_type: 'end2edn' is no model_type of torchvision; there is end2end",
-        "leave it out to end before the suppression",
+        "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
+        "available: end2end",
+        "remove it to end before the suppression",
     )
     message, _ = fault("torchvision:squeezenet1_1", model_type="end2end")
     assert message.startswith("codebase_config: 'model_type' is not a key of it")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0, or 2 if the call is wrong."""
-    parser = _parser()
+    parser = _make_parser()
     args = parser.parse_args(argv)
     try:
         lines = args.run(Store.from_environment(), args)
@@ -27,60 +27,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="enginebay-cache", description="List, explain and delete cached builds."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
-        ("list", _list, "list the builds, the last used first"),
-        ("explain", _explain, "say why a build had to be done"),
-        ("clear", _clear, "delete all of them"),
+        ("list", _list_builds, "list the builds, the last used first"),
+        ("explain", _explain_build, "explain why a build was not cached"),
+        ("clear", _clear_builds, "delete all of them"),
     ):
         command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=run)
-        if run is _explain:
+        if run is _explain_build:
             command.add_argument(
-                "build", nargs="?", default="", help="how its name begins; the last one by default"
+                "build", nargs="?", default="", help="start of its name; by default the last build"
             )
     return parser
 
 
-def _list(store: Store, _args: argparse.Namespace) -> list[str]:
+def _list_builds(store: Store, _args: argparse.Namespace) -> list[str]:
     entries = store.entries()
     used = sum(entry.size for entry in entries)
-    lines = [_line(entry) for entry in entries]
-    return [*lines, f"{_builds(len(entries))}, {used} of {store.limit} bytes, in {store.root}"]
+    lines = [_format_entry(entry) for entry in entries]
+    return [
+        *lines,
+        f"{_count_builds(len(entries))}, {used} of {store.limit} bytes, in {store.root}",
+    ]
 
 
-def _explain(store: Store, args: argparse.Namespace) -> list[str]:
-    entry = _find(store, args.build)
-    return [_line(entry), *(f"  {line}" for line in entry.about.missed)]
+def _explain_build(store: Store, args: argparse.Namespace) -> list[str]:
+    entry = _find_entry(store, args.build)
+    return [_format_entry(entry), *(f"  {line}" for line in entry.about.missed)]
 
 
-def _clear(store: Store, _args: argparse.Namespace) -> list[str]:
-    return [f"{_builds(store.clear())} deleted from {store.root}"]
+def _clear_builds(store: Store, _args: argparse.Namespace) -> list[str]:
+    return [f"{_count_builds(store.clear())} deleted from {store.root}"]
 
 
-def _builds(number: int) -> str:
+def _count_builds(number: int) -> str:
     return "1 build" if number == 1 else f"{number} builds"
 
 
-def _line(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     built = datetime.fromtimestamp(entry.about.built).isoformat(" ", "seconds")
     backend = entry.about.key.get("backend", "").strip('"')
     took = f"built {built} in {entry.about.seconds:.1f} s"
     return f"{entry.digest[:12]}  {backend}  {entry.size} bytes  {took}"
 
 
-def _find(store: Store, start: str) -> Entry:
+def _find_entry(store: Store, start: str) -> Entry:
     built = sorted(store.entries(), key=lambda entry: entry.about.built, reverse=True)
     found = [entry for entry in built if entry.digest.startswith(start)]
     if not built:
-        raise UsageError(f"the build cache '{store.root}' is empty: nothing was built yet")
+        raise UsageError(f"the build cache '{store.root}' is empty")
     if not found or (start and len(found) > 1):
         raise UsageError(
-            f"{_builds(len(found))} in the cache '{store.root}' begin with '{start}', wanted one",
+            f"{_count_builds(len(found))} in the cache '{store.root}' "
+            f"start with '{start}'; expected one",
             hint="enginebay-cache list",
         )
     return found[0]

@@ -1,7 +1,7 @@
-"""The key of a build: everything that its files depend on, field by field.
+"""The cache key of a build: everything that its files depend on, field by field.
 
-It is flat text, so that a message can say how two keys differ: ``params.precision`` is ``"fp16"``
-in the one and ``"fp32"`` in the other.
+The fields are flat texts, so that a message can list the differences of two keys:
+``params.precision`` is ``"fp16"`` in one and ``"fp32"`` in the other.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 #: The fields of a key by their dotted names, each value as JSON.
 Key: TypeAlias = dict[str, str]
 
-#: Raised when older entries must no longer be found.
+#: Increased to invalidate older entries.
 KEY_FORMAT = 1
 
-#: Parameters with the place of the files; a file that is already there is no source of the build.
+#: Parameters with the target of the build: an existing file there is not an input.
 _TARGETS = ("work_dir", "file_name")
 
 
-def key_of(request: ConvertRequest) -> Key:
-    """Return the key of a build.
+def make_key(request: ConvertRequest) -> Key:
+    """Return the cache key of a build.
 
     Raises:
-        EnginebayError: The backend cannot tell what its artifacts are bound to.
-        OSError: The IR, or a file that a parameter names, cannot be read.
+        EnginebayError: The backend cannot determine what its artifacts are bound to.
+        OSError: The IR, or a file in a parameter, cannot be read.
     """
     backend = eb.get_backend(request.backend)
     params = request.params.replace(work_dir=None).to_mapping()
@@ -50,26 +50,26 @@ def key_of(request: ConvertRequest) -> Key:
         "backend": backend.name,
         "platform": f"{platform.system()} {platform.machine()}",
         "ir.kind": ir.kind,
-        "ir.digest": ir.digest(),  # of every file: external weights count
+        "ir.digest": ir.digest(),  # of all files, including external weights
         "ir.files": [file.name for file in ir.files],
         "ir.opset": ir.opset,
         "ir.inputs": ir.inputs,
         "ir.outputs": ir.outputs,
-        **_under("shapes", request.shapes),
-        **_under("params", params),
-        **_under("content", dict(_named_files(params))),
+        **_prefix_fields("shapes", request.shapes),
+        **_prefix_fields("params", params),
+        **_prefix_fields("content", dict(_named_files(params))),
         "calibration": None if request.calibration is None else _data_digest(request.calibration),
         "keep": request.keep,
         "unordered": request.unordered,
-        "simulation": request.simulation is not None,  # an entry without the graph will not do
-        **_under("version", _versions(backend)),
-        **_under("bound_to", backend.bound_to(request.params)),
+        "simulation": request.simulation is not None,  # needs an entry with the graph
+        **_prefix_fields("version", _versions(backend)),
+        **_prefix_fields("bound_to", backend.bound_to(request.params)),
         "source": _source_digest(backend.name),
     }
-    return {name: _text(value) for name, value in found.items()}
+    return {name: _encode_value(value) for name, value in found.items()}
 
 
-def digest_of(key: Key) -> str:
+def digest_key(key: Key) -> str:
     """Return the name of an entry: the SHA-256 of its key, in hex.
 
     Example:
@@ -79,7 +79,7 @@ def digest_of(key: Key) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
-def differences(here: Key, there: Key) -> list[str]:
+def list_differences(here: Key, there: Key) -> list[str]:
     """Return a line for each field in which two keys differ.
 
     Example:
@@ -87,22 +87,22 @@ def differences(here: Key, there: Key) -> list[str]:
         ['params.gain: 2.0, was not there']
     """
     return [
-        f"{name}: {_short(here.get(name))}, was {_short(there.get(name))}"
+        f"{name}: {_shorten(here.get(name))}, was {_shorten(there.get(name))}"
         for name in sorted({*here, *there})
         if here.get(name) != there.get(name)
     ]
 
 
-def _short(text: str | None) -> str:
+def _shorten(text: str | None) -> str:
     text = "not there" if text is None else text
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _text(value: Any) -> str:
+def _encode_value(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _under(field: str, mapping: Any) -> dict[str, Any]:
+def _prefix_fields(field: str, mapping: Any) -> dict[str, Any]:
     return {f"{field}.{name}": value for name, value in mapping.items()}
 
 
@@ -124,7 +124,7 @@ def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _data_digest(data: CalibrationData) -> str:
-    """Return the SHA-256 of a data set, which is read once for it."""
+    """Return the SHA-256 of a data set, which is read once."""
     digest = hashlib.sha256()
     for sample in data:
         for name, array in sorted(sample.items()):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
-from enginebay_build_cache.key import Key, differences, digest_of, key_of
+from enginebay_build_cache.key import Key, digest_key, list_differences, make_key
 from enginebay_build_cache.store import DamagedError, Store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CacheWarning(UserWarning):
-    """The cache could not be read or written; the build goes on without it."""
+    """The cache could not be read or written; the build continues without it."""
 
 
 class Lookup:
@@ -41,14 +41,14 @@ class Lookup:
         self.missed: list[str] = []
         self._request = request
         self._store = store
-        self._key: Key = key_of(request)
-        self._digest = digest_of(self._key)
+        self._key: Key = make_key(request)
+        self._digest = digest_key(self._key)
         self._started = time.perf_counter()
-        self._look()
+        self._look_up_files()
         verdict = f"miss, {'; '.join(self.missed)}" if self.files is None else "hit"
         request.progress(f"build cache: {self._digest[:12]} {verdict}")
 
-    def _look(self) -> None:
+    def _look_up_files(self) -> None:
         try:
             files = self._store.take(self._digest, self._request.work_dir)
         except DamagedError as err:
@@ -62,11 +62,11 @@ class Lookup:
         self.files = [file for file in files if graph is None or not file.is_relative_to(graph)]
 
     def keep(self, files: list[Any]) -> None:
-        """Keep the files that the backend wrote, if all of them are in the work_dir."""
+        """Store the files that the backend wrote, if all of them are in the work_dir."""
         root = self._request.work_dir.resolve()
         found = [(root / file).resolve() for file in files]
         if not found or not all(file.is_file() and file.is_relative_to(root) for file in found):
-            return  # core is about to refuse it
+            return  # core rejects them
         if graph := self._request.simulation:
             found += [path.resolve() for path in sorted(graph.rglob("*")) if path.is_file()]
         paths = [file.relative_to(root).as_posix() for file in found]
@@ -76,16 +76,16 @@ class Lookup:
                 *(self._digest, self._key, root, paths), seconds=seconds, missed=self.missed
             )
         except OSError as err:
-            _warn("written", self._store, err)
+            _warn_about_cache("written", self._store, err)
 
 
 def why_missed(key: Key, store: Store) -> list[str]:
     """Return a line for each field in which a key differs from the most similar entry."""
     rivals = [one for one in store.entries() if one.about.key.get("backend") == key["backend"]]
-    compared = [(differences(key, rival.about.key), rival.digest) for rival in rivals]
+    compared = [(list_differences(key, rival.about.key), rival.digest) for rival in rivals]
     if not compared:
-        return ["there was no entry of this backend"]
-    lines, digest = min(compared, key=lambda pair: len(pair[0]))  # of equals, the last used
+        return ["no entry of this backend"]
+    lines, digest = min(compared, key=lambda pair: len(pair[0]))  # the last used of equal ones
     return [f"the nearest entry was {digest[:12]}", *lines]
 
 
@@ -105,7 +105,7 @@ def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]
 
 @eb.hookimpl(wrapper=True)
 def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
-    """Look the build up, let :func:`from_cache` or the backend return it, and keep a new one."""
+    """Look up the build, let :func:`from_cache` or the backend return it, and store a new one."""
     lookup = None if request.work_dir in _checks else _look_up(request)
     before = _lookup.set(lookup)
     try:
@@ -121,7 +121,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build, or None, and then the backend is called."""
+    """Return the files of an earlier build; None calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 
@@ -131,10 +131,10 @@ def _look_up(request: ConvertRequest) -> Lookup | None:
     try:
         return Lookup(request, store)
     except OSError as err:
-        _warn("read", store, err)
+        _warn_about_cache("read", store, err)
         return None
 
 
-def _warn(verb: str, store: Store, err: OSError) -> None:
+def _warn_about_cache(verb: str, store: Store, err: OSError) -> None:
     message = f"the build cache '{store.root}' cannot be {verb}: {err}"
     warnings.warn(message, CacheWarning, stacklevel=2)

@@ -1,9 +1,8 @@
 """The folder of cached builds: each entry is a folder with the files and a description.
 
-An entry appears complete or not at all: it is written elsewhere and then renamed, and renamed away
-before it is deleted. So several processes may share the folder without a lock; an entry that one of
-them deletes while another reads it is a miss for the other. Every file is checked against its
-digest when it is used.
+Entries are created and deleted by atomic renames. So several processes may share the folder without
+a lock; an entry that one process deletes while another reads it is a miss for the other. Every file
+is checked against its digest when it is used.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "entry.json"
 DEFAULT_LIMIT = "10G"
-#: Seconds after which the folder of a killed process is deleted; a build takes less.
-ABANDONED = 24 * 3600
+#: The age at which the folder of a killed process is deleted; builds take less time.
+ABANDONED_SECONDS = 24 * 3600
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -38,9 +37,9 @@ class File(msgspec.Struct, frozen=True):
     """One file of a build.
 
     Attributes:
-        path: Relative to the build's folder, with ``/`` between the parts.
-        sha256: Of its content, in hex.
-        size: In bytes.
+        path: The path relative to the build's folder, with ``/`` as separator.
+        sha256: The SHA-256 of the content, in hex.
+        size: The size in bytes.
     """
 
     path: str
@@ -81,12 +80,12 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of all files in bytes."""
         return sum(file.size for file in self.about.files)
 
 
 class DamagedError(Exception):
-    """An entry had changed since it was kept; it has been deleted."""
+    """An entry was changed after it was stored; it has been deleted."""
 
 
 class Store:
@@ -94,7 +93,7 @@ class Store:
 
     Args:
         root: The folder; created with the first entry.
-        limit: Size of all files together, in bytes.
+        limit: The maximum size of all files together, in bytes.
     """
 
     def __init__(self, root: Path, limit: int) -> None:
@@ -108,7 +107,7 @@ class Store:
         """Return the store that ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE`` describe.
 
         Raises:
-            UsageError: The size cannot be read.
+            UsageError: The size is not valid.
         """
         folder = os.environ.get("ENGINEBAY_CACHE_DIR")
         root = Path(folder).expanduser() if folder else user_cache_path("enginebay") / "builds"
@@ -117,7 +116,7 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """Return every entry that can be read, the last used first."""
-        found = [self._read(path) for path in self._paths()]
+        found = [self._read_entry(path) for path in self._list_paths()]
         return sorted(filter(None, found), key=lambda entry: entry.used, reverse=True)
 
     def take(self, digest: str, folder: Path) -> list[Path] | None:
@@ -128,22 +127,22 @@ class Store:
             OSError: A file cannot be written.
         """
         path = self._entries / digest
-        entry = self._read(path)
+        entry = self._read_entry(path)
         if entry is None:
             if not path.exists():
                 return None
-            self._delete(path)
+            self._delete_entry(path)
             raise DamagedError(f"its {DESCRIPTION} cannot be read")
         copies = []
         for file in entry.about.files:
             target = folder / file.path
             copies.append(target)
-            if not _copied(path / "files" / file.path, target, file):
+            if not _copy_file(path / "files" / file.path, target, file):
                 for copy in copies:
                     copy.unlink(missing_ok=True)
-                self._delete(path)
-                raise DamagedError(f"'{file.path}' is not what was kept")
-        with suppress(OSError):  # deleted meanwhile: the copies are good all the same
+                self._delete_entry(path)
+                raise DamagedError(f"'{file.path}' was changed after it was stored")
+        with suppress(OSError):  # a deleted entry does not matter: the copies are complete
             os.utime(path / DESCRIPTION)
         return copies
 
@@ -157,20 +156,22 @@ class Store:
         seconds: float,
         missed: Iterable[str],
     ) -> None:
-        """Keep files of a folder, and delete old entries to make room.
+        """Store files of a folder, and delete old entries to stay below the limit.
 
-        Nothing is kept if the files alone are larger than the limit, or if another process has
-        kept the same build meanwhile.
+        Nothing is stored if the files alone are larger than the limit, or if another process has
+        stored the same build in the meantime.
 
         Raises:
             OSError: A file cannot be written.
         """
         self._entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._scratch.mkdir(mode=0o700, exist_ok=True)
-        self._sweep()
+        self._delete_abandoned()
         whole = Path(mkdtemp(dir=self._scratch))
         try:
-            files = tuple(_kept(folder / path, whole / "files" / path, path) for path in paths)
+            files = tuple(
+                _store_file(folder / path, whole / "files" / path, path) for path in paths
+            )
             if sum(file.size for file in files) > self.limit:
                 return
             about = Description(key, files, time.time(), seconds, tuple(missed))
@@ -183,12 +184,12 @@ class Store:
 
     def clear(self) -> int:
         """Delete every entry, and return their number."""
-        return sum(self._delete(path) for path in self._paths())
+        return sum(self._delete_entry(path) for path in self._list_paths())
 
-    def _paths(self) -> list[Path]:
+    def _list_paths(self) -> list[Path]:
         return list(self._entries.iterdir()) if self._entries.is_dir() else []
 
-    def _read(self, path: Path) -> Entry | None:
+    def _read_entry(self, path: Path) -> Entry | None:
         try:
             text = (path / DESCRIPTION).read_bytes()
             used = (path / DESCRIPTION).stat().st_mtime
@@ -197,7 +198,7 @@ class Store:
             return None
         return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
 
-    def _delete(self, path: Path) -> bool:
+    def _delete_entry(self, path: Path) -> bool:
         """Delete an entry; return False if another process did."""
         self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         grave = Path(mkdtemp(dir=self._scratch))
@@ -210,24 +211,24 @@ class Store:
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete the least recently used entries until the rest fits, never the newest."""
+        """Delete the least recently used entries to stay below the limit, but never the newest."""
         total = 0
         entries = self.entries()
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):
             total += entry.size
             if total > self.limit:
-                self._delete(self._entries / entry.digest)
+                self._delete_entry(self._entries / entry.digest)
 
-    def _sweep(self) -> None:
+    def _delete_abandoned(self) -> None:
         """Delete the folders of killed processes."""
         for folder in self._scratch.iterdir():
             with suppress(OSError):
-                if time.time() - folder.stat().st_mtime > ABANDONED:
+                if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size as ``du -h`` writes it.
+    """Parse a size in the format of ``du -h``; return bytes.
 
     Raises:
         UsageError: The text is not a size.
@@ -239,7 +240,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)", text.strip().upper())
     if match is None:
         raise UsageError(
-            f"ENGINEBAY_CACHE_SIZE is '{text}'; wanted a number with or without K, M, G or T",
+            f"ENGINEBAY_CACHE_SIZE is '{text}'; expected a number with or without K, M, G or T",
             hint=f"ENGINEBAY_CACHE_SIZE={DEFAULT_LIMIT}",
         )
     return int(match[1]) * _UNITS[match[2]]
@@ -250,8 +251,8 @@ def _is_inside(file: File) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def _copied(source: Path, target: Path, file: File) -> bool:
-    """Copy a file; return True if the copy has the digest of the kept file."""
+def _copy_file(source: Path, target: Path, file: File) -> bool:
+    """Copy a file; return True if the copy has the expected digest."""
     if not source.is_file():
         return False
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +263,7 @@ def _copied(source: Path, target: Path, file: File) -> bool:
     return _sha256(target) == file.sha256
 
 
-def _kept(source: Path, target: Path, path: str) -> File:
+def _store_file(source: Path, target: Path, path: str) -> File:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     return File(path, _sha256(target), target.stat().st_size)

@@ -1,4 +1,4 @@
-"""A single-stage detector without its suppression: every box, with a score for each class."""
+"""A single-stage detector without non-maximum suppression: all boxes with class scores."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from enginebay_mmdet.detector import sample_of
+from enginebay_mmdet.detector import make_sample
 
 
 class Candidates(nn.Module):
-    """All boxes of mmdet's head, by its own code but for the choice of the best ones.
+    """All boxes of mmdet's head, computed by mmdet's code without the selection of the best.
 
     Args:
         network: The detector as mmdet builds it.
@@ -34,36 +34,36 @@ class Candidates(nn.Module):
             ``N×boxes×(4 + classes) float32``: left, top, right and bottom in pixels of the input,
             and the scores.
         """
-        if input.shape[0] == 1:  # what ncnn takes: it has no layer that takes a batch apart
-            return self._of_one(input)[None]
-        return torch.stack([self._of_one(image[None]) for image in input])
+        if input.shape[0] == 1:  # for ncnn, which has no layer that splits a batch
+            return self._compute_one(input)[None]
+        return torch.stack([self._compute_one(image[None]) for image in input])
 
-    def _of_one(self, image: Tensor) -> Tensor:
+    def _compute_one(self, image: Tensor) -> Tensor:
         head = self.network.bbox_head
         maps = head(self.network.extract_feat(image))
-        with patch.dict(_names_of(head), filter_scores_and_topk=_all):
-            (found,) = head.predict_by_feat(
+        with patch.dict(_get_globals(head), filter_scores_and_topk=_select_all):
+            (results,) = head.predict_by_feat(
                 *maps,
-                batch_img_metas=[sample_of(image).metainfo],
+                batch_img_metas=[make_sample(image).metainfo],
                 cfg=self.config,
                 with_nms=False,
             )
-        scores = found.scores
-        if scores.dim() == 1:  # YOLOX: a box is of its best class alone
+        scores = results.scores
+        if scores.dim() == 1:  # YOLOX: a box has only its best class
             classes = torch.arange(head.num_classes, device=scores.device)
-            scores = scores[:, None] * (found.labels[:, None] == classes)
-        return torch.cat([found.bboxes, scores], 1)
+            scores = scores[:, None] * (results.labels[:, None] == classes)
+        return torch.cat([results.bboxes, scores], 1)
 
 
-def _names_of(head: Any) -> dict[str, Any]:
-    """Return the globals of the function that chooses the best boxes."""
+def _get_globals(head: Any) -> dict[str, Any]:
+    """Return the globals of the function that selects the best boxes."""
     names: dict[str, Any] = head._predict_by_feat_single.__func__.__globals__
     return names
 
 
-def _all(scores: Tensor, _: float, __: int, results: Any) -> tuple[Any, ...]:
-    """Choose every box, in the place of mmdet's ``filter_scores_and_topk``.
+def _select_all(scores: Tensor, _: float, __: int, results: Any) -> tuple[Any, ...]:
+    """Select every box: a replacement of mmdet's ``filter_scores_and_topk``.
 
-    The third value is an index: it gives what the scores are multiplied with a second dimension.
+    The third value is an index that adds a second dimension to the factors of the scores.
     """
     return scores, scores.new_zeros(scores.shape[0]), (slice(None), None), results

@@ -1,4 +1,4 @@
-"""A detector of mmdet as a network: images in, detections out."""
+"""A detector of mmdet as a module with tensors as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 
 class Detector(nn.Module):
-    """The detections that mmdet itself predicts: the reference for an engine's.
+    """The detections that mmdet itself predicts, which are the reference for engines.
 
     Args:
         network: The detector as mmdet builds it.
-        rows: How many detections there are for each image; zeros fill what is left of them.
+        rows: The number of detections for each image, padded with zeros.
     """
 
     def __init__(self, network: Any, rows: int) -> None:
@@ -22,38 +22,38 @@ class Detector(nn.Module):
         self.rows = rows
 
     def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # MMDeploy's name
-        """Find objects.
+        """Detect objects.
 
         Args:
             input: Normalised images, ``N×C×H×W float32``.
 
         Returns:
             ``dets``, ``N×rows×5 float32``: left, top, right and bottom in pixels of the input, and
-            the score; and ``labels``, ``N×rows int64``: the number of the class, -1 where there
-            is none.
+            the score; and ``labels``, ``N×rows int64``: the class index, -1 for
+            padding.
         """
-        found = [self.detect(image[None]) for image in input]
-        dets, labels = zip(*found, strict=True)
+        detections = [self.detect(image[None]) for image in input]
+        dets, labels = zip(*detections, strict=True)
         return {"dets": torch.stack(dets), "labels": torch.stack(labels)}
 
     def detect(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Find objects in one image, ``1×C×H×W``; return what :meth:`forward` stacks."""
-        (sample,) = self.network.predict(image, [sample_of(image)], rescale=False)
-        found = sample.pred_instances
-        dets = torch.cat([found.bboxes, found.scores[:, None]], 1)[: self.rows]
-        labels = found.labels[: self.rows]
+        """Detect objects in one image, ``1×C×H×W``; return its ``dets`` and ``labels``."""
+        (sample,) = self.network.predict(image, [make_sample(image)], rescale=False)
+        results = sample.pred_instances
+        dets = torch.cat([results.bboxes, results.scores[:, None]], 1)[: self.rows]
+        labels = results.labels[: self.rows]
         more = self.rows - dets.shape[0]
         dets = nn.functional.pad(dets, (0, 0, 0, more))
         return dets, nn.functional.pad(labels, (0, more), value=-1)
 
 
-def sample_of(image: Tensor) -> Any:
-    """Return what mmdet wants to know about an image that was neither resized nor padded."""
+def make_sample(image: Tensor) -> Any:
+    """Return mmdet's metadata of an image that was neither resized nor padded."""
     from mmdet.structures import DetDataSample
 
     size = (image.shape[-2], image.shape[-1])
     sample = DetDataSample()
-    # Not by set_metainfo: it copies its values, and an open size cannot be copied.
+    # Not with set_metainfo, which copies the values: dynamic sizes cannot be copied.
     for name in ("img_shape", "ori_shape", "pad_shape", "batch_input_shape"):
         sample.set_field(size, name, field_type="metainfo")
     sample.set_field((1.0, 1.0), "scale_factor", field_type="metainfo")

@@ -19,8 +19,8 @@ def _(tensors: list[Tensor], dim: int) -> Tensor:
     return torch.cat(tensors, dim)
 
 
-def _for_each(info: Any, in_dims: Any, tensors: list[Tensor], dim: int) -> tuple[Tensor, int]:
-    """Join those of all images."""
+def _map_over_batch(info: Any, in_dims: Any, tensors: list[Tensor], dim: int) -> tuple[Tensor, int]:
+    """Join the tensors of all images: torch.vmap's rule for the operator."""
     moved = [
         x.unsqueeze(0).expand(info.batch_size, *x.shape) if at is None else x.movedim(at, 0)
         for x, at in zip(tensors, in_dims[0], strict=True)
@@ -28,4 +28,4 @@ def _for_each(info: Any, in_dims: Any, tensors: list[Tensor], dim: int) -> tuple
     return torch.cat(moved, dim), 0
 
 
-cat.register_vmap(_for_each)
+cat.register_vmap(_map_over_batch)

@@ -1,4 +1,4 @@
-"""Import of mmdet, which may be missing, beside an mmcv that may lack its compiled operators."""
+"""Import of mmdet, which may be missing, with an mmcv that may lack its compiled operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from enginebay.errors import MissingDependencyError, ModelSourceError
 _INSTALL = "pip install 'enginebay-mmdet[mmdet]'"
 
 
-def library() -> Any:
+def import_library() -> Any:
     """Import mmdet and register its models.
 
     Raises:
-        MissingDependencyError: It is not installed, or does not import.
+        MissingDependencyError: mmdet is not installed, or cannot be imported.
     """
     if find_spec("mmdet") is None:
         raise MissingDependencyError(
@@ -28,29 +28,29 @@ def library() -> Any:
             sys.modules["mmcv._ext"] = _WithoutOperators("mmcv._ext")
         import_module("mmdet.models")
         return import_module("mmdet")
-    except Exception as err:  # its parts assert versions of each other; torchvision's may not load
+    except Exception as err:  # packages check each other's versions; torchvision may fail
         why = str(err).partition("\n")[0]
         raise MissingDependencyError(
-            f"mmdet is installed and does not import: {type(err).__name__}: {why}",
-            hint=f"{_INSTALL}, with builds of torch and torchvision that belong together",
+            f"mmdet is installed but cannot be imported: {type(err).__name__}: {why}",
+            hint=f"{_INSTALL}, with matching builds of torch and torchvision",
         ) from err
 
 
 class _WithoutOperators(ModuleType):
-    """mmcv's compiled operators where they are not compiled: ours, and an error for the rest."""
+    """A replacement of mmcv's compiled operators: ours, and an error for all others."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         from enginebay_mmdet import operators
 
-        return getattr(operators, name, None) or _missing(name)
+        return getattr(operators, name, None) or _make_missing(name)
 
 
-def _missing(name: str) -> Any:
+def _make_missing(name: str) -> Any:
     def operator(*_: Any, **__: Any) -> Any:
         raise ModelSourceError(
-            f"the model needs mmcv's operator '{name}', which is not compiled here and has no "
+            f"the model requires mmcv's operator '{name}', which is not compiled here and has no "
             "replacement"
         )
 

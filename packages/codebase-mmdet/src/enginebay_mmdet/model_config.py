@@ -12,24 +12,26 @@ from enginebay.errors import ModelSourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_WANTED = "wanted a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
+_WANTED = "expected a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
 
 
 def read_config(mmdet: Any, name: str) -> Any:
-    """Read the config that mmdet has under a name, or that a ``.py`` file holds.
+    """Read a config of mmdet by name, or the config in a ``.py`` file.
 
     Args:
         mmdet: The library.
-        name: The name of one of the config files that come with it, or a path.
+        name: The name of a config file in mmdet's package, or a path.
 
     Raises:
-        ModelSourceError: There is none, mmengine cannot read it, or it is of no detector.
+        ModelSourceError: The config does not exist, cannot be read, or is not of a detector.
     """
     path = Path(name)
     if not name.endswith(".py"):
-        known = _known(Path(mmdet.__file__).parent)
+        known = _list_configs(Path(mmdet.__file__).parent)
         if name not in known:
-            raise ModelSourceError(f"mmdet has no model '{name}'", hint=_nearest(name, [*known]))
+            raise ModelSourceError(
+                f"mmdet has no model '{name}'", hint=_suggest_names(name, [*known])
+            )
         path = known[name]
     elif not path.is_file():
         raise ModelSourceError(f"no file '{name}'")
@@ -40,22 +42,22 @@ def read_config(mmdet: Any, name: str) -> Any:
     except Exception as err:  # the config is code
         why = str(err).partition("\n")[0]
         raise ModelSourceError(
-            f"the config of '{name}' does not load: {type(err).__name__}: {why}"
+            f"the config of '{name}' cannot be loaded: {type(err).__name__}: {why}"
         ) from err
     _check_detector(config, name)
     return config
 
 
 @cache
-def _known(folder: Path) -> dict[str, Path]:
+def _list_configs(folder: Path) -> dict[str, Path]:
     """Return the configs in mmdet's wheel, by their names; parts of configs are in ``_base_``."""
     files = sorted((folder / ".mim" / "configs").glob("*/*.py"))
     return {file.stem: file for file in files if file.parent.name != "_base_"}
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
-    """Return a hint with similar names, those that start with it first."""
-    close = [each for each in known if each.startswith(name)][:3]
+def _suggest_names(name: str, known: list[str]) -> str | None:
+    """Return a hint with similar names, those with the same start first."""
+    close = [other for other in known if other.startswith(name)][:3]
     close = close or get_close_matches(name, known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else None
 
@@ -66,16 +68,16 @@ def _check_detector(config: Mapping[str, Any], name: str) -> None:
 
     model: Any = config.get("model")
     if not hasattr(model, "get"):
-        raise ModelSourceError(f"'{name}' holds no model", hint=_WANTED)
+        raise ModelSourceError(f"'{name}' contains no model", hint=_WANTED)
     kind = model.get("type")
-    found = kind if isinstance(kind, type) else MODELS.get(str(kind))
-    if found is None or not issubclass(found, BaseDetector):
+    detector = kind if isinstance(kind, type) else MODELS.get(str(kind))
+    if detector is None or not issubclass(detector, BaseDetector):
         text = getattr(kind, "__name__", kind)
-        raise ModelSourceError(f"'{name}' is of type '{text}', no detector", hint=_WANTED)
+        raise ModelSourceError(f"'{name}' is of type '{text}', not a detector", hint=_WANTED)
 
 
-def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the channels, height and width of a test image: what its pipeline resizes to, padded.
+def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the channels, height and width of a test image after resizing and padding.
 
     Example:
         >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}

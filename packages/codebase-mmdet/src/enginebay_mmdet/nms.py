@@ -1,7 +1,7 @@
-"""Non-maximum suppression as one operator, which becomes ONNX's.
+"""Non-maximum suppression as one operator, exported as ONNX's.
 
-It returns a mask and not a list of places: all shapes are then known before it runs, and what
-follows can be captured and computed for many images at once.
+It returns a mask instead of a list of indices. So all shapes are fixed, and the following operators
+can be captured and mapped over images.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from torch import Tensor
 
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
-def kept(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return 1 for each box that stays, and 0 for one that overlaps a better one or scores 0.
+def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+    """Return 1 for each selected box, and 0 for a box that overlaps a better one or scores 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.
         scores: ``B×N float32``.
-        iou_threshold: The intersection over union above which a box is dropped.
-        most: How many boxes stay, at most.
+        iou_threshold: The intersection over union above which a box is removed.
+        most: The maximum number of boxes.
     """
     from enginebay_mmdet.operators import nms
 
     mask = torch.zeros_like(scores)
     for row, (corners, values) in enumerate(zip(boxes, scores, strict=True)):
-        places = (values > 0).nonzero().flatten()
-        chosen = nms(corners[places], values[places], iou_threshold, 0)[:most]
-        mask[row, places[chosen]] = 1
+        indices = (values > 0).nonzero().flatten()
+        selected = nms(corners[indices], values[indices], iou_threshold, 0)[:most]
+        mask[row, indices[selected]] = 1
     return mask
 
 
-@kept.register_fake
+@select_boxes.register_fake
 def _(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:  # noqa: ARG001  # of the operator
     return torch.empty_like(scores)
 
 
-def _for_each(
+def _map_over_batch(
     info: Any, in_dims: Any, boxes: Tensor, scores: Tensor, iou_threshold: float, most: int
 ) -> tuple[Tensor, int]:
     """Compute a batch of batches: torch.vmap's rule for the operator."""
@@ -45,15 +45,15 @@ def _for_each(
         x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
         for x, dim in zip((boxes, scores), in_dims, strict=False)
     )
-    mask = kept(boxes.flatten(0, 1), scores.flatten(0, 1), iou_threshold, most)
+    mask = select_boxes(boxes.flatten(0, 1), scores.flatten(0, 1), iou_threshold, most)
     return mask.reshape(scores.shape), 0
 
 
-kept.register_vmap(_for_each)
+select_boxes.register_vmap(_map_over_batch)
 
 
-def symbolic(ctx: Any, g: Any, boxes: Any, scores: Any, iou_threshold: float, most: int) -> Any:  # noqa: ARG001  # as all rewriters
-    """Write ``NonMaxSuppression``, and a mask with ones in the places that it returns."""
+def symbolic(ctx: Any, g: Any, boxes: Any, scores: Any, iou_threshold: float, most: int) -> Any:  # noqa: ARG001  # the context of every rewriter
+    """Write ``NonMaxSuppression``, and a mask with ones at the indices that it returns."""
 
     def constant(*values: Any) -> Any:
         return g.op("Constant", value_t=torch.tensor(values))

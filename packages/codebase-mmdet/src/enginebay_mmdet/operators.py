@@ -10,26 +10,28 @@ from torch import Tensor
 
 
 def nms(bboxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Drop each box that overlaps a better one; return the places of the rest, the best first.
+    """Remove boxes that overlap a better one; return the indices of the others, best first.
 
     Args:
         bboxes: ``N×4 float32``: left, top, right, bottom.
         scores: ``N float32``.
-        iou_threshold: The intersection over union from which a box is dropped.
-        offset: What the right edge adds to a width: 0, or 1 where edges are pixels.
+        iou_threshold: The intersection over union above which a box is removed.
+        offset: The value added to widths and heights: 0, or 1 if edges are pixel indices.
     """
     size = bboxes[:, 2:] - bboxes[:, :2] + offset
     area = size[:, 0] * size[:, 1]
-    kept: list[int] = []
-    left = scores.argsort(descending=True, stable=True)
-    while left.numel():
-        best, left = left[0], left[1:]
-        kept.append(int(best))
-        low = torch.maximum(bboxes[left, :2], bboxes[best, :2])
-        high = torch.minimum(bboxes[left, 2:], bboxes[best, 2:])
+    selected: list[int] = []
+    candidates = scores.argsort(descending=True, stable=True)
+    while candidates.numel():
+        best, candidates = candidates[0], candidates[1:]
+        selected.append(int(best))
+        low = torch.maximum(bboxes[candidates, :2], bboxes[best, :2])
+        high = torch.minimum(bboxes[candidates, 2:], bboxes[best, 2:])
         shared = (high - low + offset).clamp(min=0).prod(1)
-        left = left[~(shared / (area[left] + area[best] - shared) > iou_threshold)]
-    return torch.tensor(kept, dtype=torch.int64)
+        candidates = candidates[
+            ~(shared / (area[candidates] + area[best] - shared) > iou_threshold)
+        ]
+    return torch.tensor(selected, dtype=torch.int64)
 
 
 def roi_align_forward(
@@ -48,6 +50,6 @@ def roi_align_forward(
     from torchvision.ops.roi_align import _roi_align
 
     if not pool_mode:
-        raise NotImplementedError("RoIAlign by the largest feature")
+        raise NotImplementedError("RoIAlign with max pooling")
     size = aligned_height, aligned_width
     output.copy_(_roi_align(input, rois, spatial_scale, *size, sampling_ratio, aligned))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return the source of mmdet, which is imported when one of its models is requested."""
-    from enginebay_mmdet.source import build
+    from enginebay_mmdet.source import build_detector
 
-    return {"mmdet": build}
+    return {"mmdet": build_detector}
 
 
 @eb.hookimpl

@@ -1,4 +1,4 @@
-"""RoIAlign as one operator for the regions of many images, which becomes ONNX's."""
+"""RoIAlign as one operator for the regions of many images, exported as ONNX's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @torch.library.custom_op("enginebay_mmdet::roi_align", mutates_args=())
-def pooled(
+def pool_regions(
     features: Tensor,
     boxes: Tensor,
     scale: float,
@@ -24,10 +24,10 @@ def pooled(
         features: ``B×C×H×W float32``.
         boxes: ``B×N×4 float32``: left, top, right, bottom, in pixels of the image.
         scale: The width of the features, divided by that of the image.
-        height: How many cells a region has from top to bottom.
-        width: How many from left to right.
-        samples: How many points of a cell are averaged along each side; 0 for one a feature.
-        shift: True where the middle of the first feature is at 0.5: mmcv's ``aligned``.
+        height: The number of cells of a region from top to bottom.
+        width: The number of cells from left to right.
+        samples: The number of points averaged along each side of a cell; 0 for one per feature.
+        shift: True if the centre of the first feature is at 0.5: mmcv's ``aligned``.
 
     Returns:
         ``(B·N)×C×height×width float32``.
@@ -36,27 +36,27 @@ def pooled(
 
     images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
     rois = torch.cat([images.repeat_interleave(boxes.shape[1])[:, None], boxes.flatten(0, 1)], 1)
-    found: Tensor = _roi_align(features, rois, scale, height, width, samples, shift)
-    return found.clone()
+    features_of_cells: Tensor = _roi_align(features, rois, scale, height, width, samples, shift)
+    return features_of_cells.clone()
 
 
-@pooled.register_fake
+@pool_regions.register_fake
 def _(features: Tensor, boxes: Tensor, _: float, height: int, width: int, *__: Any) -> Tensor:
     return features.new_empty((boxes.shape[0] * boxes.shape[1], features.shape[1], height, width))
 
 
-def _for_each(info: Any, in_dims: Any, features: Tensor, boxes: Tensor, *rest: Any) -> Any:  # noqa: ARG001  # torch's
+def _map_over_batch(info: Any, in_dims: Any, features: Tensor, boxes: Tensor, *rest: Any) -> Any:  # noqa: ARG001  # torch's
     """Pool for a batch of batches: torch.vmap's rule for the operator."""
     features, boxes = features.movedim(in_dims[0], 0), boxes.movedim(in_dims[1], 0)
-    found = pooled(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
-    return found.reshape(features.shape[0], -1, *found.shape[1:]), 0
+    pooled = pool_regions(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
+    return pooled.reshape(features.shape[0], -1, *pooled.shape[1:]), 0
 
 
-pooled.register_vmap(_for_each)
+pool_regions.register_vmap(_map_over_batch)
 
 
 def symbolic(
-    ctx: Any,  # noqa: ARG001  # as all rewriters
+    ctx: Any,  # noqa: ARG001  # the context of every rewriter
     g: Any,
     features: Any,
     boxes: Any,
@@ -66,7 +66,7 @@ def symbolic(
     samples: int,
     shift: bool,
 ) -> Any:
-    """Write ``RoiAlign``; before operator set 16 it has no shift, and the boxes are moved."""
+    """Write ``RoiAlign``; before operator set 16 it has no shift, so the boxes are moved."""
 
     def constant(values: Any) -> Any:
         return g.op("Constant", value_t=torch.tensor(values))

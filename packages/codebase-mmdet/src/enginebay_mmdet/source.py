@@ -16,20 +16,20 @@ from enginebay.authors import (
     read_options,
 )
 from enginebay.errors import ModelSourceError, nearest
-from enginebay_mmdet.library import library
-from enginebay_mmdet.model_config import image_size_of, read_config
-from enginebay_mmdet.task import task_of
+from enginebay_mmdet.library import import_library
+from enginebay_mmdet.model_config import read_config, read_image_size
+from enginebay_mmdet.task import make_task
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
 
 TASK = "ObjectDetection"
-#: The detections of an image where neither the model's config nor the deploy config says.
-_ROWS = 100
-#: What of ``mmcv.ops`` and of its suppressions can be exported; the attention has a form in Python.
-_REPLACED = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
-_OWN = ("model_type", "post_processing")
-#: What ``post_processing`` has in MMDeploy's configs, and whether it has an effect here.
+#: The number of detections if neither the model's config nor the deploy config specifies it.
+_DEFAULT_ROWS = 100
+#: Modules and suppressions of ``mmcv.ops`` that can be exported; the attention is pure Python.
+_REPLACED_OPERATORS = {"RoIAlign", "MultiScaleDeformableAttention", "nms"}
+_OWN_KEYS = ("model_type", "post_processing")
+#: The keys of ``post_processing`` in MMDeploy's configs, and whether they have an effect.
 _POST_PROCESSING = {
     "score_threshold": True,
     "iou_threshold": True,
@@ -43,37 +43,39 @@ _POST_PROCESSING = {
 _log = logging.getLogger("enginebay.mmdet")
 
 
-def build(request: ModelRequest) -> Any:
-    """Build a detector; an image, ``1×C×H×W float32``, of the size it is tested with; its task.
+def build_detector(request: ModelRequest) -> Any:
+    """Build a detector; an image, ``1×C×H×W float32``, of the test size; its task.
 
-    Its pixels are noise of mean 0 and deviation 1, since the model takes normalised images.
+    The pixels are noise with mean 0 and deviation 1, because the model expects normalised images.
 
     Raises:
-        ModelSourceError: There is no such detector, or the deploy config is wrong.
-        MissingDependencyError: mmdet is missing or does not import.
+        ModelSourceError: The detector does not exist, or the deploy config is wrong.
+        MissingDependencyError: mmdet is missing or cannot be imported.
     """
-    given = dict(request.codebase_config)
-    own = {name: given.pop(name) for name in _OWN if name in given}
-    options = read_options(msgspec.structs.replace(request, codebase_config=given))
+    section = dict(request.codebase_config)
+    own_options = {name: section.pop(name) for name in _OWN_KEYS if name in section}
+    options = read_options(msgspec.structs.replace(request, codebase_config=section))
     _check_task(options.task)
     if options.pretrained:
         raise ModelSourceError(
-            "mmdet's own weights are not downloaded here",
-            hint="download the checkpoint of the model zoo, and give it: --weights FILE",
+            "mmdet's published weights are not downloaded automatically",
+            hint="download the checkpoint from the model zoo and use --weights FILE",
         )
-    _check_post_processing(own.get("post_processing", {}))
-    with quiet():  # mmdet prints each of its optional parts that it cannot import
-        return _build(request, options, own, library())
+    _check_post_processing(own_options.get("post_processing", {}))
+    with quiet():  # mmdet prints each missing optional package
+        return _build_detector(request, options, own_options, import_library())
 
 
-def _build(request: ModelRequest, options: Any, own: dict[str, Any], mmdet: Any) -> Any:
+def _build_detector(
+    request: ModelRequest, options: Any, own_options: dict[str, Any], mmdet: Any
+) -> Any:
     import torch
 
     config = read_config(mmdet, request.name)
     if options.arguments:
         config.merge_from_dict({"model": options.arguments})
-    size = image_size(request) or image_size_of(config)
-    rows = _set_post_processing(config.model, own.get("post_processing", {}))
+    size = image_size(request) or read_image_size(config)
+    rows = _set_post_processing(config.model, own_options.get("post_processing", {}))
     from mmdet.registry import MODELS
     from mmengine.registry import DefaultScope
 
@@ -83,19 +85,19 @@ def _build(request: ModelRequest, options: Any, own: dict[str, Any], mmdet: Any)
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         else:
-            _vary(network, torch.randn(4, *size))
+            _randomise_heads(network, torch.randn(4, *size))
         image = torch.randn(1, *size)
     head = getattr(network, "bbox_head", None)
     if head is not None and not hasattr(head, "loss_cls"):
-        head.loss_cls = None  # mmdet's heads read it, and SSD's has none
-    kind = own.get("model_type", "end2end")
-    model = _model(network, rows, kind).eval()
-    task = task_of(config, size, candidates=kind != "end2end")
+        head.loss_cls = None  # mmdet reads this attribute, which SSD's head lacks
+    kind = own_options.get("model_type", "end2end")
+    model = _wrap_network(network, rows, kind).eval()
+    task = make_task(config, size, candidates=kind != "end2end")
     return model, image, task, options.weights
 
 
-def _model(network: Any, rows: int, kind: str) -> Any:
-    """Return the detector as a module with the outputs that ``model_type`` names."""
+def _wrap_network(network: Any, rows: int, kind: str) -> Any:
+    """Wrap the detector in a module with the outputs of a ``model_type``."""
     from mmdet.models.detectors import SingleStageDetector
 
     if kind == "end2end":
@@ -104,12 +106,12 @@ def _model(network: Any, rows: int, kind: str) -> Any:
         return Detector(network, rows)
     if kind != "ncnn_end2end":
         raise ModelSourceError(
-            f"codebase_config.model_type: '{kind}' is no model_type of mmdet; there is end2end, "
-            "ncnn_end2end"
+            f"codebase_config.model_type: '{kind}' is not a model_type of mmdet; available: "
+            "end2end, ncnn_end2end"
         )
     if not isinstance(network, SingleStageDetector):
         raise ModelSourceError(
-            f"codebase_config.model_type: ncnn_end2end is for single-stage detectors, and "
+            f"codebase_config.model_type: ncnn_end2end is for single-stage detectors, but "
             f"this is a {type(network).__name__}",
             hint="model_type='end2end', on another backend",
         )
@@ -119,10 +121,10 @@ def _model(network: Any, rows: int, kind: str) -> Any:
 
 
 def _check_operators(network: Any, name: str) -> None:
-    """Check that mmcv's compiled operators are not needed where nothing replaces them.
+    """Check that all compiled operators of mmcv that a detector needs have a replacement.
 
     Raises:
-        ModelSourceError: Some are; the message has all of them.
+        ModelSourceError: Some have none; the message lists all of them.
     """
     parts = list(network.modules())
     kinds = {type(part).__name__ for part in parts if type(part).__module__.startswith("mmcv.ops.")}
@@ -131,57 +133,57 @@ def _check_operators(network: Any, name: str) -> None:
         for part in parts
         for test in suppressions(getattr(part, "test_cfg", None))
     }
-    if missing := sorted(kinds - _REPLACED):
+    if missing := sorted(kinds - _REPLACED_OPERATORS):
         raise ModelSourceError(
-            f"'{name}' needs operators of mmcv that nothing replaces: {', '.join(missing)}",
-            hint=f"replaced are {', '.join(sorted(_REPLACED))}",
+            f"'{name}' requires operators of mmcv without a replacement: {', '.join(missing)}",
+            hint=f"operators with a replacement: {', '.join(sorted(_REPLACED_OPERATORS))}",
         )
 
 
 def suppressions(test_cfg: Any) -> list[Any]:
-    """Return the parts of a ``test_cfg`` that say how boxes are suppressed."""
+    """Return the parts of a ``test_cfg`` that configure non-maximum suppression."""
     if not test_cfg:
         return []
     parts = [test_cfg, *(test_cfg.get(name) for name in ("rpn", "rcnn"))]
     return [part for part in parts if part and part.get("nms")]
 
 
-def _check_post_processing(given: Any) -> None:
-    """Say which keys have no effect, and refuse those that MMDeploy does not have either.
+def _check_post_processing(section: Any) -> None:
+    """Log the keys without effect; raise an error for unknown keys.
 
     Raises:
-        ModelSourceError: There is such a key.
+        ModelSourceError: MMDeploy does not have such a key.
     """
-    for key in given:
+    for key in section:
         if key not in _POST_PROCESSING:
             guess = nearest(key, _POST_PROCESSING)
             raise ModelSourceError(
-                f"codebase_config.post_processing: '{key}' is not a key of it; there is "
+                f"codebase_config.post_processing: '{key}' is not a known key; available: "
                 f"{', '.join(_POST_PROCESSING)}",
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
-    if idle := [key for key in given if not _POST_PROCESSING[key]]:
+    if idle := [key for key in section if not _POST_PROCESSING[key]]:
         _log.warning("codebase_config.post_processing: without effect: %s", ", ".join(idle))
 
 
-def _set_post_processing(model: Any, given: Any) -> int:
-    """Fill in what the model's ``test_cfg`` leaves out; return how many detections there are."""
+def _set_post_processing(model: Any, section: Any) -> int:
+    """Fill in missing values of the model's ``test_cfg``; return the number of detections."""
     test = model.test_cfg.get("rcnn", model.test_cfg)
-    if "score_threshold" in given:
-        test.setdefault("score_thr", given["score_threshold"])
-    if test.get("nms") and "keep_top_k" in given:
-        test.setdefault("max_per_img", given["keep_top_k"])
+    if "score_threshold" in section:
+        test.setdefault("score_thr", section["score_threshold"])
+    if test.get("nms") and "keep_top_k" in section:
+        test.setdefault("max_per_img", section["keep_top_k"])
     if test.get("nms"):
-        test.nms.setdefault("iou_threshold", given.get("iou_threshold", 0.5))
-        return int(test.setdefault("max_per_img", _ROWS))
-    return int(test.get("max_per_img", model.get("num_queries", _ROWS)))
+        test.nms.setdefault("iou_threshold", section.get("iou_threshold", 0.5))
+        return int(test.setdefault("max_per_img", _DEFAULT_ROWS))
+    return int(test.get("max_per_img", model.get("num_queries", _DEFAULT_ROWS)))
 
 
-def _vary(network: Any, images: Any) -> None:
-    """Draw the weights of neck and heads so that scores and boxes depend on the image.
+def _randomise_heads(network: Any, images: Any) -> None:
+    """Initialise the weights of neck and heads so that scores and boxes depend on the image.
 
-    mmdet's own start values give every box of every image the same score, to two digits. Here each
-    layer's results have the deviation ¼ where it is first called.
+    With mmdet's own initial values, every box of every image has the same score up to two digits.
+    Here each layer's outputs have the standard deviation ¼ in its first call.
     """
     from torch import nn
 
@@ -199,17 +201,17 @@ def _vary(network: Any, images: Any) -> None:
                 if part.bias is not None:
                     nn.init.zeros_(part.bias)
                 hooks[part] = part.register_forward_hook(scale)
-    measure_norms(_whole(network), images)
+    measure_norms(_make_full_network(network), images)
     for hook in hooks.values():
         hook.remove()
 
 
-def _whole(network: Any) -> Any:
+def _make_full_network(network: Any) -> Any:
     """Return a module that calls every layer of a network, for all images at once."""
     from mmdet.models.detectors import SingleStageDetector
     from torch import nn
 
-    from enginebay_mmdet.detector import sample_of
+    from enginebay_mmdet.detector import make_sample
 
     class Whole(nn.Module):
         def __init__(self) -> None:
@@ -219,7 +221,7 @@ def _whole(network: Any) -> Any:
         def forward(self, images: Any) -> Any:
             if isinstance(network, SingleStageDetector):
                 return network._forward(images)
-            return network.predict(images, [sample_of(images) for _ in images], rescale=False)
+            return network.predict(images, [make_sample(images) for _ in images], rescale=False)
 
     return Whole()
 
@@ -229,6 +231,6 @@ def _check_task(task: str | None) -> None:
         return
     guess = nearest(str(task), [TASK])
     raise ModelSourceError(
-        f"codebase_config.task: '{task}' is no task of mmdet; there is {TASK}",
-        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or leave it out",
+        f"codebase_config.task: '{task}' is not a task of mmdet; available: {TASK}",
+        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or remove it",
     )

@@ -1,4 +1,4 @@
-"""What a detector of mmdet is for, as plain data that enginebay-vision reads."""
+"""The task of a detector of mmdet, as plain data for enginebay-vision."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def task_of(config: Any, size: tuple[int, int, int], *, candidates: bool) -> dict[str, Any]:
+def make_task(config: Any, size: tuple[int, int, int], *, candidates: bool) -> dict[str, Any]:
     """Return the task of a detector.
 
     Args:
-        config: Its config, with all that ``test_cfg`` says.
-        size: Channels, height and width of its input.
-        candidates: True for a detector that ends before its suppression, which is the task's then.
+        config: The config, with a complete ``test_cfg``.
+        size: Channels, height and width of the input.
+        candidates: True for a detector without suppression, which the task performs then.
     """
     task: dict[str, Any] = {
         "type": "object-detection",
-        "image": _image(config, size),
-        "classes": _classes(config),
+        "image": _read_preprocessing(config, size),
+        "classes": _read_class_names(config),
         "boxes": "",
         "scores": "",
     }
@@ -37,15 +37,15 @@ def task_of(config: Any, size: tuple[int, int, int], *, candidates: bool) -> dic
     return {**task, "nms": suppression}
 
 
-def _image(config: Any, size: tuple[int, int, int]) -> dict[str, Any]:
-    """Return what ``test_pipeline`` and ``data_preprocessor`` do, for an input of a size."""
+def _read_preprocessing(config: Any, size: tuple[int, int, int]) -> dict[str, Any]:
+    """Return the preprocessing of ``test_pipeline`` and ``data_preprocessor`` for an input size."""
     _, height, width = size
-    steps = {_name(step["type"]): step for step in config.get("test_pipeline", ())}
+    steps = {_type_name(step["type"]): step for step in config.get("test_pipeline", ())}
     normal = config.model.get("data_preprocessor") or {}
     mean, std = list(normal.get("mean", [0.0] * 3)), list(normal.get("std", [1.0] * 3))
     is_rgb = normal.get("bgr_to_rgb", False)
-    # The pipeline pads before the normalisation; what comes behind it pads with zeros: the mean.
-    fill = _fill(steps["Pad"]) if "Pad" in steps else mean if is_rgb else mean[::-1]
+    # The pipeline pads before the normalisation. Padding after it is with zeros, which is the mean.
+    fill = _read_fill(steps["Pad"]) if "Pad" in steps else mean if is_rgb else mean[::-1]
     exact = {"type": "resize", "height": height, "width": width, "antialias": False}
     inside = {**exact, "fit": "contain", "rounding": "nearest"}
     padded = {"type": "crop", "height": height, "width": width, "at": "corner"}
@@ -59,32 +59,32 @@ def _image(config: Any, size: tuple[int, int, int]) -> dict[str, Any]:
     }
 
 
-def _fill(pad: Any) -> list[float]:
-    """Return the colour that a step ``Pad`` fills up with: red, green, blue."""
+def _read_fill(pad: Any) -> list[float]:
+    """Return the padding colour of a step ``Pad``: red, green, blue."""
     value = pad.get("pad_val", 0)
     value = value.get("img", 0) if isinstance(value, dict) else value
     return [value] * 3 if isinstance(value, int | float) else list(value)[::-1]
 
 
-def _name(kind: Any) -> str:
-    """Return the name of a type, which newer configs give as a class."""
+def _type_name(kind: Any) -> str:
+    """Return the name of a type, which is a class in newer configs."""
     return str(getattr(kind, "__name__", kind))
 
 
-def _classes(config: Any) -> list[str]:
-    """Return the names of the classes of the data that it is tested with, if their number fits."""
+def _read_class_names(config: Any) -> list[str]:
+    """Return the class names of the test data set, if their number fits the model."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads
-    names = data.get("metainfo", {}).get("classes") or _known_classes(_name(data.get("type")))
+    names = data.get("metainfo", {}).get("classes") or _known_classes(_type_name(data.get("type")))
     return list(names) if len(names) == head.get("num_classes") else []
 
 
 def _known_classes(kind: str) -> Sequence[str]:
     from mmdet.registry import DATASETS
 
-    try:  # it imports all that mmdet's data sets need, which may be missing
+    try:  # imports the dependencies of all data sets, which may be missing
         names: Sequence[str] = getattr(DATASETS.get(kind), "METAINFO", {}).get("classes", ())
-    except Exception:  # noqa: BLE001  # without names a detector is no worse
+    except Exception:  # noqa: BLE001  # names are optional
         return ()
     return names

@@ -1,4 +1,4 @@
-"""A classifier of mmpretrain as a network: an image in, scores out."""
+"""A classifier of mmpretrain as a module with tensors as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """The scores that mmpretrain itself predicts: the reference for an engine's scores.
+    """The scores that mmpretrain itself predicts, which are the reference for engines.
 
     Args:
         network: The classifier as mmpretrain builds it.

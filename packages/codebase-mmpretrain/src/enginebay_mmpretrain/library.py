@@ -11,11 +11,11 @@ from enginebay.errors import MissingDependencyError
 _INSTALL = "pip install 'enginebay-mmpretrain[mmpretrain]'"
 
 
-def library() -> Any:
+def import_library() -> Any:
     """Import mmpretrain.
 
     Raises:
-        MissingDependencyError: It is not installed, or does not import.
+        MissingDependencyError: mmpretrain is not installed, or cannot be imported.
     """
     if find_spec("mmpretrain") is None:
         raise MissingDependencyError(
@@ -23,9 +23,9 @@ def library() -> Any:
         )
     try:
         return import_module("mmpretrain")
-    except Exception as err:  # its parts assert versions of each other; torchvision's may not load
+    except Exception as err:  # packages check each other's versions; torchvision may fail
         why = str(err).partition("\n")[0]
         raise MissingDependencyError(
-            f"mmpretrain is installed and does not import: {type(err).__name__}: {why}",
-            hint=f"{_INSTALL}, with builds of torch and torchvision that belong together",
+            f"mmpretrain is installed but cannot be imported: {type(err).__name__}: {why}",
+            hint=f"{_INSTALL}, with matching builds of torch and torchvision",
         ) from err

@@ -12,11 +12,11 @@ from enginebay.errors import ModelSourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_WANTED = "wanted an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
+_WANTED = "expected an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
 
 
 def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
-    """Read the config that mmpretrain has under a name, or that a ``.py`` file holds.
+    """Read a config of mmpretrain by name, or the config in a ``.py`` file.
 
     Args:
         mmpretrain: The library.
@@ -26,43 +26,45 @@ def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
         The config, and the address of the model's published weights, if there are any.
 
     Raises:
-        ModelSourceError: There is none, or mmengine cannot read it.
+        ModelSourceError: The config does not exist, or mmengine cannot read it.
     """
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise ModelSourceError(f"no file '{name}'")
-        config = _read(lambda: _from_file(name), name)
+        config = _load_config(lambda: _read_file(name), name)
         return config, config.get("load_from")
     known = mmpretrain.list_models()
     if name.lower() not in known:
-        raise ModelSourceError(f"mmpretrain has no model '{name}'", hint=_nearest(name, known))
-    about = _read(lambda: mmpretrain.ModelHub.get(name), name)
+        raise ModelSourceError(
+            f"mmpretrain has no model '{name}'", hint=_suggest_names(name, known)
+        )
+    about = _load_config(lambda: mmpretrain.ModelHub.get(name), name)
     return about.config, about.weights
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
-    """Return a hint with similar names, those that start with it first.
+def _suggest_names(name: str, known: Sequence[str]) -> str:
+    """Return a hint with similar names, those with the same start first.
 
-    mmpretrain's names end with the training setup, which few people type.
+    mmpretrain's names end with the training setup, which users often omit.
     """
-    close = [each for each in known if each.startswith(name.lower())][:3]
+    close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else "mmpretrain.list_models() has the names"
 
 
-def _from_file(path: str) -> Any:
+def _read_file(path: str) -> Any:
     from mmengine.config import Config
 
     return Config.fromfile(path)
 
 
-def _read(reader: Callable[[], Any], name: str) -> Any:
+def _load_config(reader: Callable[[], Any], name: str) -> Any:
     try:
         return reader()
     except Exception as err:  # the config is code
         why = str(err).partition("\n")[0]
         raise ModelSourceError(
-            f"the config of '{name}' does not load: {type(err).__name__}: {why}"
+            f"the config of '{name}' cannot be loaded: {type(err).__name__}: {why}"
         ) from err
 
 
@@ -70,15 +72,15 @@ def check_classifier(config: Mapping[str, Any], name: str) -> None:
     """Check that the config is of a model that computes scores for one image.
 
     Raises:
-        ModelSourceError: It is of another kind of model, of a backbone alone, or of no model.
+        ModelSourceError: The config has another kind of model, only a backbone, or no model.
     """
     model: Any = config.get("model")
     if not hasattr(model, "get"):
-        raise ModelSourceError(f"'{name}' holds no model", hint=_WANTED)
+        raise ModelSourceError(f"'{name}' contains no model", hint=_WANTED)
     kind = model.get("type")
     if not _is_classifier(kind):
         text = getattr(kind, "__name__", kind)
-        raise ModelSourceError(f"'{name}' is of type '{text}', no classifier", hint=_WANTED)
+        raise ModelSourceError(f"'{name}' is of type '{text}', not a classifier", hint=_WANTED)
     if kind == "ImageClassifier" and not model.get("head"):
         raise ModelSourceError(f"'{name}' is a backbone without a head", hint=_WANTED)
 
@@ -87,20 +89,20 @@ def _is_classifier(kind: Any) -> bool:
     from mmpretrain.models import BaseClassifier
 
     if not isinstance(kind, type):
-        kind = _registered(str(kind))
+        kind = _find_registered(str(kind))
     return kind is not None and issubclass(kind, BaseClassifier)
 
 
-def _registered(kind: str) -> type | None:
-    """Return the class that mmpretrain builds for a name; None for another codebase's name."""
+def _find_registered(kind: str) -> type | None:
+    """Return the class that mmpretrain builds for a name; None for names of other codebases."""
     from mmpretrain.registry import MODELS
 
-    found: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
-    return found
+    registered: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
+    return registered
 
 
-def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return the channels, height and width of a test image; None if no config says them.
+def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
+    """Return the channels, height and width of a test image; None if they are not specified.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -108,26 +110,28 @@ def image_size_of(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
         (3, 224, 224)
     """
     backbone = config["model"].get("backbone", {})
-    size = _cropped(config.get("test_pipeline") or ()) or _pair(backbone.get("img_size"))
+    size = _read_crop_size(config.get("test_pipeline") or ()) or _parse_pair(
+        backbone.get("img_size")
+    )
     if size is None:
         return None
     width, height = size
     return backbone.get("in_channels", 3), height, width
 
 
-def _cropped(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
+def _read_crop_size(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
     """Return the width and height after the last transform that fixes both."""
     size = None
     for transform in pipeline:
         kind = transform.get("type")
         if getattr(kind, "__name__", kind) == "Resize":
-            size = _pair(transform.get("scale"))
+            size = _parse_pair(transform.get("scale"))
         elif "crop_size" in transform:
-            size = _pair(transform["crop_size"])
+            size = _parse_pair(transform["crop_size"])
     return size
 
 
-def _pair(size: Any) -> tuple[int, int] | None:
+def _parse_pair(size: Any) -> tuple[int, int] | None:
     if size is None:
         return None
     width, height = (size, size) if isinstance(size, int) else size
@@ -144,10 +148,10 @@ def set_image_size(config: Any, size: tuple[int, int, int]) -> None:
     backbone = config.model.get("backbone", {})
     kind = backbone.get("type")
     if not isinstance(kind, type):
-        kind = _registered(str(kind))
-    takes = inspect.signature(kind).parameters if kind else {}
+        kind = _find_registered(str(kind))
+    parameters = inspect.signature(kind).parameters if kind else {}
     channels, height, width = size
-    if "img_size" in takes:
+    if "img_size" in parameters:
         backbone["img_size"] = height if height == width else (height, width)
-    if "in_channels" in takes:
+    if "in_channels" in parameters:
         backbone["in_channels"] = channels

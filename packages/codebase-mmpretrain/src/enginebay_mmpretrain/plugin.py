@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     """Return the source of mmpretrain, which is imported when one of its models is requested."""
-    from enginebay_mmpretrain.source import build
+    from enginebay_mmpretrain.source import build_classifier
 
-    return {"mmpretrain": build, "mmcls": build}  # as it was called before its version 1
+    return {"mmpretrain": build_classifier, "mmcls": build_classifier}  # its name before version 1
 
 
 @eb.hookimpl

@@ -14,11 +14,11 @@ from enginebay.authors import (
     read_options,
 )
 from enginebay.errors import ModelSourceError, nearest
-from enginebay_mmpretrain.library import library
+from enginebay_mmpretrain.library import import_library
 from enginebay_mmpretrain.model_config import (
     check_classifier,
-    image_size_of,
     read_config,
+    read_image_size,
     set_image_size,
 )
 from enginebay_mmpretrain.task import classification_task
@@ -30,33 +30,33 @@ if TYPE_CHECKING:
 TASK = "Classification"
 
 
-def build(request: ModelRequest) -> Any:
-    """Build a classifier; an image, ``1×C×H×W float32``, of the size it is tested with; its task.
+def build_classifier(request: ModelRequest) -> Any:
+    """Build a classifier; an image, ``1×C×H×W float32``, of the test size; its task.
 
-    There is no image if neither the config nor the request says a size. Its pixels are noise of
-    mean 0 and deviation 1, since the model takes normalised images.
+    There is no image if neither the config nor the request specifies a size. The pixels are noise
+    with mean 0 and deviation 1, because the model expects normalised images.
 
     Raises:
-        ModelSourceError: There is no such classifier, or the deploy config is wrong.
-        MissingDependencyError: mmpretrain is missing or does not import.
+        ModelSourceError: The classifier does not exist, or the deploy config is wrong.
+        MissingDependencyError: mmpretrain is missing or cannot be imported.
     """
     options = read_options(request)
     _check_task(options.task)
-    with quiet():  # mmpretrain prints each of its optional parts that it cannot import
-        return _build(request, options, library())
+    with quiet():  # mmpretrain prints each missing optional package
+        return _build_classifier(request, options, import_library())
 
 
-def _build(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
+def _build_classifier(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
     import torch
 
     config, published = read_config(mmpretrain, request.name)
     if options.arguments:
         config.merge_from_dict({"model": options.arguments})
     check_classifier(config, request.name)
-    wanted = image_size(request)
-    if wanted:
-        set_image_size(config, wanted)
-    size = wanted or image_size_of(config)
+    requested = image_size(request)
+    if requested:
+        set_image_size(config, requested)
+    size = requested or read_image_size(config)
     with fixed_seed():
         network = mmpretrain.get_model(config)
         if options.checkpoint:
@@ -78,6 +78,6 @@ def _check_task(task: str | None) -> None:
         return
     guess = nearest(str(task), [TASK])
     raise ModelSourceError(
-        f"codebase_config.task: '{task}' is no task of mmpretrain; there is {TASK}",
-        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or leave it out",
+        f"codebase_config.task: '{task}' is not a task of mmpretrain; available: {TASK}",
+        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or remove it",
     )

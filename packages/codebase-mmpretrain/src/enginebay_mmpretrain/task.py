@@ -1,22 +1,22 @@
-"""What a config says about pictures, as a task in plain data."""
+"""The task of a classifier, as plain data, from its config."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay_mmpretrain.model_config import image_size_of
+from enginebay_mmpretrain.model_config import read_image_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The kernels that a task can name, by the library that resizes: OpenCV's others are not Pillow's.
+#: The filters that a task supports, by library: OpenCV's other filters differ from Pillow's.
 _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bilinear",)}
 
 
 def classification_task(
     network: Any, config: Mapping[str, Any], size: tuple[int, int, int] | None
 ) -> dict[str, Any] | None:
-    """Return the task of a classifier; None where its config says what a task cannot.
+    """Return the task of a classifier; None if a task cannot express its config.
 
     Args:
         network: The classifier as mmpretrain builds it.
@@ -47,7 +47,7 @@ def classification_task(
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
 ) -> list[dict[str, Any]] | None:
-    """Return the steps of a ``test_pipeline`` at an image size; None where a task has no such step.
+    """Return the steps of a ``test_pipeline`` at an image size; None if a task has no such step.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -55,8 +55,8 @@ def pipeline_steps(
         >>> [(step["height"], step["width"]) for step in pipeline_steps(config, (3, 112, 224))]
         [(128, 256), (112, 224)]
     """
-    own = image_size_of(config)
-    if size[0] != 3 or own is None:
+    original = read_image_size(config)
+    if size[0] != 3 or original is None:
         return None
     steps: list[dict[str, Any]] = []
     for transform in config.get("test_pipeline") or ():
@@ -64,19 +64,19 @@ def pipeline_steps(
         name = str(getattr(kind, "__name__", kind)).removeprefix("mmpretrain.")
         if name in ("LoadImageFromFile", "PackInputs"):
             continue
-        step = _step(name, transform, (size[1] / own[1], size[2] / own[2]))
+        step = _convert_step(name, transform, (size[1] / original[1], size[2] / original[2]))
         if step is None:
             return None
         steps.append(step)
     return steps
 
 
-def _step(
+def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, Any] | None:
-    """Return one step, with its height and width multiplied; None where a task has no such step."""
+    """Return one step, with its height and width multiplied; None if a task has no such step."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
-        return {"type": "crop", **_scaled(transform["crop_size"], share)}
+        return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (
         transform.get(key, usual)
         for key, usual in (("backend", "cv2"), ("interpolation", "bilinear"))
@@ -85,14 +85,14 @@ def _step(
         return None
     options: dict[str, Any] = {"interpolation": kernel, "antialias": backend == "pillow"}
     if name == "Resize" and not transform.get("keep_ratio") and "scale" in transform:
-        return {"type": "resize", **_scaled(transform["scale"], share), **options}
+        return {"type": "resize", **_scale_size(transform["scale"], share), **options}
     if name == "ResizeEdge" and transform.get("edge", "short") == "short":
-        size = _scaled(transform["scale"], share)
+        size = _scale_size(transform["scale"], share)
         return {"type": "resize", **size, "fit": "cover", **options}
     return None
 
 
-def _scaled(size: Any, share: tuple[float, float]) -> dict[str, int]:
+def _scale_size(size: Any, share: tuple[float, float]) -> dict[str, int]:
     """Return height and width of a size that a config writes as a number or ``(width, height)``."""
     width, height = (size, size) if isinstance(size, int) else size
     return {"height": round(height * share[0]), "width": round(width * share[1])}

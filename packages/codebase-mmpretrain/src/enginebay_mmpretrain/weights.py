@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 
 
 def load_published(network: nn.Module, address: str | None, name: str) -> None:
-    """Load the weights that OpenMMLab published, downloaded once; nothing in them is executed.
+    """Load the weights that OpenMMLab published, downloaded once; no code in them is executed.
 
     Args:
         network: The classifier.
-        address: Their URL; None if there are none. OpenMMLab ends a file's name with the first
-            digits of its SHA-256, which are compared.
-        name: The name that the user wrote for the model.
+        address: The URL; None if there are no weights. OpenMMLab's file names end with the first
+            digits of the SHA-256, which are checked.
+        name: The user's name of the model.
 
     Raises:
-        ModelSourceError: There are none, they cannot be downloaded or read, or do not fit.
+        ModelSourceError: There are no weights, they cannot be downloaded or read, or do not fit.
     """
     import torch
 
     if not address:
         raise ModelSourceError(
             f"'{name}' has no published weights",
-            hint="codebase_config.checkpoint takes a local file; without either they are random",
+            hint="use codebase_config.checkpoint for a local file, or random weights",
         )
     try:
         weights: Any = torch.hub.load_state_dict_from_url(
             address, map_location="cpu", weights_only=True, check_hash=True, progress=False
         )
-    except Exception as err:  # the network, the file's hash, and what torch refuses to unpickle
+    except Exception as err:  # network, wrong hash, or pickles that torch rejects
         why = str(err).partition("\n")[0]
         raise ModelSourceError(f"the weights at {address} cannot be downloaded: {why}") from err
     take_weights(network, weights, address)

@@ -1,4 +1,4 @@
-"""The tasks of transformers' models of pictures, from their image processors."""
+"""The tasks of transformers' image models, from their image processors."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from enginebay_models.records import Record, classify, crop, resize
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Pillow's numbers of its kernels.
+#: Pillow's filters by number.
 _KERNELS: dict[int, Literal["nearest", "lanczos", "bilinear", "bicubic"]] = {
     0: "nearest",
     1: "lanczos",
     2: "bilinear",
     3: "bicubic",
 }
-#: Detectors whose scores have an entry for "no object"; the others score each class by itself.
+#: Detectors whose scores have an entry for "no object"; the others score each class separately.
 _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 
 
 def transformers_task(model: Any, name: str, image: Any) -> Record | None:
-    """Return the task of a model of transformers'; None where nothing here says it.
+    """Return the task of a model of transformers; None if it cannot be determined.
 
-    It takes enginebay-vision to find out, which makes inputs by the task.
+    This requires enginebay-vision, which computes inputs from the task.
 
     Args:
         model: The model.
-        name: What the user wrote: a folder may have the processor's settings.
-        image: Its example input, ``1×C×H×W``.
+        name: The user's name of the model; a folder may contain the processor's settings.
+        image: The example input, ``1×C×H×W``.
     """
     kind = type(model).__name__
     classifies = kind.endswith("ForImageClassification")
@@ -64,10 +64,10 @@ def transformers_task(model: Any, name: str, image: Any) -> Record | None:
 def _image_input(
     config: Any, name: str, height: int, width: int, *, detects: bool
 ) -> Record | None:
-    """Return what the image processor of this kind of model does, at another size.
+    """Return the preprocessing of this model's image processor, at a different size.
 
-    Processors are classes that may do anything; so what comes out is compared with what one
-    makes of two pictures.
+    Processors are classes with arbitrary code. So the result is compared with the processor's on
+    two images.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -78,16 +78,16 @@ def _image_input(
             if Path(name, "preprocessor_config.json").is_file()
             else kind()
         )
-        changes, spec = _at_size(settings, height, width, detects=detects)
+        changes, spec = _settings_for_size(settings, height, width, detects=detects)
         processor = kind(**{**settings.to_dict(), **changes})
-        same = all(_is_same(processor, spec, picture) for picture in _pictures())
-    except Exception:  # noqa: BLE001  # a processor of another make is no reason not to deploy
+        same = all(_has_same_result(processor, spec, picture) for picture in _make_test_images())
+    except Exception:  # noqa: BLE001  # an unknown processor must not prevent a deployment
         return None
     return spec if same else None
 
 
 def _processor_class(config: Any) -> Any:
-    """Return the class of the image processor that works on Pillow's images; None for none."""
+    """Return the class of the image processor for Pillow's images, if there is one."""
     import transformers
     from transformers.models.auto import image_processing_auto
 
@@ -96,17 +96,17 @@ def _processor_class(config: Any) -> Any:
     return getattr(transformers, name, None) if name else None
 
 
-def _at_size(
+def _settings_for_size(
     settings: Any, height: int, width: int, *, detects: bool
 ) -> tuple[dict[str, Any], Record]:
-    """Return the processor's settings for an input of this size, and the same as data."""
+    """Return the processor's settings for an input of this size, and the task's."""
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:
         changes, cut = {"size": exact, "do_pad": False}, None
         step = resize(height, width, interpolation=kernel)
     else:
-        changes, step, cut = _resized(settings, height, width, kernel)
+        changes, step, cut = _settings_with_crop(settings, height, width, kernel)
     normal = settings.do_normalize
     spec = {
         "steps": [step] if cut is None else [step, cut],
@@ -118,18 +118,18 @@ def _at_size(
     return {**changes, "crop_size": exact}, spec
 
 
-def _resized(
+def _settings_with_crop(
     settings: Any, height: int, width: int, kernel: Any
 ) -> tuple[dict[str, Any], Record, Record | None]:
-    """Return the processor's size for an input of this one, the same as a step, and the crop.
+    """Return the processor's size for an input of this size, as a setting and a step, and the crop.
 
-    What is cut off keeps its share of the picture.
+    The cropped share of the image does not change.
     """
     whole = crop(height, width, rounding="down")
-    size = _sides(settings.size)
+    size = _read_sides(settings.size)
     shortest, share = size.get("shortest_edge"), getattr(settings, "crop_pct", None)
     if settings.do_center_crop:
-        cut = _sides(settings.crop_size)
+        cut = _read_sides(settings.crop_size)
         if not shortest:
             high, wide = (size[n] * s // cut[n] for n, s in (("height", height), ("width", width)))
             step = resize(high, wide, interpolation=kernel)
@@ -139,7 +139,7 @@ def _resized(
         return {"size": {"shortest_edge": side}}, step, whole
     if shortest and share:
         changes = {"size": {"shortest_edge": height}}
-        if height >= 384:  # then it is not cropped
+        if height >= 384:  # such sizes are not cropped
             return changes, resize(height, width, interpolation=kernel), None
         side = int(height / share)
         return changes, resize(side, side, fit="cover", interpolation=kernel), whole
@@ -147,12 +147,12 @@ def _resized(
     return {"size": exact}, resize(height, width, interpolation=kernel), None
 
 
-def _sides(size: Any) -> dict[str, int]:
+def _read_sides(size: Any) -> dict[str, int]:
     """Return a size as the keys that a processor's settings may have."""
     return size if isinstance(size, dict) else vars(size)
 
 
-def _pictures() -> list[Image]:
+def _make_test_images() -> list[Image]:
     from PIL import Image
 
     noise = np.random.default_rng(0)
@@ -160,9 +160,9 @@ def _pictures() -> list[Image]:
     return [Image.fromarray(noise.integers(0, 256, size, np.uint8)) for size in sizes]
 
 
-def _is_same(processor: Any, spec: Record, picture: Image) -> bool:
-    """True if both make the same of a picture, up to one step of 255."""
-    wanted = processor(picture, return_tensors="np")["pixel_values"]
-    (found,) = read_task(classify(spec, ())).preprocess(picture).values()
+def _has_same_result(processor: Any, spec: Record, picture: Image) -> bool:
+    """Return True if both results for an image are equal, up to one step of 255."""
+    expected = processor(picture, return_tensors="np")["pixel_values"]
+    (actual,) = read_task(classify(spec, ())).preprocess(picture).values()
     step = abs(spec["scale"]) / min(map(abs, spec["std"]))
-    return wanted.shape == found.shape and bool(np.abs(wanted - found).max() <= step * 1.01)
+    return expected.shape == actual.shape and bool(np.abs(expected - actual).max() <= step * 1.01)

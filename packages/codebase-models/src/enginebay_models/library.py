@@ -1,4 +1,4 @@
-"""Import of a library that may be missing, and the error for a name that it does not have."""
+"""Import of a library that may be missing, and errors of downloads and unknown models."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-def library(name: str) -> Any:
+def import_library(name: str) -> Any:
     """Import a library.
 
     Raises:
-        MissingDependencyError: It is not installed, or does not import.
+        MissingDependencyError: The library is not installed, or cannot be imported.
     """
     if find_spec(name) is None:
         raise MissingDependencyError(
@@ -28,36 +28,36 @@ def library(name: str) -> Any:
         )
     try:
         return import_module(name)
-    except Exception as err:  # torchvision beside a torch of another build raises RuntimeError
+    except Exception as err:  # torchvision raises RuntimeError for a different build of torch
         raise MissingDependencyError(
-            f"{name} is installed and does not import: {type(err).__name__}: {err}",
-            hint="install builds of torch and torchvision that belong together",
+            f"{name} is installed but cannot be imported: {type(err).__name__}: {err}",
+            hint="install matching builds of torch and torchvision",
         ) from err
 
 
 @contextmanager
-def downloads(model: str) -> Iterator[None]:
-    """Turn the errors of a download into one line; the Hub's client logs each of its attempts.
+def wrap_download_errors(model: str) -> Iterator[None]:
+    """Turn the errors of a download into one line, without the log of the Hub's client.
 
     Raises:
-        EnginebayError: What the block downloads cannot be had.
+        EnginebayError: The download failed.
     """
     log = getLogger("huggingface_hub")
     level = log.level
     log.setLevel(ERROR)
     try:
         yield
-    except OSError as err:  # all of urllib's, requests' and the Hub's
+    except OSError as err:  # the base of urllib's, requests' and the Hub's errors
         why = " ".join(str(err).split())
         raise EnginebayError(
             f"the pretrained weights of '{model}' cannot be downloaded: {why[:200]}",
-            hint="look at the connection; weights that are here are read by --weights FILE",
+            hint="check the connection; for a local file, use --weights FILE",
         ) from err
     finally:
         log.setLevel(level)
 
 
-def unknown(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
+def make_unknown_error(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
     """Return the error for an unknown model; its hint has the nearest names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(

@@ -18,7 +18,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
     from enginebay_models import timm, torchvision, transformers
 
     return {
-        "timm": timm.build,
-        "torchvision": torchvision.build,
-        "transformers": transformers.build,
+        "timm": timm.build_model,
+        "torchvision": torchvision.build_model,
+        "transformers": transformers.build_model,
     }

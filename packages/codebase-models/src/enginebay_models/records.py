@@ -1,4 +1,4 @@
-"""Tasks of pictures as plain data, as enginebay-vision reads them."""
+"""Image tasks as plain data for enginebay-vision."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Record: TypeAlias = dict[str, Any]
 
 
 def resize(height: int, width: int, **options: Any) -> Record:
-    """Return the step that resizes a picture.
+    """Return the step that resizes an image.
 
     Example:
         >>> resize(8, 6, fit="cover")
@@ -19,7 +19,7 @@ def resize(height: int, width: int, **options: Any) -> Record:
 
 
 def crop(height: int, width: int, **options: Any) -> Record:
-    """Return the step that cuts a picture, or fills it up."""
+    """Return the step that crops or pads an image."""
     return {"type": "crop", "height": height, "width": width, **options}
 
 

@@ -1,4 +1,4 @@
-"""What the libraries know about their classifiers, as tasks."""
+"""The tasks of classifiers of timm and torchvision."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from enginebay_models.records import Record, classify, crop, resize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The kernels that a task can name.
+#: The filters that a task supports.
 KERNELS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
 def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> Record | None:
-    """Return the task of a model of timm's; None if it is no classifier, or its like unknown.
+    """Return the task of a model of timm; None if it is not a classifier, or not supported.
 
     Args:
         data: The module ``timm.data``.
@@ -24,7 +24,7 @@ def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> Record | Non
     """
     channels, height, width = size
     config = data.resolve_data_config({"input_size": size}, model=model)
-    count = getattr(model, "num_classes", 0)  # of features alone there is none
+    count = getattr(model, "num_classes", 0)  # feature extractors have none
     if channels != 3 or not count or config["interpolation"] not in KERNELS:
         return None
     subset = data.infer_imagenet_subset(model)
@@ -52,10 +52,10 @@ def _timm_steps(config: dict[str, Any], height: int, width: int) -> list[Record]
 def torchvision_task(
     weights: Any, arguments: dict[str, Any], size: tuple[int, int, int]
 ) -> Record | None:
-    """Return the task of a model of torchvision's; None if it is no classifier of pictures.
+    """Return the task of a model of torchvision; None if it is not an image classifier.
 
     Args:
-        weights: The weights whose transforms the model is used with.
+        weights: The weights, whose transforms define the preprocessing.
         arguments: The model's keyword arguments.
         size: Channels, height and width of its input.
     """

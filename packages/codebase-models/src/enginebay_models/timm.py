@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
-from enginebay_models.library import downloads, library, unknown
+from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
 from enginebay_models.tasks import timm_task
 
 if TYPE_CHECKING:
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from enginebay_models.records import Record
 
 
-def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
-    """Build a model; an image, ``1×C×H×W float32``, as large as its weights want it; its task.
+def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
+    """Build a model; an image, ``1×C×H×W float32``, of the size that its weights expect; its task.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.
-        MissingDependencyError: timm is missing or does not import.
+        MissingDependencyError: timm is missing or cannot be imported.
     """
     options = read_options(request)
-    timm = library("timm")
+    timm = import_library("timm")
     if not timm.is_model(request.name):
-        raise unknown("timm", request.name, timm.list_models())
+        raise make_unknown_error("timm", request.name, timm.list_models())
     import torch
 
     trained_at = timm.get_pretrained_cfg(request.name)
-    wanted = image_size(request)
-    arguments = _sized(trained_at, wanted) | options.arguments
+    size_requested = image_size(request)
+    arguments = _size_arguments(trained_at, size_requested) | options.arguments
     with fixed_seed():
-        with downloads(f"timm:{request.name}"):
+        with wrap_download_errors(f"timm:{request.name}"):
             model = timm.create_model(request.name, pretrained=options.pretrained, **arguments)
-        shape = wanted or model.pretrained_cfg["input_size"]
+        shape = size_requested or model.pretrained_cfg["input_size"]
         image = torch.rand(1, *shape)
         if options.checkpoint:
             load_weights(model, options.checkpoint)
@@ -43,13 +43,17 @@ def build(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]
     return model.eval(), image, timm_task(timm.data, model, tuple(shape)), options.weights
 
 
-def _sized(trained_at: Any, wanted: tuple[int, int, int] | None) -> dict[str, Any]:
-    """Return the arguments that build the model for an image of another size."""
-    if trained_at is None or wanted is None or wanted == tuple(trained_at.input_size):
+def _size_arguments(trained_at: Any, size_requested: tuple[int, int, int] | None) -> dict[str, Any]:
+    """Return the arguments to build the model for a different image size."""
+    if (
+        trained_at is None
+        or size_requested is None
+        or size_requested == tuple(trained_at.input_size)
+    ):
         return {}
     arguments: dict[str, Any] = {}
-    if wanted[0] != trained_at.input_size[0]:
-        arguments["in_chans"] = wanted[0]
+    if size_requested[0] != trained_at.input_size[0]:
+        arguments["in_chans"] = size_requested[0]
     if trained_at.fixed_input_size:
-        arguments["img_size"] = wanted[1:]
+        arguments["img_size"] = size_requested[1:]
     return arguments

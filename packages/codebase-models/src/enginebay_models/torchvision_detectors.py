@@ -1,4 +1,4 @@
-"""torchvision's detectors as networks of one image, with their suppression or before it."""
+"""torchvision's detectors as modules for one image, with or without suppression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchvision.ops.boxes import clip_boxes_to_image
 
 from enginebay.authors import fixed_seed, image_size, load_weights, measure_norms, read_options
 from enginebay.errors import ModelSourceError
-from enginebay_models.library import downloads
+from enginebay_models.library import wrap_download_errors
 from enginebay_models.records import Record, crop, resize
 
 if TYPE_CHECKING:
@@ -23,38 +23,40 @@ def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tenso
     """Build a detector; an image, ``1×3×H×W float32``; its task; its weights' origin.
 
     Args:
-        request: What the user wrote. With ``model_type='end2end'`` in the section
-            ``codebase_config`` a detector of one stage keeps its suppression.
+        request: The model request. With ``model_type='end2end'`` in ``codebase_config``, a
+            single-stage detector includes its suppression.
         models: The module ``torchvision.models``.
 
     Raises:
         ModelSourceError: The config is wrong.
     """
     section = dict(request.codebase_config)
-    whole = _is_whole(section.pop("model_type", None))
+    whole = _parse_model_type(section.pop("model_type", None))
     options = read_options(msgspec.structs.replace(request, codebase_config=section))
     best = models.get_model_weights(request.name).DEFAULT
-    arguments = {"weights_backbone": None, **options.arguments}  # else they are downloaded
+    arguments = {"weights_backbone": None, **options.arguments}  # otherwise they are downloaded
     with fixed_seed():
         weights = best if options.pretrained else None
-        with downloads(f"torchvision:{request.name}"):
+        with wrap_download_errors(f"torchvision:{request.name}"):
             network = models.get_model(request.name, weights=weights, **arguments).eval()
-        network.transform.resize = _unchanged  # the task resizes
-        size = image_size(request) or (3, *_resized_to(network.transform))
+        network.transform.resize = _return_unchanged  # the task resizes
+        size = image_size(request) or (3, *_read_resized_size(network.transform))
         if options.checkpoint:
             load_weights(network, options.checkpoint)
         elif not options.pretrained:
-            _vary(network)
+            _randomise_heads(network)
             measure_norms(network, torch.rand(4, *size))
         image = torch.rand(1, *size)
-    whole = whole or hasattr(network, "roi_heads")  # of two stages: the first one suppresses too
-    task = _task(network, best.meta["categories"], arguments, size, whole=whole)
+    whole = whole or hasattr(
+        network, "roi_heads"
+    )  # the first stage of two includes suppression too
+    task = _make_task(network, best.meta["categories"], arguments, size, whole=whole)
     model = Detector(network) if whole else Candidates(network)
     return model.eval(), image, task, options.weights
 
 
 class Detector(nn.Module):
-    """The detections that torchvision itself finds in an image.
+    """The detections that torchvision itself computes.
 
     Args:
         network: The detector as torchvision builds it.
@@ -65,7 +67,7 @@ class Detector(nn.Module):
         self.network = network
 
     def forward(self, image: Tensor) -> dict[str, Tensor]:
-        """Find objects.
+        """Detect objects.
 
         Args:
             image: ``1×3×H×W float32``, from 0 to 1.
@@ -74,14 +76,14 @@ class Detector(nn.Module):
             ``boxes``, ``rows×4 float32``: left, top, right and bottom in pixels of the input;
             ``scores``, ``rows float32``; and ``labels``, ``rows int64``.
         """
-        (found,) = self.network([image.squeeze(0)])
-        return {name: found[name] for name in ("boxes", "scores", "labels")}
+        (results,) = self.network([image.squeeze(0)])
+        return {name: results[name] for name in ("boxes", "scores", "labels")}
 
 
 class Candidates(Detector):
-    """Every box of a detector of one stage, with a score for each class.
+    """All boxes of a single-stage detector, with a score for each class.
 
-    All of it is torchvision's code, but for the choice of the best boxes.
+    Computed by torchvision's code, without the selection of the best boxes.
 
     Args:
         network: The detector as torchvision builds it.
@@ -101,15 +103,15 @@ class Candidates(Detector):
             ``boxes``, ``1×boxes×4 float32``: left, top, right and bottom in pixels of the input;
             and ``scores``, ``1×boxes×classes float32``.
         """
-        (found,) = self.network([image.squeeze(0)])
-        return {name: values[None] for name, values in found.items()}
+        (results,) = self.network([image.squeeze(0)])
+        return {name: values[None] for name, values in results.items()}
 
     def _decode(self, maps: Any, anchors: Any, sizes: Any) -> list[dict[str, Tensor]]:
-        """Decode what the head found in one image, in the place of ``postprocess_detections``."""
-        maps = {name: _of_all_levels(parts) for name, parts in maps.items()}
+        """Decode the head's outputs for one image: replaces ``postprocess_detections``."""
+        maps = {name: _join_levels(parts) for name, parts in maps.items()}
         coder = self.network.box_coder
         decode = getattr(coder, "decode_single", coder.decode)
-        boxes = decode(maps["bbox_regression"], _of_all_levels(anchors))
+        boxes = decode(maps["bbox_regression"], _join_levels(anchors))
         return [{"boxes": clip_boxes_to_image(boxes, sizes[0]), "scores": self._scores(**maps)}]
 
     def _scores(
@@ -118,34 +120,34 @@ class Candidates(Detector):
         if isinstance(self.network, SSD):
             scores = cls_logits.softmax(-1)
             classes = torch.arange(scores.shape[-1], device=scores.device)
-            return scores * (classes > 0)  # the first is the background
+            return scores * (classes > 0)  # class 0 is the background
         scores = cls_logits.sigmoid()
         return scores if bbox_ctrness is None else torch.sqrt(scores * bbox_ctrness.sigmoid())
 
 
-def _of_all_levels(parts: Any) -> Tensor:
-    """Return one image's rows as one tensor: RetinaNet and FCOS have them apart, by their maps."""
+def _join_levels(parts: Any) -> Tensor:
+    """Return one image's rows as one tensor: RetinaNet and FCOS have one for each level."""
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)
 
 
-def _is_whole(model_type: Any) -> bool:
+def _parse_model_type(model_type: Any) -> bool:
     if model_type not in (None, "end2end"):
         raise ModelSourceError(
-            f"codebase_config.model_type: '{model_type}' is no model_type of torchvision; there is "
-            "end2end",
-            hint="leave it out to end before the suppression",
+            f"codebase_config.model_type: '{model_type}' is not a model_type of torchvision; "
+            "available: end2end",
+            hint="remove it to end before the suppression",
         )
     return model_type is not None
 
 
-def _unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:
+def _return_unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:
     return image, target
 
 
-def _resized_to(transform: Any) -> tuple[int, int]:
-    """Return the height and width of what a detector resizes a wide picture to, and pads."""
+def _read_resized_size(transform: Any) -> tuple[int, int]:
+    """Return the height and width of a wide image after resizing and padding."""
     if transform.fixed_size:
         width, height = transform.fixed_size
         return height, width
@@ -154,10 +156,10 @@ def _resized_to(transform: Any) -> tuple[int, int]:
     return height, width
 
 
-def _vary(network: Any) -> None:
-    """Draw the weights of the heads so that scores and boxes depend on the image.
+def _randomise_heads(network: Any) -> None:
+    """Initialise the weights of the heads so that scores and boxes depend on the image.
 
-    torchvision's own start values give every box the same score, to two digits.
+    With torchvision's own initial values, every box has the same score up to two digits.
     """
     for name in ("head", "rpn", "roi_heads"):
         for layer in getattr(network, name, nn.Module()).modules():
@@ -167,7 +169,7 @@ def _vary(network: Any) -> None:
                     nn.init.zeros_(layer.bias)
 
 
-def _task(
+def _make_task(
     network: Any,
     categories: list[str],
     arguments: dict[str, Any],
@@ -175,7 +177,7 @@ def _task(
     *,
     whole: bool,
 ) -> Record:
-    """Return what a detector is for: with ``whole`` it chooses the best boxes itself."""
+    """Return the task of a detector; with ``whole``, the detector includes the suppression."""
     _, height, width = size
     if network.transform.fixed_size:
         steps = [resize(height, width, antialias=False)]

@@ -9,69 +9,71 @@ from enginebay.authors import Options, fixed_seed, image_size, load_weights, rea
 from enginebay.errors import ModelSourceError
 from enginebay_models.example_inputs import example_inputs
 from enginebay_models.image_processors import transformers_task
-from enginebay_models.library import downloads, library, unknown
+from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
 
 if TYPE_CHECKING:
     from enginebay.hooks import ModelRequest
 
 
-def build(request: ModelRequest) -> Any:
-    """Build a model with its example inputs, task and weights' origin; None for what is not known.
+def build_model(request: ModelRequest) -> Any:
+    """Build a model with its example inputs, task and origin of the weights; None for unknown ones.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.
-        MissingDependencyError: transformers is missing or does not import.
+        MissingDependencyError: transformers is missing or cannot be imported.
     """
     options = read_options(request)
-    transformers = library("transformers")
+    transformers = import_library("transformers")
     size = image_size(request)
     with fixed_seed():
-        model = _model(transformers, request.name, options, size).eval()
+        model = _build_model(transformers, request.name, options, size).eval()
         if options.checkpoint:
             load_weights(model, options.checkpoint)
         inputs = example_inputs(model, size)
     image = inputs.get("pixel_values") if len(inputs) == 1 else None
     task = transformers_task(model, request.name, image) if inputs else None
-    own = request.name if _has_weights(request.name) and not options.checkpoint else ""
-    return model, inputs or None, task, own or options.weights
+    own_weights = request.name if _has_weights(request.name) and not options.checkpoint else ""
+    return model, inputs or None, task, own_weights or options.weights
 
 
-def _model(
+def _build_model(
     transformers: Any, name: str, options: Options, size: tuple[int, int, int] | None
 ) -> Any:
     """Build the model of a type, a class, a folder or the Hub."""
     if Path(name, "config.json").is_file():
-        return _from_folder(transformers, name, options)
+        return _load_folder(transformers, name, options)
     if "/" in name:
-        return _from_hub(transformers, name, options)
+        return _download_model(transformers, name, options)
     if options.pretrained:
         raise ModelSourceError(
-            f"'transformers:{name}' is an architecture, which has no weights of its own",
-            hint="name a model of the Hub: transformers:OWNER/NAME",
+            f"'transformers:{name}' is an architecture without weights",
+            hint="use a model of the Hub: transformers:OWNER/NAME",
         )
-    auto, config = _architecture(transformers, name, options.arguments)
+    auto, config = _find_architecture(transformers, name, options.arguments)
     if size and hasattr(config, "image_size"):
         config.num_channels = size[0]
         config.image_size = size[1] if size[1] == size[2] else size[1:]
-    return auto(_without_cache(config))
+    return auto(_disable_cache(config))
 
 
-def _architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the function that makes the model from its config, and the config."""
+def _find_architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the function that creates the model from its config, and the config."""
     if name in transformers.CONFIG_MAPPING:
         config = transformers.CONFIG_MAPPING[name](**arguments)
         return transformers.AutoModel.from_config, config
-    found: Any = getattr(transformers, name, None)
-    bases = getattr(found, "__mro__", ())
+    named: Any = getattr(transformers, name, None)
+    bases = getattr(named, "__mro__", ())
     if transformers.PreTrainedConfig in bases:
-        return transformers.AutoModel.from_config, found(**arguments)
-    if transformers.PreTrainedModel in bases and found.config_class is not None:
-        return found, found.config_class(**arguments)
-    raise unknown("transformers", name, [*transformers.CONFIG_MAPPING, *dir(transformers)])
+        return transformers.AutoModel.from_config, named(**arguments)
+    if transformers.PreTrainedModel in bases and named.config_class is not None:
+        return named, named.config_class(**arguments)
+    raise make_unknown_error(
+        "transformers", name, [*transformers.CONFIG_MAPPING, *dir(transformers)]
+    )
 
 
-def _from_folder(transformers: Any, folder: str, options: Options) -> Any:
-    """Load the model of a local folder, with its weights if it has some."""
+def _load_folder(transformers: Any, folder: str, options: Options) -> Any:
+    """Load the model of a local folder, with its weights if there are any."""
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, **options.arguments
     )
@@ -79,33 +81,33 @@ def _from_folder(transformers: Any, folder: str, options: Options) -> Any:
     kind = getattr(transformers, names[0], None)
     if kind is None:
         raise ModelSourceError(
-            f"'{folder}' is for {names[0]}, which this transformers does not have"
+            f"'{folder}' is for {names[0]}, which the installed transformers lacks"
         )
     if _has_weights(folder):
-        return kind.from_pretrained(folder, config=_without_cache(config), local_files_only=True)
-    make = kind.from_config if names == ["AutoModel"] else kind
-    return make(_without_cache(config))
+        return kind.from_pretrained(folder, config=_disable_cache(config), local_files_only=True)
+    create = kind.from_config if names == ["AutoModel"] else kind
+    return create(_disable_cache(config))
 
 
 def _has_weights(folder: str) -> bool:
     return Path(folder, "config.json").is_file() and any(Path(folder).glob("*.safetensors"))
 
 
-def _from_hub(transformers: Any, name: str, options: Options) -> Any:
+def _download_model(transformers: Any, name: str, options: Options) -> Any:
     if not options.pretrained:
         raise ModelSourceError(
             f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
-            "of the Hub with this name is downloaded only where you ask for it",
+            "of the Hub with this name is downloaded only on request",
             hint=f"--pretrained (transformers:{name}?pretrained)",
         )
-    with downloads(f"transformers:{name}"):
+    with wrap_download_errors(f"transformers:{name}"):
         config = transformers.AutoConfig.from_pretrained(name, **options.arguments)
         names = config.architectures or ["AutoModel"]
-        return getattr(transformers, names[0]).from_pretrained(name, config=_without_cache(config))
+        return getattr(transformers, names[0]).from_pretrained(name, config=_disable_cache(config))
 
 
-def _without_cache(config: Any) -> Any:
-    """Turn off the cache of keys and values, which would add outputs to each layer."""
+def _disable_cache(config: Any) -> Any:
+    """Disable the cache of keys and values, which would add outputs to each layer."""
     if hasattr(config, "use_cache"):
         config.use_cache = False
     return config
