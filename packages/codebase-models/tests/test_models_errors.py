@@ -60,8 +60,10 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     assert fault("timm:resnet18") == (
-        "timm is installed but cannot be imported: "
-        "RuntimeError: operator torchvision::nms is missing",
+        (
+            "timm is installed but cannot be imported: "
+            "RuntimeError: operator torchvision::nms is missing"
+        ),
         "install matching builds of torch and torchvision",
     )
 
@@ -100,8 +102,10 @@ def test_models_that_are_refused(name: str, why: str) -> None:
 
 def test_a_detector_of_another_model_type() -> None:
     assert fault("torchvision:ssdlite320_mobilenet_v3_large", model_type="end2edn") == (
-        "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
-        "available: end2end",
+        (
+            "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
+            "available: end2end"
+        ),
         "remove it to end before the suppression",
     )
     message, _ = fault("torchvision:squeezenet1_1", model_type="end2end")
