@@ -1,8 +1,8 @@
-"""The hooks: a build is looked up before the backend is called, and kept afterwards.
+"""The hooks: a build is looked up before the backend is called, and stored afterwards.
 
 A wrapper cannot stop the backend from being called: pluggy requires it to yield. So there are two
-implementations of ``to_backend``. The wrapper, which is outside of all others, looks the build up
-and keeps a new one; the other is called before the backend and returns what was found.
+implementations of ``to_backend``. The wrapper is outside of all others: it looks up the build and
+stores a new one. The other is called before the backend and returns the cached files, if any.
 """
 
 from __future__ import annotations
