@@ -247,8 +247,8 @@ def test_duplicates_and_neighbours_find_partners(seed, noise):
 
 BAD = {
     "detections expects boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
-    "; there is 'x' int64 (5, 4)": {"x": np.zeros((5, 4), np.int64)},
-    "; there is 'x' float32 (5, 4), 'y' float32 (4,)": {
+    "; found 'x' int64 (5, 4)": {"x": np.zeros((5, 4), np.int64)},
+    "; found 'x' float32 (5, 4), 'y' float32 (4,)": {
         "x": np.zeros((5, 4), np.float32),
         "y": np.zeros(4, np.float32),
     },

@@ -132,7 +132,7 @@ def test_other_points_than_the_tasks(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
-        f"'{tmp_path}/annotations/instances.json' has an annotation of 3 points, number 5, and "
+        f"'{tmp_path}/annotations/instances.json' has an annotation of 3 points, number 5, but "
         "the task has 2"
     )
 
@@ -160,7 +160,7 @@ def test_average_precision_of_bodies() -> None:
     assert precision(two, hidden, far) == pytest.approx(0.5 * 51 / 101)
     with pytest.raises(eb.EnginebayError) as caught:
         precision(task(image=plain), near)
-    assert str(caught.value) == "nothing says how exact 2 points can be"
+    assert str(caught.value) == "the metric requires sigmas for 2 points"
     assert caught.value.hint == "add sigmas to the task, one for each point"
     body = task(image=plain, classes=())
     points = [(n, n) for n in range(10, 27)]

@@ -85,9 +85,7 @@ def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     assert metric.compute() == pytest.approx(10 * np.log10(255**2 / 10))
     with pytest.raises(eb.EnginebayError) as caught:
         metric.update(values[:, :, :3], item.target)
-    assert str(caught.value) == (
-        "the model makes 4x3 pixels of this image, and the other one has 4x4"
-    )
+    assert str(caught.value) == ("wrong size of the image: expected 4x4 pixels, found 4x3")
     metric.reset()
     metric.update(np.full((1, 3, 4, 4), 100 / 255, np.float32), item.target)
     assert metric.compute() == float("inf")

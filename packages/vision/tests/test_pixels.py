@@ -57,7 +57,7 @@ def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("step", "image", "size"),
+    ("step", "picture", "size"),
     [
         (vision.Resize(256, 256, fit="cover"), (640, 480), (341, 256)),
         (vision.Resize(256, 256, fit="cover"), (480, 640), (256, 341)),

@@ -11,7 +11,7 @@ from PIL import Image
 import enginebay as eb
 import enginebay_vision as vision
 from enginebay_vision import RankedClass
-from enginebay_vision.drawing import check_drawing, save
+from enginebay_vision.drawing import check_drawing, save_image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_outputs_of_other_lengths() -> None:
     task = vision.ObjectDetection(image=LETTERBOX)
     wrong = {"boxes": np.zeros((2, 4)), "scores": np.zeros(3), "labels": np.zeros(3)}
     wide = {"boxes": np.zeros((2, 5)), "scores": np.zeros(2), "labels": np.zeros(2)}
-    with pytest.raises(eb.EnginebayError, match=r"output 'boxes' has the shape \(2, 5\), wanted"):
+    with pytest.raises(eb.EnginebayError, match=r"output 'boxes' has the shape \(2, 5\); expected"):
         task.postprocess(wide, (10, 10))
     with pytest.raises(eb.EnginebayError, match="found 2 boxes, 3 scores and 3 classes"):
         task.postprocess(wrong, (10, 10))
@@ -136,5 +136,5 @@ def test_a_file_that_is_a_folder_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "one.png" / "in it").mkdir(parents=True)
     picture: Any = Image.new("RGB", (1, 1))
     with pytest.raises(eb.EnginebayError, match=r"one\.png' cannot be written: "):
-        save(picture, tmp_path / "one.png")
+        save_image(picture, tmp_path / "one.png")
     assert [file.name for file in tmp_path.iterdir()] == ["one.png"]

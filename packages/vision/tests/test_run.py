@@ -67,7 +67,7 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         (
             "without --image photos/red/0.png",
             2,
-            "was made without a task, so nothing says how an image becomes its input",
+            "was made without a task, so nothing says how a picture becomes its input",
             "deploy the model again with --task FILE.json",
         ),
         ("build --image no.png", 2, "'no.png' does not exist; expected an image", None),

@@ -50,7 +50,7 @@ def test_a_mask_is_torchs_interpolation(
 def test_bands_of_rows_make_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
     whole = task().postprocess({"y": scores}, (21, 17)).array
-    monkeypatch.setattr("enginebay_vision.maps._BAND", 3 * 21 * 5)
+    monkeypatch.setattr("enginebay_vision.maps._MAX_NUMBERS_AT_ONCE", 3 * 21 * 5)
     assert (task().postprocess({"y": scores}, (21, 17)).array == whole).all()
 
 
@@ -164,7 +164,7 @@ def test_pictures_without_masks_have_no_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        ([[0, 0, 0]] * 2, "0.png' has 3x2 pixels, and its image 4x2"),
+        ([[0, 0, 0]] * 2, "0.png' has the wrong size; expected 4x2 like its image, found 3x2"),
         (
             [[0, 0, 0, 3]] * 2,
             (
@@ -188,7 +188,7 @@ def test_a_mask_without_a_picture(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
-        f"'{tmp_path}/annotations/val/0.png' belongs to no image: '{tmp_path}/images' holds no "
+        f"'{tmp_path}/annotations/val/0.png' has no matching image: '{tmp_path}/images' contains no "
         "'val/0'"
     )
 
@@ -249,7 +249,7 @@ def test_metrics_that_do_not_fit() -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         metric.update(np.zeros(1), Target(other, (1, 1), None))
     assert str(caught.value) == (
-        "it measures semantic-segmentation, and the artifact's task is object-detection"
+        "the metric measures semantic-segmentation, but the artifact's task is object-detection"
     )
 
 
