@@ -78,11 +78,11 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
             "'net.py' cannot be read as an image: cannot identify image file it",
             None,
         ),
-        ("build --draw out.png", 2, "--draw has no image to draw on", "add --image FILE"),
+        ("build --draw out.png", 2, "--draw has no picture to draw on", "add --image FILE"),
         (
             "build --image a.png --image b.png --draw out.png",
             2,
-            "--draw keeps one file, and there are 2 images",
+            "--draw keeps one file, and there are 2 pictures",
             "run them one by one",
         ),
         (

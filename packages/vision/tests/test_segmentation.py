@@ -188,8 +188,8 @@ def test_a_mask_without_a_picture(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
-        f"'{tmp_path}/annotations/val/0.png' has no matching image: '{tmp_path}/images' contains no "
-        "'val/0'"
+        f"'{tmp_path}/annotations/val/0.png' has no matching image: "
+        f"'{tmp_path}/images' contains no 'val/0'"
     )
 
 
