@@ -173,7 +173,7 @@ def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made
             PYTHON,
             ParamsError,
             f"extension '{PYTHON}' does not name an object in the file",
-            f"write {PYTHON}:NAME, where NAME is a class of openvino.Op or an extension",
+            f"use {PYTHON}:NAME, where NAME is a subclass of openvino.Op or an extension",
         ),
         (
             f"{PYTHON}:Twise",
@@ -184,7 +184,7 @@ def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made
         (
             f"{PYTHON}:no_extension",
             ParamsError,
-            f"extension '{PYTHON}:no_extension' is int: {WANTED}",
+            f"extension '{PYTHON}:no_extension': {WANTED}, found int",
             None,
         ),
     ],
