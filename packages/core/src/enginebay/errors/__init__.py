@@ -9,9 +9,9 @@
     │   ├── ConfigError               2   a deploy config's text, keys or values
     │   ├── ModelSourceError          2   MODEL does not name a model
     │   ├── RewriterError             2   a rewriter's declaration
-    │   └── ArtifactExistsError       2   the work directory is taken
+    │   └── ArtifactExistsError       2   the work directory is not empty
     ├── BackendUnavailableError       3   the named backend cannot be used
-    │   ├── BackendNotFoundError      3   no installed distribution has it
+    │   ├── BackendNotFoundError      3   no installed distribution provides it
     │   └── PluginError               3   its plugin is broken, disabled or too old
     ├── MissingDependencyError        3   a package that this step needs is not installed
     ├── ModelError                    1   the model's own code raised
@@ -19,15 +19,15 @@
     ├── ConversionError               1   IR → engine failed
     │   └── LackingOperatorsError     1   the engine lacks operators; carries ``.operators``
     ├── InferenceError                1   the engine failed on good inputs
-    ├── ArtifactError                 1   an artifact is damaged, foreign or from the future
-    ├── FallbackError                 1   another device than the requested one
-    ├── NotVerifiedError              1   nothing shows the model's numbers; carries ``.verdict``
-    └── IsolationError                1   a child process did not do its work
-        ├── ChildCrashedError         1   it ended with a signal or an exit code
-        └── ChildTimeoutError         1   it ran past its time limit
+    ├── ArtifactError                 1   an artifact is damaged, foreign or from a newer version
+    ├── FallbackError                 1   the engine does not run on the requested device
+    ├── NotVerifiedError              1   the outputs are not verified; carries ``.verdict``
+    └── IsolationError                1   a child process failed
+        ├── ChildCrashedError         1   it ended with a signal or a non-zero exit code
+        └── ChildTimeoutError         1   it exceeded its time limit
 
-The message says first what failed, with the value in quotes, then what was wanted and what was
-found. ``hint`` is the command or the argument to change.
+A message starts with the failure and quotes the value; the expected and the found value follow.
+``hint`` is the command or the argument to change.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from enginebay.errors.advice import in_python
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
+from enginebay.errors.python_hints import translate_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,7 +75,6 @@ __all__ = [
     "disk_failure",
     "first_line",
     "forget_interruption",
-    "in_python",
     "interrupt",
     "message_of",
     "names_full_disk",
@@ -85,17 +84,17 @@ __all__ = [
 ]
 
 
-#: The beginning of the note that has the hint.
+#: The prefix of the exception note that holds the hint.
 NOTE = "hint: "
 
 
 class EnginebayError(Exception):
-    """The root of the tree.
+    """Base class of all errors in this module.
 
     Args:
-        message: What failed, what was wanted, what was found; one line where it can be.
-        hint: What to type or change next, without the word "hint", with flags of the command line:
-            the note of the exception says it with arguments of Python.
+        message: The failure, then the expected and the found value; one line if possible.
+        hint: The command or argument to type next, without the word "hint". Write it with flags of
+            the command line: the exception's note has them translated to Python arguments.
 
     Example:
         >>> str(EnginebayError("the oven is cold", hint="light it"))
@@ -110,7 +109,7 @@ class EnginebayError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """What to type or change next, in the command line's words; None for no advice."""
+        """The advice with flags of the command line, or None."""
         return self._hint
 
     @hint.setter
@@ -119,7 +118,7 @@ class EnginebayError(Exception):
         if notes := getattr(self, "__notes__", None):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
         if hint:
-            self.add_note(f"{NOTE}{in_python(hint)}")
+            self.add_note(f"{NOTE}{translate_hint(hint)}")
 
 
 class UsageError(EnginebayError):
@@ -140,8 +139,7 @@ class ConfigError(UsageError):
     """A deploy config cannot be read, or has a key or a value that is not allowed.
 
     Attributes:
-        path: The keys that lead from the config's root to the mistake; empty where the whole
-            file is meant.
+        path: The keys from the config's root to the mistake; empty if it is about the whole file.
     """
 
     def __init__(
@@ -152,15 +150,15 @@ class ConfigError(UsageError):
 
 
 class ModelSourceError(UsageError):
-    """The text or object that should name a model does not."""
+    """The text or object given as the model does not name one."""
 
 
 class RewriterError(UsageError):
-    """A rewriter is declared wrongly, or two equally specific ones compete."""
+    """A rewriter is declared wrongly, or two rewriters are equally specific."""
 
 
 class ArtifactExistsError(UsageError):
-    """The work directory is taken, and nothing in it was touched."""
+    """The work directory is not empty; nothing in it was changed."""
 
 
 class BackendUnavailableError(EnginebayError):
@@ -173,7 +171,7 @@ class BackendNotFoundError(BackendUnavailableError):
     """No installed distribution provides the named backend.
 
     Attributes:
-        distribution: What ``pip`` installs for it, where it is one of Enginebay's own; else None.
+        distribution: The distribution to install for one of Enginebay's own backends, else None.
     """
 
     distribution: str | None = None
@@ -194,19 +192,19 @@ class ModelError(EnginebayError):
 
 
 class ExportError(EnginebayError):
-    """The model could not be turned into the wanted IR."""
+    """The model could not be exported to the requested IR."""
 
 
 class ConversionError(EnginebayError):
-    """The engine's converter refused the IR or did not write what it promised."""
+    """The engine's converter refused the IR or did not write its output files."""
 
 
 class LackingOperatorsError(ConversionError):
-    """The engine does not have operators of the model, and nothing lowers them.
+    """The engine lacks operators of the model, and no lowering replaces them.
 
     Attributes:
-        operators: For each one, such as ``aten.sort``, the paths of the modules that use it; empty
-            where it was raised in a child process, from which the message alone comes back.
+        operators: The paths of the modules that use each operator, such as ``aten.sort``. Empty if
+            the error was raised in a child process, which transmits only the message.
     """
 
     def __init__(
@@ -221,7 +219,7 @@ class LackingOperatorsError(ConversionError):
 
 
 class InferenceError(EnginebayError):
-    """The engine failed on inputs that fit."""
+    """The engine failed on valid inputs."""
 
 
 class ArtifactError(EnginebayError):
@@ -229,14 +227,14 @@ class ArtifactError(EnginebayError):
 
 
 class FallbackError(EnginebayError):
-    """The engine runs on another device than the requested one, or in strict mode falls back."""
+    """The engine does not run on the requested device, or in strict mode has any fallback."""
 
 
 class NotVerifiedError(EnginebayError):
-    """The artifact is not verified: its numbers differ, it crashed, or nothing proves them.
+    """The artifact is not verified: its outputs differ, it crashed, or no test could decide.
 
     Attributes:
-        verdict: The whole :class:`~enginebay.Verification`.
+        verdict: The full :class:`~enginebay.Verification`.
     """
 
     def __init__(self, message: str, *, verdict: Verification, hint: str | None = None) -> None:
@@ -245,11 +243,11 @@ class NotVerifiedError(EnginebayError):
 
 
 class IsolationError(EnginebayError):
-    """A child process did not do its work.
+    """A child process failed.
 
     Attributes:
-        ending: How it ended: ``ended with SIGSEGV``; empty where it did not end wrongly, and where
-            the error comes from a child, which raised it about a process of its own.
+        ending: How the child ended, such as ``ended with SIGSEGV``. Empty if it ended normally, or
+            if the child itself raised the error about a process that it had started.
     """
 
     ending = ""
@@ -260,14 +258,14 @@ class ChildCrashedError(IsolationError):
 
 
 class ChildTimeoutError(IsolationError):
-    """A child process, or a conversion, ran past its time limit and was ended."""
+    """A child process or a conversion exceeded its time limit and was ended."""
 
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 def disk_error(error: BaseException | None) -> OSError | None:
-    """Return the error of a full or read-only disk that led to this one; None where none did.
+    """Return the error of a full or read-only disk in the chain of causes, or None.
 
     Example:
         >>> disk_error(ValueError("no")) is None
@@ -281,9 +279,9 @@ def disk_error(error: BaseException | None) -> OSError | None:
 
 
 def names_full_disk(text: str) -> bool:
-    """True if a message has the system's words for a full or read-only disk.
+    """Return True if a message contains the system's text for a full or read-only disk.
 
-    A child process and an engine in C++ pass on no more of such an error than its words.
+    Child processes and engines in C++ transmit only the text of such an error.
 
     Example:
         >>> names_full_disk("cannot write 'm.onnx': No space left on device")
@@ -293,20 +291,20 @@ def names_full_disk(text: str) -> bool:
 
 
 def disk_failure(error: OSError) -> EnginebayError:
-    """Build the error of a full or read-only disk; which one it is, the system's may not say."""
-    what = f"'{error.filename}'" if error.filename else "a file"
+    """Return the error to raise for a full or read-only disk."""
+    # A failed write has no file name; only a failed open has.
+    file = f"'{error.filename}'" if error.filename else "a file"
     folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108  # tempfile's own default
     return EnginebayError(
-        f"{what} cannot be written: {error.strerror}",
+        f"{file} cannot be written: {error.strerror}",
         hint=f"free some space; temporary files are in '{folder}', TMPDIR moves them",
     )
 
 
 def windows_error() -> EnginebayError:
-    """Build the error of every public name and every command on Windows.
+    """Return the error that every public name and every command raises on Windows.
 
-    Child processes are ended as process groups, and artifacts are published under file locks:
-    both are POSIX.
+    Process groups, which end child processes, and file locks, which protect artifacts, are POSIX.
 
     Example:
         >>> str(windows_error())
@@ -319,10 +317,10 @@ def windows_error() -> EnginebayError:
 
 
 def check_text(name: str) -> None:
-    r"""Refuse a name whose bytes are not text in this locale: engines and manifests need text.
+    r"""Check that the bytes of a file name are text in this locale, as engines and manifests need.
 
     Raises:
-        UsageError: Python holds some of its bytes as surrogates.
+        UsageError: Some bytes could not be decoded; Python stores these as lone surrogates.
 
     Example:
         >>> check_text("modèle")
@@ -340,7 +338,7 @@ def check_text(name: str) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like ``name``, for hints; None where none is close.
+    """Return the known name that is most similar to ``name``, or None if none is similar.
 
     Example:
         >>> nearest("onxruntime", ["onnxruntime", "ncnn"])
@@ -353,28 +351,28 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_LIMIT = 300
+_MAX_CHARACTERS = 300
 
-#: Where torch's first line only announces the reason.
-_ANNOUNCED = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
-_DETAIL = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
+# For open sizes, torch.export puts the reason into a list below a line that only announces it.
+_ANNOUNCEMENT = re.compile(r"^(?:Constraints violated|Found the following conflicts)")
+_LIST_ITEM = re.compile(r"^\s*- (.+?)(?:\. |\.?$)", re.MULTILINE)
 
 
 def message_of(err: BaseException) -> str:
-    """Return ``str(err)`` without colours; what Python's own tracebacks say where that raises."""
+    """Return ``str(err)`` without colour codes; a fixed text if ``str`` itself fails."""
     try:
         return _COLOUR.sub("", str(err))
-    except Exception:  # noqa: BLE001  # a class of anybody's
-        return "<exception str() failed>"
+    except Exception:  # noqa: BLE001  # the exception's class may be anything
+        return "<exception str() failed>"  # the text that Python's own tracebacks have
 
 
 def first_line(err: BaseException) -> str:
-    """Return the first line of the message that is not blank."""
+    """Return the first line of the message that is not blank, shortened if it is very long."""
     text = message_of(err)
-    if _ANNOUNCED.match(text) and (detail := _DETAIL.search(text)):
-        return detail[1]
+    if _ANNOUNCEMENT.match(text) and (item := _LIST_ITEM.search(text)):
+        return item[1]
     line = next((line.strip() for line in text.splitlines() if line.strip()), "(no message)")
-    return line if len(line) <= _LIMIT else f"{line[: _LIMIT - 1]}…"
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1]}…"
 
 
 def one_line(err: BaseException) -> str:
@@ -391,9 +389,9 @@ def one_line(err: BaseException) -> str:
 
 
 def reason(err: BaseException) -> str:
-    r"""Return why something failed, in one line: the exception that others only wrap.
+    r"""Return the root cause of an exception in one line.
 
-    Enginebay's own errors are one line that says it all, and stay as they are.
+    The message of one of Enginebay's own errors is returned unchanged: it names the cause itself.
 
     Example:
         >>> reason(ValueError("no\nway"))

@@ -1,38 +1,37 @@
-"""An interruption: raised where the signal arrives, and remembered in case it is swallowed there.
+"""Interruption by a signal: raised where the signal arrives, and stored in case it is swallowed.
 
-Foreign code catches everything in places: torch's lazy imports, for one, took 10 of 124 signals
-for a failed import and went on. Whoever starts the next piece of work, or publishes what was
-made, therefore raises a remembered interruption again. The command line alone handles signals;
-under any other caller nothing is ever remembered.
+Foreign code may catch every exception: torch's lazy imports took 10 of 124 signals for a failed
+import and continued. Code that starts the next step, or publishes a result, therefore raises a
+stored interruption again. Only the command line handles signals; without it nothing is stored.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-_remembered: list[KeyboardInterrupt] = []
+_interruptions: list[KeyboardInterrupt] = []
 
 
 def interrupt(error: KeyboardInterrupt) -> NoReturn:
-    """Raise an interruption and remember it.
+    """Store an interruption and raise it.
 
     Raises:
         KeyboardInterrupt: ``error``.
     """
-    _remembered.append(error)
+    _interruptions.append(error)
     raise error
 
 
 def raise_if_interrupted() -> None:
-    """Raise the interruption that was remembered; return where there was none.
+    """Raise the stored interruption, if there is one.
 
     Raises:
-        KeyboardInterrupt: The one that :func:`interrupt` raised first.
+        KeyboardInterrupt: The first exception that :func:`interrupt` has raised.
     """
-    if _remembered:
-        raise _remembered[0]
+    if _interruptions:
+        raise _interruptions[0]
 
 
 def forget_interruption() -> None:
-    """Forget what was remembered: another command begins."""
-    _remembered.clear()
+    """Clear the stored interruptions before the next command."""
+    _interruptions.clear()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import enginebay as eb
-from enginebay.errors import UsageError, in_python
+from enginebay.errors import UsageError
+from enginebay.errors.python_hints import translate_hint
 from enginebay.testing.command_runs import command, environment
 
 SOURCE = Path(eb.__file__).parent
@@ -63,31 +64,31 @@ SOURCE = Path(eb.__file__).parent
     ],
 )
 def test_flags_become_arguments(hint: str, python: str) -> None:
-    assert in_python(hint) == python
+    assert translate_hint(hint) == python
 
 
 @pytest.mark.parametrize("options", [eb.ExportOptions, eb.VerifyOptions])
-def test_every_option_is_no_parameter_of_a_backend(options: type[eb.ExportOptions]) -> None:
+def test_options_are_not_taken_for_parameters_of_a_backend(options: type[eb.ExportOptions]) -> None:
     for name in options.__struct_fields__:
-        assert not in_python(f"--{name.replace('_', '-')} 0.5").startswith("params=")
+        assert not translate_hint(f"--{name.replace('_', '-')} 0.5").startswith("params=")
 
 
-def test_every_hint_of_core_is_without_flags_in_python() -> None:
+def test_hints_of_core_have_no_flags_in_python() -> None:
     """The command line's own hints need not be: they are shown there alone."""
     texts = [
         text
         for path in SOURCE.rglob("*.py")
         if path.parent.name != "cli"
-        for text in hints(path)
+        for text in collect_hints(path)
         if "--" in text
     ]
     assert len(texts) > 20
     for text in texts:
-        without_commands = re.sub(r"\b(enginebay|pip|wsl) [^,;]*", "", in_python(text))
+        without_commands = re.sub(r"\b(enginebay|pip|wsl) [^,;]*", "", translate_hint(text))
         assert "--" not in without_commands, text
 
 
-def hints(path: Path) -> list[str]:
+def collect_hints(path: Path) -> list[str]:
     """The texts that a file passes as hints, with X for what is filled in."""
     keywords = (
         node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)
@@ -100,7 +101,7 @@ def hints(path: Path) -> list[str]:
     return [re.sub(r"<ast[^>]*>", "X", text) for text in found]
 
 
-def test_the_note_follows_the_hint() -> None:
+def test_note_is_updated_with_the_hint() -> None:
     error = UsageError("no drop", hint="--max-drop 0.01")
     assert error.hint == "--max-drop 0.01"
     error.add_note("another")
@@ -111,7 +112,7 @@ def test_the_note_follows_the_hint() -> None:
     assert not hasattr(UsageError("bare"), "__notes__")
 
 
-def test_an_error_that_nobody_catches_ends_with_its_hint(tmp_path: Path) -> None:
+def test_uncaught_error_ends_with_its_hint(tmp_path: Path) -> None:
     error = eb.EnginebayError("it is there", hint="--overwrite")
     last = "".join(traceback.format_exception(error)).splitlines()[-2:]
     assert last == ["enginebay.errors.EnginebayError: it is there", "hint: overwrite=True"]

@@ -1,0 +1,99 @@
+"""Translate hints for Python callers: a hint is written once, with the command line's flags."""
+
+from __future__ import annotations
+
+import re
+
+# Shell commands are the same for both readers, so that they are left as they are.
+_COMMAND = re.compile(r"\b(?:enginebay|pip|wsl|docker|pytest) [^,;]*")
+
+_FLAG = re.compile(r"""--(?P<name>[a-z][a-z0-9-]*)(?:[ ](?P<value>"[^"]*"|[^\s;()"]+))?""")
+
+#: Keyword arguments of the Python functions; every other flag is a parameter of a backend.
+_ARGUMENTS = frozenset(
+    (
+        *("against", "atol", "backend", "batch", "config", "data", "device", "draw", "dynamic"),
+        *("image", "int8_keep", "max_drop", "metric", "model", "output", "overwrite"),
+        *("precision", "resume", "rtol", "seconds", "seed", "strict", "take", "threads", "timeout"),
+        *("work_dir",),
+    )
+)
+#: Keyword arguments of an options class, by name.
+_OPTION_CLASSES = {
+    **dict.fromkeys(("cuts", "exporter", "input_names", "ir", "keep_ir"), "eb.ExportOptions"),
+    **dict.fromkeys(("opset", "output_names", "rewriters", "task"), "eb.ExportOptions"),
+    **dict.fromkeys(("allow_mismatch", "allow_unverified", "compare"), "eb.VerifyOptions"),
+    **dict.fromkeys(("domain", "probes", "probes_extreme"), "eb.VerifyOptions"),
+}
+#: Flags without a value, which are True in Python.
+_SWITCHES = frozenset(
+    (
+        *("allow_mismatch", "allow_unverified", "keep_ir", "overwrite", "probes_extreme"),
+        *("resume", "strict"),
+    )
+)
+#: Arguments that are dictionaries: ``--compare boxes=set`` is ``compare={"boxes": "set"}``.
+_DICTIONARIES = frozenset(("compare", "domain"))
+# In "leave --device out" the word after the flag belongs to the sentence. A lowercase word is
+# therefore a value only if it is in this list.
+_WORD_VALUES = frozenset(("accuracy", "cpu", "cuda", "pytorch"))
+
+
+def translate_hint(hint: str) -> str:
+    r"""Return a hint with Python arguments instead of command-line flags.
+
+    Example:
+        >>> translate_hint("--max-drop 0.01")
+        'max_drop=0.01'
+        >>> translate_hint("pass --overwrite, or choose another --work-dir")
+        'pass overwrite=True, or choose another work_dir'
+        >>> translate_hint("--fp16-format nhwc4, or leave --custom-layers out")
+        'params={"fp16_format": "nhwc4"}, or leave custom_layers out'
+        >>> translate_hint("--exporter dynamo2")
+        'eb.ExportOptions(exporter="dynamo2")'
+        >>> translate_hint("enginebay check-env ncnn --device cpu")
+        'enginebay check-env ncnn --device cpu'
+    """
+    parts, end = [], 0
+    for command in _COMMAND.finditer(hint):
+        parts += [_FLAG.sub(_translate_flag, hint[end : command.start()]), command[0]]
+        end = command.end()
+    text = "".join((*parts, _FLAG.sub(_translate_flag, hint[end:])))
+    # Two flags of one dictionary, params={"a": 1} params={"b": 2}, become one argument.
+    return re.sub(r"(\w+=\{[^{}]*)\}\)? (?:eb\.\w+\()?\w+=\{", r"\1, ", text)
+
+
+def _translate_flag(flag: re.Match[str]) -> str:
+    name, value = flag["name"].replace("-", "_"), flag["value"] or ""
+    text = value.rstrip(",.:") if not value.endswith('"') else value
+    punctuation = value[len(text) :]
+    if name == "allow_env":
+        name, is_value = "environment=os.environ", False
+    elif name in _SWITCHES:
+        name, is_value = _wrap_in_options(name, f"{name}=True"), False
+    else:
+        is_value = bool(text) and (text in _WORD_VALUES or not re.fullmatch(r"[a-z]+", text))
+    if not is_value:
+        return f"{name} {value}" if value else name
+    return _format_argument(name, text) + punctuation
+
+
+def _format_argument(name: str, text: str) -> str:
+    if name == "input":  # Python takes an array, which a flag's text cannot show
+        return f'args={{"{text.partition("=")[0]}": …}}'
+    key, equals, value = text.partition("=")
+    if name in _DICTIONARIES and equals:
+        return _wrap_in_options(name, f'{name}={{"{key}": {_quote_text(value)}}}')
+    if name in _ARGUMENTS or name in _OPTION_CLASSES:
+        return _wrap_in_options(name, f"{name}={_quote_text(text)}")
+    return f'params={{"{name}": {_quote_text(text)}}}'
+
+
+def _wrap_in_options(name: str, assignment: str) -> str:
+    return f"{_OPTION_CLASSES[name]}({assignment})" if name in _OPTION_CLASSES else assignment
+
+
+def _quote_text(text: str) -> str:
+    """Quote a text, unless it is a number, already quoted, or a placeholder in capitals."""
+    is_literal = re.fullmatch(r'-?[\d.]+(?:e-?\d+)?|"[^"]*"|[A-Z_]+|…', text)
+    return text if is_literal else f'"{text}"'
