@@ -1,4 +1,4 @@
-"""How results are shown: figures with their units, tables, and a notebook's HTML."""
+"""Formatting of results: numbers with their units, tables, and HTML for notebooks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""HTML of results, for notebooks: fields and tables, whatever the notebook's theme.
-
-Every text is escaped, and no colour but the notebook's own is used, so that it can be read on
-light and on dark.
-"""
+"""HTML of results for notebooks: fields and tables, for light and for dark themes."""
 
 from __future__ import annotations
 
@@ -12,13 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+# No colour except the notebook's own, so that it can be read in every theme.
 _TABLE = "border-collapse: collapse; margin: 0.3em 0; color: inherit; background: none"
 _CELL = "padding: 0.1em 0.8em 0.1em 0; vertical-align: top; border: 0; text-align: {align}"
 _LABEL = _CELL.format(align="left") + "; opacity: 0.7; font-weight: normal; white-space: nowrap"
 
 
 def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a title, and a row for each name with a value that is not empty.
+    """Return a title and a row for each pair of name and value; empty values are left out.
 
     Example:
         >>> "1 &lt; 2" in html_fields("Verification", [("note", "1 < 2")])
@@ -35,14 +32,14 @@ def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def html_line(text: str) -> str:
-    """Return a line, in bold; empty for an empty one."""
+    """Return a line in bold; an empty string for an empty line."""
     return f"<div><b>{escape(text)}</b></div>" if text else ""
 
 
 def html_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> str:
-    """Return a table; empty where there is no row.
+    """Return a table; an empty string if it has no rows.
 
     Args:
         header: The columns' names.
@@ -50,14 +47,14 @@ def html_table(
         right: The columns that hold numbers.
     """
     styles = [_CELL.format(align="right" if name in right else "left") for name in header]
-    head = _row("th", header, styles)
-    body = "".join(_row("td", row, styles) for row in rows)
+    head = _format_row("th", header, styles)
+    body = "".join(_format_row("td", row, styles) for row in rows)
     if not body:
         return ""
     return f'<table style="{_TABLE}"><thead>{head}</thead><tbody>{body}</tbody></table>'
 
 
-def _row(tag: str, texts: Sequence[str], styles: Sequence[str]) -> str:
+def _format_row(tag: str, texts: Sequence[str], styles: Sequence[str]) -> str:
     cells = "".join(
         f'<{tag} style="{style}">{escape(text)}</{tag}>'
         for text, style in zip(texts, styles, strict=True)

@@ -1,4 +1,4 @@
-"""Figures as people read them, on a terminal and on a page."""
+"""Numbers with their units, rounded for a reader on a terminal or a page."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-#: Units of durations.
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-#: Names in a line; --json has them all.
-_SHOWN = 6
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_DURATION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+#: Names in one line; --json lists all of them.
+_MAX_NAMES = 6
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def human_size(size: int) -> str:
-    """Return bytes as people read them, in powers of 1024.
+    """Format a number of bytes, with units in powers of 1024.
 
     Example:
         >>> human_size(1536)
@@ -32,23 +31,24 @@ def human_size(size: int) -> str:
 
 
 def human_seconds(seconds: float) -> str:
-    """Return a duration as people read it, with three digits.
+    """Format a duration with three significant digits.
 
     Example:
-        >>> [human_seconds(each) for each in (0.00124, 0.000312, 12.34, 0)]
+        >>> [human_seconds(seconds) for seconds in (0.00124, 0.000312, 12.34, 0)]
         ['1.24 ms', '312 µs', '12.3 s', '0 s']
     """
-    for size, unit in _UNITS:
-        if float(f"{seconds:.3g}") >= size:
+    for size, unit in _DURATION_UNITS:
+        if float(f"{seconds:.3g}") >= size:  # rounded first: 0.9996 s is 1 s, not 1,000 ms
             return f"{human_number(seconds / size)} {unit}"
-    return f"{human_number(seconds / _UNITS[-1][0])} {_UNITS[-1][1]}" if seconds else "0 s"
+    size, unit = _DURATION_UNITS[-1]
+    return f"{human_number(seconds / size)} {unit}" if seconds else "0 s"
 
 
 def human_number(number: float) -> str:
-    """Return a number as people read it: three digits, thousands apart, no exponent.
+    """Format a number with three significant digits and separated thousands, without exponent.
 
     Example:
-        >>> [human_number(each) for each in (18204.7, 1240000, 99.96, 3.14159, 0.04567)]
+        >>> [human_number(number) for number in (18204.7, 1240000, 99.96, 3.14159, 0.04567)]
         ['18,200', '1,240,000', '100', '3.14', '0.0457']
     """
     rounded = float(f"{number:.3g}")
@@ -57,39 +57,40 @@ def human_number(number: float) -> str:
 
 
 def human_error(error: float) -> str:
-    """Return an error as people read it, with two digits.
+    """Format a numerical error with two significant digits.
 
     Example:
-        >>> [human_error(each) for each in (0, 0.016, 3.02e-7, 1e-5)]
+        >>> [human_error(error) for error in (0, 0.016, 3.02e-7, 1e-5)]
         ['0', '0.016', '3.0×10⁻⁷', '10⁻⁵']
     """
     if error == 0 or 1e-3 <= abs(error) < 1e4:
         return f"{error:.2g}" if abs(error) < 100 else f"{error:,.0f}"
     digits, _, power = f"{error:.1e}".partition("e")
     factor = "" if digits == "1.0" else f"{digits}×"
-    return f"{factor}10{str(int(power)).translate(_RAISED)}"
+    return f"{factor}10{str(int(power)).translate(_SUPERSCRIPT)}"
 
 
 def human_shape(shape: Sequence[int]) -> str:
-    """Return a shape as it is typed: ``1x3``."""
+    """Format a shape as it is typed on the command line: ``1x3``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are.
+    """Join the first names, and add the number of the names that are left out.
 
     Example:
         >>> join_names([f"conv_{number}" for number in range(8)])
         'conv_0, conv_1, conv_2, conv_3, conv_4, conv_5 and 2 more'
     """
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + rest
+    rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + rest
 
 
 def short_path(path: Path) -> str:
-    """Return the path as people type it here: relative where it lies below the current folder."""
+    """Return the path to type: relative if it is inside the current folder."""
     here = path.cwd()
     if path != here and path.is_relative_to(here):
         relative = str(path.relative_to(here))
+        # A command would read a leading hyphen as a flag.
         return f"./{relative}" if relative.startswith("-") else relative
     return str(path)

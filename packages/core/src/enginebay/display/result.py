@@ -1,4 +1,4 @@
-"""A result and the parts that it is shown as: alike as text, as HTML and as plain data."""
+"""Base class of results, and its building blocks for text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from enginebay.display.html import html_fields, html_line, html_table
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-#: The version of every JSON document; it grows when a key is removed or changes its meaning.
+#: The version of every JSON document; incremented when a key is removed or changes its meaning.
 SCHEMA = 1
 COLOUR_CODE = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Table(NamedTuple):
-    """Columns below their names.
+    """A table with a header.
 
     Attributes:
         header: The columns' names.
         rows: One text for each column.
-        right: The columns that hold numbers, which end at the same place.
+        right: The names of the columns to align right, such as numbers.
     """
 
     header: Sequence[str]
@@ -30,48 +30,48 @@ class Table(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """A value beside each name, and nothing where the value is empty.
+    """Lines with a name and a value each.
 
     Attributes:
-        pairs: Names and values.
+        pairs: Names and values; a pair with an empty value is not shown.
     """
 
     pairs: Iterable[tuple[str, str]]
 
 
-#: A part of what is shown: a line, a table, or names with values.
+#: A part of a shown result: a line, a table, or names with values.
 Block: TypeAlias = str | Table | Fields
 
 
 class Result:
-    """What a function found: printed as its command prints it, and as HTML in a notebook."""
+    """Base class of results: ``str`` is the command's output, and a notebook shows HTML."""
 
     __slots__ = ()
 
     def blocks(self) -> Iterator[Block]:
-        """The lines, tables and fields that it is shown as."""
+        """Yield the lines, tables and fields to show."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return "\n".join(line for block in self.blocks() for line in _lines(block))
+        return "\n".join(line for block in self.blocks() for line in _format_lines(block))
 
     def _repr_html_(self) -> str:
-        return "".join(map(_html, self.blocks()))
+        return "".join(map(_format_html, self.blocks()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that the command prints with ``--json``, but for what only it knows."""
+        """Return this result's part of the document that the command prints with ``--json``."""
         return document(self)
 
 
-def document(found: Any) -> dict[str, Any]:
-    """Return records as plain JSON values, with the version of the documents."""
+def document(record: Any) -> dict[str, Any]:
+    """Return a record as plain JSON values, with the schema version."""
     import msgspec
 
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
     return {"schema": SCHEMA, **plain}
 
 
-def _lines(block: Block) -> Iterable[str]:
+def _format_lines(block: Block) -> Iterable[str]:
     if isinstance(block, Table):
         return table_lines(*block)
     if isinstance(block, Fields):
@@ -79,7 +79,7 @@ def _lines(block: Block) -> Iterable[str]:
     return [printable(block)]
 
 
-def _html(block: Block) -> str:
+def _format_html(block: Block) -> str:
     if isinstance(block, Table):
         names, right = ([name.lower() for name in names] for names in (block.header, block.right))
         return html_table(names, block.rows, right=right)
@@ -89,7 +89,7 @@ def _html(block: Block) -> str:
 def table_lines(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
 ) -> list[str]:
-    """Return a table's lines, its columns aligned."""
+    """Return the lines of a table, with aligned columns."""
     padded = []
     for column in zip(header, *(map(printable, row) for row in rows), strict=True):
         pad = str.rjust if column[0] in right else str.ljust
@@ -98,15 +98,19 @@ def table_lines(
 
 
 def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, label and value of those with a value; equal names in a row have one label."""
+    """Yield name, aligned label and value of each pair whose value is not empty.
+
+    If several pairs in a row have the same name, only the first one has a label.
+    """
     shown = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)
-    before = ""
+    previous = ""
     for name, value in shown:
-        yield name, f"{'' if name == before else name:<{width}}  ", printable(value)
-        before = name
+        yield name, f"{'' if name == previous else name:<{width}}  ", printable(value)
+        previous = name
 
 
 def printable(text: str) -> str:
-    """Escape what moves the cursor or breaks a row: a text may come from a file. Colours pass."""
+    """Escape control characters except colour codes."""
+    # A text from a file could otherwise move the cursor or break a table's row.
     return text if COLOUR_CODE.sub("", text).isprintable() else repr(text)[1:-1]
