@@ -37,7 +37,7 @@ def test_it_is_one_error(file: eb.IRModel, tmp_path: Path) -> None:
         eb.convert(file, backend="ncnn", work_dir=tmp_path / "artifact")
     assert str(caught.value) == (
         "the TorchScript does not run on x float32[12], lengths int64[2]: "
-        "its process ended with SIGSEGV before it returned; it said nothing"
+        "its process ended with SIGSEGV before it returned; it printed nothing"
     )
 
 

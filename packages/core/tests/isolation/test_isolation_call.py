@@ -273,7 +273,7 @@ class TestValues:
         with pytest.raises(IsolationError) as caught:
             there("echo", "text", result=int)
         assert str(caught.value) == (
-            "'engine_under_test:echo' returned something else: Expected `int`, got `str`"
+            "'engine_under_test:echo' returned another type: Expected `int`, got `str`"
         )
 
     def test_an_argument_that_cannot_travel(self):
@@ -296,7 +296,7 @@ class TestValues:
         with pytest.raises(IsolationError) as caught:
             there("badly_typed", 1)
         assert str(caught.value) == (
-            "the arguments of 'badly_typed' cannot be understood: name 'Decimal' is not defined"
+            "the annotations of 'badly_typed' cannot be resolved: name 'Decimal' is not defined"
         )
         assert caught.value.hint == (
             "import the annotation's name at run time, not under TYPE_CHECKING"
@@ -467,7 +467,7 @@ class TestRaised:
     def test_a_crash_of_the_childs_own_child(self):
         with pytest.raises(ChildCrashedError) as caught:
             there("fails_in_run")
-        assert str(caught.value) == "'sh' ended with SIGSEGV; the last it said:\n  deep"
+        assert str(caught.value) == "'sh' ended with SIGSEGV; its last output:\n  deep"
         assert "$ sh -c 'echo deep; kill -SEGV $$'\n" in caught.value.__notes__[0]
 
 
@@ -479,7 +479,7 @@ class TestCrash:
             there("leaves", code)
         assert str(caught.value) == (
             f"'engine_under_test:leaves' ended with exit code {code} before it returned;"
-            " it said nothing"
+            " it printed nothing"
         )
 
     @pytest.mark.parametrize("code", [0, 9])
@@ -488,7 +488,7 @@ class TestCrash:
             there("leaves_at_once", code)
         assert str(caught.value) == (
             f"'engine_under_test:leaves_at_once' ended with exit code {code} before it returned;"
-            " the last it said:\n  last words"
+            " its last output:\n  last words"
         )
 
     def test_interrupt(self):
@@ -500,7 +500,7 @@ class TestCrash:
             there("segfaults")
         assert str(caught.value) == (
             "'engine_under_test:segfaults' ended with SIGSEGV before it returned;"
-            " the last it said:\n  about to fall"
+            " its last output:\n  about to fall"
         )
         said, where = caught.value.__notes__
         assert said == "$ engine_under_test:segfaults\nabout to fall\n"
@@ -512,7 +512,7 @@ class TestCrash:
             there("aborts_later")
         assert str(caught.value) == (
             "'engine_under_test:aborts_later' ended with SIGABRT after it had returned;"
-            " it said nothing"
+            " it printed nothing"
         )
 
 
@@ -527,7 +527,7 @@ class TestTimeout:
         assert ends_soon(read_pid(tmp_path / "pid"))
 
     def test_one_that_is_deaf_to_sigterm_is_killed(self, tmp_path, monkeypatch, soon):
-        monkeypatch.setattr("enginebay.isolation.programs.GRACE", 0.2)
+        monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 0.2)
         with pytest.raises(ChildTimeoutError):
             there("hangs_in_c", tmp_path / "pid", timeout=soon)
         assert ends_soon(read_pid(tmp_path / "pid"))

@@ -18,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
 from enginebay.isolation import Finished, check_time_limit, run, time_limit
-from enginebay.isolation.process_group import KEPT, Log
+from enginebay.isolation.process_group import END_CHARACTERS, OutputLog
 
 
 def python(code: str, *args: str) -> list[str]:
@@ -147,14 +147,14 @@ class TestOutput:
         output = run(python(code), timeout=600).output
         assert output.startswith("first\nxxx")
         assert output.endswith("xxx\nlast\n")
-        assert f"\n[… {5_000_012 - 2 * KEPT} characters left out …]\n" in output
-        assert len(output) < 2 * KEPT + 100
+        assert f"\n[… {5_000_012 - 2 * END_CHARACTERS} characters left out …]\n" in output
+        assert len(output) < 2 * END_CHARACTERS + 100
 
     @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\r", b"\n", b"a", b"\xc3"])))
     @settings(deadline=None)
     def test_any_pieces_make_the_text_of_the_whole(self, pieces):
         lines: list[str] = []
-        log = Log(lines.append)
+        log = OutputLog(lines.append)
         for piece in pieces:
             log.feed(piece)
         log.feed(b"", final=True)
@@ -165,10 +165,10 @@ class TestOutput:
 
     def test_a_line_without_end_is_handed_on_in_parts(self):
         lines: list[str] = []
-        log = Log(lines.append)
+        log = OutputLog(lines.append)
         for _ in range(3):
-            log.feed(b"x" * KEPT)
-        assert [len(line) for line in lines] == [2 * KEPT]
+            log.feed(b"x" * END_CHARACTERS)
+        assert [len(line) for line in lines] == [2 * END_CHARACTERS]
 
 
 class TestCrash:
@@ -176,7 +176,7 @@ class TestCrash:
         with pytest.raises(ChildCrashedError) as caught:
             run(["sh", "-c", "for n in 1 2 3 4 5 6; do echo line $n; done; exit 3"], timeout=600)
         assert str(caught.value) == (
-            "'sh' ended with exit code 3; the last it said:\n"
+            "'sh' ended with exit code 3; its last output:\n"
             "  line 2\n  line 3\n  line 4\n  line 5\n  line 6"
         )
         [note] = caught.value.__notes__
@@ -187,13 +187,13 @@ class TestCrash:
     def test_a_signal_is_named(self, name):
         with pytest.raises(ChildCrashedError) as caught:
             run(["/bin/sh", "-c", f"kill -{name.removeprefix('SIG')} $$"], timeout=600)
-        assert str(caught.value) == f"'sh' ended with {name}; it said nothing"
+        assert str(caught.value) == f"'sh' ended with {name}; it printed nothing"
 
     def test_a_real_time_signal_is_numbered(self):
         number = signal.SIGRTMIN + 3
         with pytest.raises(ChildCrashedError) as caught:
             run(["sh", "-c", f"kill -{number} $$"], timeout=600)
-        assert str(caught.value) == f"'sh' ended with signal {number}; it said nothing"
+        assert str(caught.value) == f"'sh' ended with signal {number}; it printed nothing"
 
     def test_a_long_line_is_cut_in_the_message_only(self):
         with pytest.raises(ChildCrashedError) as caught:
@@ -229,14 +229,14 @@ class TestTimeout:
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sh", "-c", "echo working; sleep 600"], timeout=soon)
         assert str(caught.value) == (
-            f"'sh' ran past its time limit of {soon} s; the last it said:\n  working"
+            f"'sh' ran past its time limit of {soon} s; its last output:\n  working"
         )
         assert caught.value.__notes__ == ["$ sh -c 'echo working; sleep 600'\nworking\n"]
 
     def test_no_time_at_all(self):
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sleep", "600"], timeout=0)
-        assert str(caught.value) == "'sleep' ran past its time limit of 0 s; it said nothing"
+        assert str(caught.value) == "'sleep' ran past its time limit of 0 s; it printed nothing"
 
     def test_a_child_that_talks_all_the_time_is_ended_too(self):
         with pytest.raises(ChildTimeoutError):
@@ -252,15 +252,15 @@ class TestTimeout:
         assert ends_soon(read_pid(tmp_path / "pid"))
 
     def test_the_child_may_clean_up(self, monkeypatch, soon):
-        monkeypatch.setattr("enginebay.isolation.programs.GRACE", 600)
+        monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 600)
         script = "trap 'echo cleaned up; exit' TERM; echo ready; while :; do sleep 0.1; done"
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sh", "-c", script], timeout=soon)
-        assert "said:\n  ready\n" in str(caught.value)
+        assert "output:\n  ready\n" in str(caught.value)
         assert str(caught.value).endswith("\n  cleaned up")
 
     def test_one_that_ignores_sigterm_is_killed(self, monkeypatch, tmp_path, soon):
-        monkeypatch.setattr("enginebay.isolation.programs.GRACE", 0.2)
+        monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 0.2)
         script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
         with pytest.raises(ChildTimeoutError):
             run(["sh", "-c", script], timeout=soon, cwd=tmp_path)
@@ -323,7 +323,7 @@ class TestRequiredOutputs:
         assert type(caught.value) is IsolationError
         assert str(caught.value) == (
             f"'echo' ended with exit code 0 but did not write '{tmp_path / 'a.bin'}';"
-            " the last it said:\n  ignore aten::tile"
+            " its last output:\n  ignore aten::tile"
         )
 
     def test_a_folder_is_not_a_file(self, tmp_path):
@@ -334,7 +334,7 @@ class TestRequiredOutputs:
         with pytest.raises(IsolationError) as caught:
             run(["touch", "a"], timeout=600, cwd=tmp_path, required_outputs=["a"])
         assert str(caught.value) == (
-            f"'touch' ended with exit code 0 but left '{tmp_path / 'a'}' empty; it said nothing"
+            f"'touch' ended with exit code 0 but left '{tmp_path / 'a'}' empty; it printed nothing"
         )
 
     def test_older(self, tmp_path):
@@ -343,7 +343,7 @@ class TestRequiredOutputs:
             run(["true"], timeout=600, cwd=tmp_path, required_outputs=["a"])
         assert str(caught.value) == (
             f"'true' ended with exit code 0 but did not write '{tmp_path / 'a'}':"
-            " the file there is an older one; it said nothing"
+            " the file there is an older one; it printed nothing"
         )
         assert (tmp_path / "a").read_text() == "from yesterday"
 
@@ -357,7 +357,7 @@ class TestTimeLimitOfABlock:
     def test_it_ends_a_child_whose_own_limit_is_longer(self):
         with time_limit(0.3), pytest.raises(ChildTimeoutError) as caught:
             run(["sleep", "600"], timeout=600)
-        assert str(caught.value) == ("'sleep' ran past the time limit of 0.3 s; it said nothing")
+        assert str(caught.value) == ("'sleep' ran past the time limit of 0.3 s; it printed nothing")
 
     def test_it_counts_for_all_children_together(self, soon):
         with time_limit(1.5 * soon) as limit:

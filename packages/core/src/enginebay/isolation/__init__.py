@@ -1,16 +1,16 @@
-"""Run something in a child process, so that its crash, hang or noise stays there.
+"""Child processes that isolate their caller from crashes, hangs and output.
 
-:func:`run` starts a program, :func:`call` a Python function, :class:`Worker` one that is called
-again and again. All capture what the child prints, hold it to a time limit, name the signal or exit
-code it ended with, and leave no process behind: not after a time-out, not after Ctrl-C, not when
-this process itself is killed.
+:func:`run` runs a program, :func:`call` a Python function once, and :class:`Worker` a Python
+function that is called repeatedly. All of them capture the output, apply a time limit, report the
+signal or exit code, and leave no process running: not after a time-out, not after Ctrl-C, and not
+if this process itself is killed.
 """
 
 from __future__ import annotations
 
 from enginebay.isolation.function_calls import call
-from enginebay.isolation.limit import TimeLimit, check_time_limit, time_left, time_limit
 from enginebay.isolation.programs import Finished, run
+from enginebay.isolation.time_limits import TimeLimit, check_time_limit, time_left, time_limit
 from enginebay.isolation.worker import Worker
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""The child that :func:`~enginebay.isolation.call` starts, and the messages between both processes.
+"""The child process of a call or a worker, and the messages between it and its parent.
 
-Messages are MessagePack by msgspec: unlike JSON it keeps NaN, infinities, bytes and integer keys.
-Never pickle.
+Messages are MessagePack, which unlike JSON has NaN, infinities, bytes and integer keys. Pickle is
+never used: loading it would execute whatever an untrusted child has sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Returned(msgspec.Struct, tag="returned"):
-    """The function returned.
+    """Reply after the function has returned.
 
     Attributes:
         value: Its result, encoded.
@@ -38,12 +38,12 @@ class Returned(msgspec.Struct, tag="returned"):
 
 
 class Raised(msgspec.Struct, tag="raised"):
-    """The function raised.
+    """Reply after the function has raised.
 
     Attributes:
-        kind: The name of the nearest class in ``enginebay.errors``; None where there is none.
-        message: Its text.
-        summary: Its own class and its text.
+        kind: The nearest class in ``enginebay.errors`` by name, or None for other exceptions.
+        message: The exception's message.
+        summary: The exception's class and message.
         traceback: The traceback as Python prints it.
         hint: The error's hint.
     """
@@ -59,7 +59,7 @@ def encode(value: Any) -> bytes:
     """Encode a value.
 
     Raises:
-        TypeError: msgspec does not know its type; the message names it.
+        TypeError: msgspec does not support its type, which the message names.
     """
     return msgspec.msgpack.encode(value, enc_hook=_encode_path)
 
@@ -68,7 +68,7 @@ def decode(data: bytes, kind: Any) -> Any:
     """Decode a value of type ``kind``.
 
     Raises:
-        msgspec.ValidationError: The bytes hold something else; the message says where.
+        msgspec.ValidationError: The bytes hold another type; the message has the place.
     """
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 
@@ -77,7 +77,7 @@ def _encode_path(value: Any) -> str | bytes:
     if isinstance(value, PurePath):
         try:
             os.fspath(value).encode()
-        except UnicodeEncodeError:  # a name need not be text in this locale
+        except UnicodeEncodeError:  # a file's name may be bytes that are not text in this locale
             return os.fsencode(value)
         return os.fspath(value)
     raise NotImplementedError(f"values of type '{type(value).__qualname__}' cannot be sent")
@@ -89,31 +89,32 @@ def _decode_path(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"values of type '{kind.__qualname__}' cannot be received")
 
 
-def serve(function: str) -> None:
-    """Call a function with the arguments on standard input, and write the reply behind them.
+def serve_call(function: str) -> None:
+    """Call a function with the arguments on standard input, and append the reply to this file.
 
     Args:
         function: ``module:qualname``.
     """
     exchange = _take_standard_input()
-    # After a crash in native code the reply is the Python lines that led there.
+    # After a crash in native code the file holds a Python traceback instead of a reply.
     faulthandler.enable(exchange)
-    _prepare()
+    _prepare_process()
     request = exchange.read()
     reply: Returned | Raised
     try:
-        reply = Returned(encode(_call(function, request)))
+        reply = Returned(encode(_call_by_name(function, request)))
     except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
-        reply = _describe(error)
+        reply = _describe_error(error)
     faulthandler.disable()
     exchange.write(encode(reply))
     exchange.close()
 
 
-def converse(function: str) -> None:
-    """Call a function, and what it returns with each message, until the parent leaves.
+def serve_messages(function: str) -> None:
+    """Call a function, then call its result with each message until the parent disconnects.
 
-    Standard input is a socket. The first message has the arguments; each one is replied to.
+    Standard input is a socket. The first message holds the function's arguments. Every message,
+    this one included, gets a reply.
 
     Args:
         function: ``module:qualname``. It returns a function from bytes to bytes.
@@ -122,53 +123,53 @@ def converse(function: str) -> None:
 
     faulthandler.enable(sys.stderr)
     descriptor = _take_descriptor()
-    _prepare()
+    _prepare_process()
     with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as exchange:
         handle: Callable[[bytes], bytes] | None = None
-        while (message := receive(exchange)) is not None:
+        while (message := receive_message(exchange)) is not None:
             reply: Returned | Raised
             try:
                 if handle is None:
-                    handle, value = _call(function, message), b""
+                    handle, value = _call_by_name(function, message), b""
                 else:
                     value = handle(message)
                 reply = Returned(value)
             except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
-                reply = _describe(error)
-            exchange.write(framed(encode(reply)))
+                reply = _describe_error(error)
+            exchange.write(frame_message(encode(reply)))
             exchange.flush()
 
 
-#: The bytes before each message that passes through a socket: its length.
-FRAME = 8
+#: The size of the length that precedes each message on a socket.
+LENGTH_BYTES = 8
 
 
-def framed(message: bytes) -> bytes:
-    """Return a message behind its length."""
-    return len(message).to_bytes(FRAME, "little") + message
+def frame_message(message: bytes) -> bytes:
+    """Return a message with its length in front."""
+    return len(message).to_bytes(LENGTH_BYTES, "little") + message
 
 
-def receive(exchange: io.BufferedIOBase) -> bytes | None:
-    """Return the next message; None where the other side has left."""
-    head = exchange.read(FRAME)
-    if len(head) < FRAME:
+def receive_message(exchange: io.BufferedIOBase) -> bytes | None:
+    """Return the next message; None if the other side has disconnected."""
+    head = exchange.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
         return None
     size = int.from_bytes(head, "little")
     message = exchange.read(size)
     return message if len(message) == size else None
 
 
-def _prepare() -> None:
+def _prepare_process() -> None:
     for stream in (sys.stdout, sys.stderr):
-        text = cast("io.TextIOWrapper", stream)  # what both are in a fresh Python
+        text = cast("io.TextIOWrapper", stream)  # true in a fresh Python
         text.reconfigure(encoding="utf-8", errors="backslashreplace")
-    # An exception where Python's default would be sudden death: `finally` clauses run, so that
-    # what the function itself had started ends too.
+    # Raise SystemExit: by default SIGTERM ends Python without running `finally` clauses, which
+    # end the processes that the function has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def _take_standard_input() -> BinaryIO:
-    """Return the file that is standard input, and leave an empty one in its place."""
+    """Return standard input as a file, and replace it by an empty one."""
     return os.fdopen(_take_descriptor(), "r+b")
 
 
@@ -180,26 +181,26 @@ def _take_descriptor() -> int:
     return exchange
 
 
-def _call(name: str, request: bytes) -> Any:
-    function = _find(name)
-    types = _types(function, len(decode(request, list[Any])))
+def _call_by_name(name: str, request: bytes) -> Any:
+    function = _find_function(name)
+    types = _argument_types(function, len(decode(request, list[Any])))
     return function(*decode(request, GenericAlias(tuple, tuple(types))))
 
 
-def _find(name: str) -> Callable[..., Any]:
+def _find_function(name: str) -> Callable[..., Any]:
     module, _, qualname = name.partition(":")
     imported = importlib.import_module(module)
     try:
-        found: Callable[..., Any] = operator.attrgetter(qualname)(imported)
+        function: Callable[..., Any] = operator.attrgetter(qualname)(imported)
     except AttributeError as error:
         raise errors.IsolationError(f"module '{module}' has no function '{qualname}'") from error
-    return found
+    return function
 
 
-def _types(function: Callable[..., Any], count: int) -> list[Any]:
-    """Return the type of each of ``count`` positional arguments, by the annotations."""
-    hints = _hints(inspect.unwrap(function))
-    if not hints:  # functions written in C may not even have a signature
+def _argument_types(function: Callable[..., Any], count: int) -> list[Any]:
+    """Return the annotated types of the first ``count`` positional arguments."""
+    hints = _argument_hints(inspect.unwrap(function))
+    if not hints:  # some functions written in C have no signature
         return [Any] * count
     parameters = list(inspect.signature(function).parameters.values())
     names = [parameter.name for parameter in parameters]
@@ -208,24 +209,24 @@ def _types(function: Callable[..., Any], count: int) -> list[Any]:
     return [hints.get(name, Any) for name in names[:count]] + [Any] * (count - len(names))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    written = dict(getattr(function, "__annotations__", {}))
-    written.pop("return", None)  # never needed here, and often imported for type checkers only
+def _argument_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    annotations = dict(getattr(function, "__annotations__", {}))
+    annotations.pop("return", None)  # not needed, and often imported under TYPE_CHECKING only
     try:
         return get_type_hints(
-            SimpleNamespace(__annotations__=written), getattr(function, "__globals__", {})
+            SimpleNamespace(__annotations__=annotations), getattr(function, "__globals__", {})
         )
     except NameError as error:
         raise errors.IsolationError(
-            f"the arguments of '{function.__qualname__}' cannot be understood: {error}",
+            f"the annotations of '{function.__qualname__}' cannot be resolved: {error}",
             hint="import the annotation's name at run time, not under TYPE_CHECKING",
         ) from error
 
 
-def _describe(error: Exception) -> Raised:
-    if isinstance(error, OSError) and errors.disk_error(error):  # no fault of the function
+def _describe_error(error: Exception) -> Raised:
+    if isinstance(error, OSError) and errors.disk_error(error):  # not the function's fault
         error = errors.disk_failure(error).with_traceback(error.__traceback__)
-    # NotVerifiedError carries a verdict that does not travel: the parent gets its base class.
+    # The verdict of a NotVerifiedError is not transmitted: the parent gets its base class.
     kinds = [
         kind.__name__
         for kind in type(error).__mro__
@@ -235,13 +236,13 @@ def _describe(error: Exception) -> Raised:
     name, text = type(error).__qualname__, errors.message_of(error)
     return Raised(
         kind=kinds[0] if kinds else None,
-        message=_sendable(text),
-        summary=_sendable(f"{name}: {text}" if text else name),
-        traceback=_sendable("".join(traceback.format_exception(error))),
-        hint=hint and _sendable(str(hint)),
+        message=_escape_surrogates(text),
+        summary=_escape_surrogates(f"{name}: {text}" if text else name),
+        traceback=_escape_surrogates("".join(traceback.format_exception(error))),
+        hint=hint and _escape_surrogates(str(hint)),
     )
 
 
-def _sendable(text: str) -> str:
-    """Remove lone surrogates, which a file's name can bring into a message."""
+def _escape_surrogates(text: str) -> str:
+    """Escape lone surrogates, which a file's name can bring into a message."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

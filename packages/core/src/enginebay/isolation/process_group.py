@@ -1,4 +1,4 @@
-"""A process group that ends as a whole, at the latest when this process does, and its output."""
+"""A process group that ends as a whole, at the latest with this process, and its output."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Seconds between SIGTERM and SIGKILL.
-GRACE = 2.0
-#: Seconds between two checks of a child whose output stays open. That is unusual: the end of a
-#: child closes its output and wakes us at once, unless another process holds the output too.
-LOOK = 0.1
-#: Seconds to wait for the rest of the output when a process that left the group holds it open.
-REST = 0.2
-#: Characters kept from the start, and again from the end, of what a child prints. A converter
-#: that dumps a weight tensor must not take the parent's memory with it.
-KEPT = 256 * 1024
+#: Time between SIGTERM and SIGKILL.
+KILL_GRACE_SECONDS = 2.0
+#: Time between two checks if a child has ended. Rarely needed: the end of a child closes its
+#: output, which wakes us at once, unless another process holds the output open.
+POLL_SECONDS = 0.1
+#: Time to wait for the rest of the output if a process that left the group holds it open.
+DRAIN_SECONDS = 0.2
+#: Characters stored from the start and from the end of a child's output. A converter that prints
+#: a weight tensor must not fill the parent's memory.
+END_CHARACTERS = 256 * 1024
 
-# The guard leads the group and does nothing until its standard input closes, which happens in
-# whatever way this process ends, SIGKILL included. It also reserves the group's number: a group
-# led by the child itself could end, and its number be given away, before we signal it.
+# The guard leads the group and waits until its standard input closes, which happens however this
+# process ends, SIGKILL included. It also reserves the group's number: if the child itself led the
+# group, its number could be reused for another group before we send a signal.
 _GUARD = """\
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -38,13 +38,13 @@ os.killpg(0, signal.SIGKILL)
 """
 
 
-class Group:
-    """A context that holds a process group; leaving it ends everything in the group.
+class ProcessGroup:
+    """Context manager of a process group; leaving the context ends all of its processes.
 
-    A process that moved itself to another group or session is out of reach.
+    A process that has moved itself to another group or session is not ended.
     """
 
-    def __enter__(self) -> Group:
+    def __enter__(self) -> ProcessGroup:
         self._guard = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD],
             stdin=subprocess.PIPE,
@@ -60,7 +60,7 @@ class Group:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process in the group."""
-        # EPERM is what macOS returns for a group of which only unreaped processes are left.
+        # macOS returns EPERM if only zombies are left in the group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guard.pid, number)
 
@@ -80,16 +80,16 @@ class Group:
         )
 
 
-class Log:
-    r"""Text that arrives in pieces of bytes.
+class OutputLog:
+    r"""The output of a child, decoded from chunks of bytes; its middle is dropped if it is long.
 
     Bytes that are not UTF-8 become ``�``; ``\r\n`` and the ``\r`` of progress bars become ``\n``.
 
     Args:
-        on_line: Called with every line as it is complete, without its line end.
+        on_line: Called with every complete line, without its line end.
 
     Example:
-        >>> log = Log(print)
+        >>> log = OutputLog(print)
         >>> log.feed(b"one\ntw"), log.feed(b"o", final=True)
         one
         two
@@ -106,71 +106,73 @@ class Log:
         self._left_out = 0
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Add the next bytes; ``final`` says that no more will come."""
+        """Append bytes; ``final`` is True for the last ones."""
         text = self._decoder.decode(data, final)
-        self._keep(text)
+        self._store_ends(text)
         *lines, self._line = (self._line + text).split("\n")
-        if self._line and (final or len(self._line) > KEPT):
+        if self._line and (final or len(self._line) > END_CHARACTERS):
             lines.append(self._line)
             self._line = ""
         for line in lines:
             self._on_line(line)
 
     def mute(self) -> None:
-        """Pass on no more lines, but keep them."""
+        """Stop calling ``on_line``."""
         self._on_line = lambda _: None
 
     def text(self) -> str:
-        """Return the text, or its start and end with a note of how much is left out."""
+        """Return the text; if it is long, its start and its end."""
         if not self._left_out:
             return self._head + self._tail
         return f"{self._head}\n[… {self._left_out} characters left out …]\n{self._tail}"
 
-    def _keep(self, text: str) -> None:
-        room = KEPT - len(self._head)
+    def _store_ends(self, text: str) -> None:
+        room = END_CHARACTERS - len(self._head)
         self._head += text[:room]
         self._tail += text[room:]
-        surplus = max(0, len(self._tail) - KEPT)
+        surplus = max(0, len(self._tail) - END_CHARACTERS)
         self._tail = self._tail[surplus:]
         self._left_out += surplus
 
 
-def follow(process: subprocess.Popen[bytes], log: Log, seconds: float | None) -> bool:
-    """Read what the child prints until it has ended (True) or the time is up (False)."""
+def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
+    """Read a child's output until it has ended (True) or the time is over (False)."""
     deadline = None if seconds is None else time.monotonic() + seconds
-    for open_ in _chunks(process.stdout, log, deadline):
+    for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:
             return True
-        if not open_:
-            return _ends(process, deadline)
+        if not is_open:
+            return _wait_for_end(process, deadline)
     return process.poll() is not None
 
 
-def read_rest(process: subprocess.Popen[bytes], log: Log) -> None:
-    """Read what an ended child left in the pipe."""
-    for open_ in _chunks(process.stdout, log, time.monotonic() + REST):
-        if not open_:
+def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
+    """Read the rest of an ended child's output."""
+    for is_open in _feed_chunks(process.stdout, log, time.monotonic() + DRAIN_SECONDS):
+        if not is_open:
             break
     log.feed(b"", final=True)
 
 
-def _chunks(stream: IO[bytes] | None, log: Log, deadline: float | None) -> Iterator[bool]:
-    """Feed the log as bytes come; yield, at least every LOOK seconds, True while more can come."""
+def _feed_chunks(
+    stream: IO[bytes] | None, log: OutputLog, deadline: float | None
+) -> Iterator[bool]:
+    """Feed the log until the deadline; yield at least every POLL_SECONDS if the output is open."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
-        while (left := _left(deadline, LOOK)) > 0:
+        while (left := _seconds_left(deadline, POLL_SECONDS)) > 0:
             data = stream.read(1 << 16) if selector.select(left) else None
             log.feed(data or b"")
             yield data != b""
 
 
-def _ends(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    """Wait for a child that closed its output."""
+def _wait_for_end(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
+    """Wait for a child that has closed its output; return True if it has ended in time."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(None if deadline is None else max(0, _left(deadline)))
+        process.wait(None if deadline is None else max(0, _seconds_left(deadline)))
     return process.poll() is not None
 
 
-def _left(deadline: float | None, at_most: float = float("inf")) -> float:
+def _seconds_left(deadline: float | None, at_most: float = float("inf")) -> float:
     return at_most if deadline is None else min(at_most, deadline - time.monotonic())

@@ -1,4 +1,4 @@
-"""Run a program to its end: its output, its exit code, the files that it must write."""
+"""Runs of a program: its output, its exit code, and its required output files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from enginebay.errors import ChildCrashedError, ChildTimeoutError, IsolationError
-from enginebay.isolation.limit import shortest
-from enginebay.isolation.process_group import GRACE, Group, Log, follow, read_rest
+from enginebay.isolation.process_group import (
+    KILL_GRACE_SECONDS,
+    OutputLog,
+    ProcessGroup,
+    drain_output,
+    follow_output,
+)
+from enginebay.isolation.time_limits import effective_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +35,12 @@ LAST_LINES = 5
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A child process that has ended by itself.
+    """The result of a child process that has ended.
 
     Attributes:
         argv: The command.
-        exit_code: Its exit code; minus the signal's number where a signal ended it.
-        output: All that it printed, to both outputs; of an enormous text the start and the end.
+        exit_code: Its exit code; the negative number of the signal if a signal ended it.
+        output: Its output and error output in one text; of a very long text the start and the end.
         seconds: Its duration.
     """
 
@@ -57,20 +63,20 @@ def run(
 
     Args:
         argv: The program and its arguments.
-        timeout: Seconds it may take; None where it may take for ever.
-        cwd: Its working directory; this process's where None.
-        env: Its whole environment; this process's where None.
-        required_outputs: Files it must write, relative to ``cwd``. One that stood there before
-            and was not written again counts as missing.
-        on_line: Called with each line it prints, in this thread. Where None, the lines go to the
+        timeout: The time limit in seconds; None for no limit.
+        cwd: Its working directory; by default this process's.
+        env: Its whole environment; by default this process's.
+        required_outputs: Files that it must write, relative to ``cwd``. An older file that was not
+            written again counts as missing.
+        on_line: Called with each line of output, in this thread. By default the lines go to the
             logger ``enginebay.isolation`` at level DEBUG.
 
     Returns:
-        Its output and duration. Its exit code was 0. Processes that it left behind have been ended.
+        Its output and duration; its exit code was 0. Processes that it has left running were ended.
 
     Raises:
         ChildCrashedError: It ended with another exit code or with a signal.
-        ChildTimeoutError: It ran past its time limit and was ended, with all it had started.
+        ChildTimeoutError: It exceeded its time limit. The program and its children were ended.
         IsolationError: It could not be started, or a required output is missing or empty.
 
     Example:
@@ -79,12 +85,12 @@ def run(
     """
     command = [os.fspath(word) for word in argv]
     files = [Path(cwd or "") / path for path in required_outputs]
-    before = [_stamp(file) for file in files]
+    before = [_file_stamp(file) for file in files]
     finished = run_to_end(
         command, command, timeout, on_line, cwd=cwd, env=env, stdin=subprocess.DEVNULL
     )
     if finished.exit_code:
-        raise crashed(finished)
+        raise crash_error(finished)
     for file, stamp in zip(files, before, strict=True):
         _check_output(file, stamp, finished)
     return finished
@@ -98,46 +104,48 @@ def run_to_end(
     subject: str = "",
     **options: Any,
 ) -> Finished:
-    """Run a child, whatever its exit code will be.
+    """Run a child and return its result for any exit code.
 
     Args:
         argv: The command.
-        shown: The command as messages and the result show it.
-        timeout: Seconds it may take.
-        on_line: Called with each line it prints.
-        subject: What errors call it; by default the program.
-        **options: As for ``subprocess.Popen``.
+        shown: The command to show in messages and in the result.
+        timeout: The time limit in seconds.
+        on_line: Called with each line of output.
+        subject: The child's name in error messages; by default the program's.
+        **options: Keyword arguments of ``subprocess.Popen``.
 
     Raises:
-        ChildTimeoutError: It ran past its time limit.
+        ChildTimeoutError: It exceeded its time limit.
         IsolationError: It could not be started.
     """
-    log = Log(on_line or _logger.debug)
-    limit, name = shortest(timeout)
+    log = OutputLog(on_line or _logger.debug)
+    limit, name = effective_timeout(timeout)
     started = time.monotonic()
-    with Group() as group, start(group, argv, options) as process:
+    with ProcessGroup() as group, start_child(group, argv, options) as process:
         ended = _follow_or_end(group, process, log, limit)
-        group.signal(signal.SIGKILL)  # what the child left behind may hold the output open
-        read_rest(process, log)
+        group.signal(signal.SIGKILL)  # processes that the child left may hold the output open
+        drain_output(process, log)
     seconds = time.monotonic() - started
     finished = Finished(tuple(shown), process.returncode, log.text(), seconds)
     if not ended:
-        raise overran(finished, name, subject)
+        raise timeout_error(finished, name, subject)
     return finished
 
 
-def crashed(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
-    """Build the error for a child that ended wrongly; ``when`` says more about the moment."""
-    ending = f"ended with {_ending(finished.exit_code)}{when}"
-    return _error(ChildCrashedError, ending, finished, subject)
+def crash_error(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
+    """Return the error for a child that crashed; ``when`` is added to the ending, if known."""
+    ending = f"ended with {_describe_ending(finished.exit_code)}{when}"
+    return _build_error(ChildCrashedError, ending, finished, subject)
 
 
-def overran(finished: Finished, limit: str, subject: str = "") -> ChildTimeoutError:
-    """Build the error for a child that was ended; ``limit`` names its time limit."""
-    return _error(ChildTimeoutError, f"ran past {limit}", finished, subject)
+def timeout_error(finished: Finished, limit: str, subject: str = "") -> ChildTimeoutError:
+    """Return the error for a child that was ended; ``limit`` is the text for its time limit."""
+    return _build_error(ChildTimeoutError, f"ran past {limit}", finished, subject)
 
 
-def start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+def start_child(
+    group: ProcessGroup, argv: list[str], options: dict[str, Any]
+) -> subprocess.Popen[bytes]:
     """Start a child in a group.
 
     Raises:
@@ -154,41 +162,41 @@ def start(group: Group, argv: list[str], options: dict[str, Any]) -> subprocess.
 
 
 def _follow_or_end(
-    group: Group, process: subprocess.Popen[bytes], log: Log, timeout: float | None
+    group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog, timeout: float | None
 ) -> bool:
-    """Return True if the child ended by itself in time; it has ended in any case."""
+    """Wait for a child, and end it after its time limit; return True if it ended in time."""
     try:
-        ended = follow(process, log, timeout)
+        ended = follow_output(process, log, timeout)
         if not ended:
-            end(group, process, log)
+            end_group(group, process, log)
     except BaseException:
         log.mute()  # on_line may be what raised
-        end(group, process, log)
+        end_group(group, process, log)
         raise
     return ended
 
 
-def end(group: Group, process: subprocess.Popen[bytes], log: Log) -> None:
-    """Ask the group to end, then force it."""
+def end_group(group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog) -> None:
+    """End the group: SIGTERM, then SIGKILL after the grace time."""
     try:
         group.signal(signal.SIGTERM)
-        follow(process, log, GRACE)
+        follow_output(process, log, KILL_GRACE_SECONDS)
     finally:
         group.signal(signal.SIGKILL)
         process.wait()
 
 
-def _ending(exit_code: int) -> str:
+def _describe_ending(exit_code: int) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:
         return signal.Signals(-exit_code).name
-    except ValueError:  # a real-time signal has no name of its own
+    except ValueError:  # a real-time signal, which has no name
         return f"signal {-exit_code}"
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return values that change when a file is written; None where there is no such file."""
+def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """Return values that change when a file is written; None if it does not exist."""
     if not file.is_file():
         return None
     stat = file.stat()
@@ -196,7 +204,7 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 
 def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Finished) -> None:
-    after = _stamp(file)
+    after = _file_stamp(file)
     if after is None:
         problem = f"did not write '{file}'"
     elif file.stat().st_size == 0:
@@ -205,16 +213,16 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
         problem = f"did not write '{file}': the file there is an older one"
     else:
         return
-    raise _error(IsolationError, f"ended with exit code 0 but {problem}", finished)
+    raise _build_error(IsolationError, f"ended with exit code 0 but {problem}", finished)
 
 
-def _error(kind: type[_Error], ending: str, finished: Finished, subject: str = "") -> _Error:
-    """Build an error with the last lines of output in its message, and all in its notes."""
+def _build_error(kind: type[_Error], ending: str, finished: Finished, subject: str = "") -> _Error:
+    """Return an error with the last lines of output in its message, and all output in its notes."""
     lines = [line for line in finished.output.splitlines() if line.strip()][-LAST_LINES:]
     shown = "".join(f"\n  {line[:200]}" for line in lines)
-    said = f"; the last it said:{shown}" if lines else "; it said nothing"
+    output = f"; its last output:{shown}" if lines else "; it printed nothing"
     subject = subject or f"'{Path(finished.argv[0]).name}'"
-    error = kind(f"{subject} {ending}{said}")
+    error = kind(f"{subject} {ending}{output}")
     error.ending = ending
     error.add_note(f"$ {shlex.join(finished.argv)}\n{finished.output}")
     return error

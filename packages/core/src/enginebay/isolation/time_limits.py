@@ -1,4 +1,4 @@
-"""One time limit for all child processes of a block, beside their own."""
+"""A common time limit for all child processes of a block, in addition to their own limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A time limit that has begun.
+    """A running time limit.
 
     Attributes:
         seconds: Its length.
@@ -29,7 +29,7 @@ class TimeLimit:
 
     @property
     def left(self) -> float:
-        """The seconds that are left; 0 once it is over."""
+        """The seconds that are left; 0 after its end."""
         return max(0.0, self.end - time.monotonic())
 
 
@@ -38,9 +38,9 @@ _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[TimeLimit]:
-    """End every child process that this thread starts in the block, at the latest after this time.
+    """Limit the time of all child processes that this thread starts inside the block.
 
-    Long work in this process ends where it calls :func:`check_time_limit`.
+    Long work in this process must call :func:`check_time_limit`.
     """
     limit = TimeLimit(seconds, time.monotonic() + seconds)
     token = _limit.set(limit)
@@ -51,7 +51,7 @@ def time_limit(seconds: float) -> Iterator[TimeLimit]:
 
 
 def check_time_limit() -> None:
-    """Raise once the time limit is over. For loops of long work that no child process does.
+    """Raise if the time limit is over; for loops of long work in this process.
 
     Raises:
         ChildTimeoutError: No time is left.
@@ -62,16 +62,16 @@ def check_time_limit() -> None:
 
 
 def time_left() -> float:
-    """Return the seconds that are left of the time limit; infinity where there is none.
+    """Return the seconds that are left of the time limit; infinity without a limit.
 
-    For a converter that tries one way, and wants time for another if that one does not end.
+    A converter can thereby reserve time for a second attempt.
     """
     limit = _limit.get()
     return math.inf if limit is None else limit.left
 
 
-def shortest(timeout: float | None) -> tuple[float | None, str]:
-    """Return the seconds that a child may take, and the limit's name for a message."""
+def effective_timeout(timeout: float | None) -> tuple[float | None, str]:
+    """Return the shorter of a child's time limit and the block's, and its text for a message."""
     limit = _limit.get()
     if limit is not None and (timeout is None or limit.left < timeout):
         return limit.left, f"the time limit of {limit.seconds:g} s"

@@ -1,4 +1,4 @@
-"""A Python function in a child process that is called again and again."""
+"""A Python function in a child process that is called repeatedly."""
 
 from __future__ import annotations
 
@@ -11,22 +11,33 @@ import time
 from contextlib import ExitStack
 from typing import Any, Self
 
-from enginebay.isolation.child import FRAME, Raised, Returned, decode, framed
-from enginebay.isolation.function_calls import child_command, encoded, raise_again
-from enginebay.isolation.limit import shortest
-from enginebay.isolation.process_group import GRACE, Group, Log, read_rest
-from enginebay.isolation.programs import Finished, crashed, end, overran, start
+from enginebay.isolation.child import LENGTH_BYTES, Raised, Returned, decode, frame_message
+from enginebay.isolation.function_calls import child_command, encode_arguments, raise_from_child
+from enginebay.isolation.process_group import (
+    KILL_GRACE_SECONDS,
+    OutputLog,
+    ProcessGroup,
+    drain_output,
+)
+from enginebay.isolation.programs import (
+    Finished,
+    crash_error,
+    end_group,
+    start_child,
+    timeout_error,
+)
+from enginebay.isolation.time_limits import effective_timeout
 
 _logger = logging.getLogger("enginebay.isolation")
 
-_PIECE = 1 << 16
+_LOG_CHUNK_BYTES = 1 << 16
 
 
 class Worker:
-    """A context that holds a child process; leaving it ends the process and all it has started.
+    """Context manager of a child process; leaving the context ends it and its children.
 
     The function is called once, with the arguments, and returns a function from bytes to bytes,
-    which is called with each message. Nothing here waits for the child but :meth:`receive`.
+    which is called with each message. Only :meth:`receive` waits for the child.
 
     Args:
         name: Its name in messages.
@@ -34,21 +45,21 @@ class Worker:
         *args: Its positional arguments.
 
     Raises:
-        IsolationError: It cannot be started, or an argument cannot travel.
+        IsolationError: It cannot be started, or an argument cannot be sent.
     """
 
     def __init__(self, name: str, function: str, /, *args: Any) -> None:
         self._name = name
-        self._log = Log(_logger.debug)
+        self._log = OutputLog(_logger.debug)
         self._started = time.monotonic()
-        request = encoded(function, args)
+        request = encode_arguments(function, args)
         with ExitStack() as stack:
-            self._group = stack.enter_context(Group())
+            self._group = stack.enter_context(ProcessGroup())
             self._socket, theirs = socket.socketpair()
             stack.callback(self._socket.close)
             with theirs:
-                command = child_command(function, "converse")
-                self._process = start(self._group, command, {"stdin": theirs})
+                command = child_command(function, "serve_messages")
+                self._process = start_child(self._group, command, {"stdin": theirs})
             stack.callback(self._process.__exit__, None, None, None)  # closes its output
             stack.callback(self.kill)
             self._selector = stack.enter_context(selectors.DefaultSelector())
@@ -56,7 +67,7 @@ class Worker:
             self._selector.register(self._socket, selectors.EVENT_READ)
             assert self._process.stdout is not None
             self._selector.register(self._process.stdout, selectors.EVENT_READ)
-            self._outgoing, self._incoming = memoryview(framed(request)), bytearray()
+            self._outgoing, self._incoming = memoryview(frame_message(request)), bytearray()
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -70,47 +81,45 @@ class Worker:
         self._stack.close()
 
     def send(self, message: bytes) -> None:
-        """Begin to send a message; :meth:`receive` sends the rest of it."""
-        self._outgoing = memoryview(bytes(self._outgoing) + framed(message))
-        self._write()
+        """Send a message without waiting; :meth:`receive` sends the rest of a large one."""
+        self._outgoing = memoryview(bytes(self._outgoing) + frame_message(message))
+        self._write_socket()
 
     def receive(self, timeout: float) -> bytes:
-        """Return the next reply: the first is empty, once the function has returned.
+        """Wait for the next reply; the first one is empty and confirms that the function returned.
 
         Args:
-            timeout: Seconds that it may take.
+            timeout: The time limit in seconds.
 
         Raises:
-            EnginebayError: The function raised it: as :func:`~enginebay.isolation.call` says.
+            EnginebayError: The function raised it, as for :func:`~enginebay.isolation.call`.
             ChildCrashedError: The child has ended.
-            ChildTimeoutError: It took too long, and was ended.
+            ChildTimeoutError: It exceeded the time limit and was ended.
         """
-        limit, limit_name = shortest(timeout)
+        limit, limit_name = effective_timeout(timeout)
         deadline = time.monotonic() + (timeout if limit is None else limit)
-        while (message := self._take()) is None:
+        while (message := self._take_message()) is None:
             left = deadline - time.monotonic()
             if left <= 0:
-                end(self._group, self._process, self._log)
-                raise overran(self._finished(), limit_name)
-            self._exchange(left)
+                end_group(self._group, self._process, self._log)
+                raise timeout_error(self._collect_output(), limit_name)
+            self._exchange_data(left)
         reply: Returned | Raised = decode(message, Returned | Raised)
         if isinstance(reply, Raised):
-            raise_again(f"'{self._name}'", reply)
+            raise_from_child(f"'{self._name}'", reply)
         return reply.value
 
     def pause(self) -> None:
-        """Stop the child where it is; its threads use no processor until :meth:`resume`.
-
-        Only the child is stopped: the guard of its group must see this process end.
-        """
+        """Suspend the child: its threads use no CPU time until :meth:`resume`."""
+        # Not the whole group: its guard must still notice the end of this process.
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the child go on."""
+        """Resume the child after :meth:`pause`."""
         self._process.send_signal(signal.SIGCONT)
 
-    def _exchange(self, seconds: float) -> None:
-        """Read and write what can be, at once or after a wait."""
+    def _exchange_data(self, seconds: float) -> None:
+        """Wait until the child sends or accepts data, then read and write without blocking."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
         self._selector.modify(self._socket, events)
         for key, ready in self._selector.select(seconds):
@@ -118,18 +127,18 @@ class Worker:
                 self._read_log()
                 continue
             if ready & selectors.EVENT_READ:
-                self._read()
+                self._read_socket()
             if ready & selectors.EVENT_WRITE:
-                self._write()
+                self._write_socket()
 
     def _read_log(self) -> None:
         assert self._process.stdout is not None
-        data = self._process.stdout.read(_PIECE)
+        data = self._process.stdout.read(_LOG_CHUNK_BYTES)
         self._log.feed(data or b"")
         if not data:
             self._selector.unregister(self._process.stdout)
 
-    def _read(self) -> None:
+    def _read_socket(self) -> None:
         try:
             data = self._socket.recv(1 << 20)
         except BlockingIOError:
@@ -137,37 +146,38 @@ class Worker:
         except ConnectionResetError:
             data = b""
         if not data:
-            raise crashed(self._ended())
+            raise crash_error(self._wait_for_end())
         self._incoming += data
 
-    def _write(self) -> None:
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):  # reading tells of an end
+    def _write_socket(self) -> None:
+        # A child that has ended is reported by the next read.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             while self._outgoing:
                 self._outgoing = self._outgoing[self._socket.send(self._outgoing) :]
 
-    def _take(self) -> bytes | None:
-        """Return the next whole message that has come."""
-        size = int.from_bytes(self._incoming[:FRAME], "little")
-        if len(self._incoming) < FRAME + size or len(self._incoming) < FRAME:
+    def _take_message(self) -> bytes | None:
+        """Remove and return the next complete message, or None."""
+        size = int.from_bytes(self._incoming[:LENGTH_BYTES], "little")
+        if len(self._incoming) < LENGTH_BYTES + size or len(self._incoming) < LENGTH_BYTES:
             return None
-        message = bytes(memoryview(self._incoming)[FRAME : FRAME + size])
-        del self._incoming[: FRAME + size]
+        message = bytes(memoryview(self._incoming)[LENGTH_BYTES : LENGTH_BYTES + size])
+        del self._incoming[: LENGTH_BYTES + size]
         return message
 
-    def _ended(self) -> Finished:
+    def _wait_for_end(self) -> Finished:
         """Wait for a child that has closed its socket."""
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + KILL_GRACE_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         self.kill()
-        return self._finished()
+        return self._collect_output()
 
-    def _finished(self) -> Finished:
-        read_rest(self._process, self._log)
+    def _collect_output(self) -> Finished:
+        drain_output(self._process, self._log)
         seconds = time.monotonic() - self._started
         return Finished((self._name,), self._process.returncode, self._log.text(), seconds)
 
     def kill(self) -> None:
-        """End the child at once: :meth:`receive`, which another thread may be in, then raises."""
+        """End the child at once; a :meth:`receive` in another thread then raises."""
         self._group.signal(signal.SIGKILL)
         self._process.wait()
