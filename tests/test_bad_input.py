@@ -465,13 +465,13 @@ def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
         (["y=2x4"], "unknown input 'y': the model takes x", "leave 'y' out"),
         (
             ["x=3x4"],
-            "input 'x' has size 3 in dimension 0 of (3, 4), wanted 2: x float32[2, 4]",
+            "input 'x' has size 3 in dimension 0 of (3, 4), expected 2: x float32[2, 4]",
             "deploy with --dynamic x:0 to leave this size open",
         ),
-        (["x=8"], "input 'x' has 1 dimensions (8,), wanted 2: x float32[2, 4]", None),
+        (["x=8"], "input 'x' has 1 dimensions (8,), expected 2: x float32[2, 4]", None),
         (
             ["x=wrong.npy"],
-            "input 'x' has dtype float64, wanted float32",
+            "input 'x' has dtype float64, expected float32",
             "convert it: x.astype('float32')",
         ),
         (["x=none.npy"], "no file 'none.npy'", None),
@@ -538,7 +538,7 @@ def test_wrong_inputs_of_run(
             "relu.onnx",
             ["x=2x5"],
             (
-                r"input 'x' has size 5 in dimension 1 of \(2, 5\), wanted 4: x float32\[2, 4\]\n"
+                r"input 'x' has size 5 in dimension 1 of \(2, 5\), expected 4: x float32\[2, 4\]\n"
                 "hint: deploy with --dynamic x:1 to leave this size open"
             ),
         ),
@@ -550,7 +550,7 @@ def test_wrong_inputs_of_run(
         (
             "relu.onnx",
             ["x=wrong.npy"],
-            "input 'x' has dtype float64, wanted float32\nhint: convert it: .*",
+            "input 'x' has dtype float64, expected float32\nhint: convert it: .*",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_numpy_beside_torch_and_numpy_alone(two):
 
 def test_errors_are_those_of_the_host_path(load_bound):
     wrapper = load_bound("(float[4] x, int64[k] i) => (float[k] y) { y = Gather(x, i) }")
-    with pytest.raises(InputError, match=r"input 'x' has dtype torch\.float64, wanted"):
+    with pytest.raises(InputError, match=r"input 'x' has dtype torch\.float64, expected"):
         wrapper({"x": torch.ones(4, dtype=torch.float64), "i": torch.tensor([0])})
     if DEVICE == "cuda":
         return  # its kernels do not check indices

@@ -194,7 +194,7 @@ def test_data_that_does_not_fit_is_named_by_its_item(model, tmp_path):
         int8(model, tmp_path / "out", data)
     assert str(raised.value) == (
         "item 1 of the list given as data: input 'x' has size 8 in dimension 2 of (1, 3, 8, 8), "
-        "wanted 16: x float32[1, 3, 16, 16]"
+        "expected 16: x float32[1, 3, 16, 16]"
     )
     assert not (tmp_path / "out").exists()
 

@@ -65,10 +65,10 @@ def test_the_engines_own_error_names_what_was_given(load):
     ("inputs", "message"),
     [
         ({}, "input 'x' is missing: the model takes x"),
-        ({"x": np.ones((1, 3))}, "input 'x' has dtype float64, wanted float32"),
+        ({"x": np.ones((1, 3))}, "input 'x' has dtype float64, expected float32"),
         (
             {"x": np.ones((1, 4), np.float32)},
-            "input 'x' has size 4 in dimension 1 of (1, 4), wanted 3: x float32[n, 3]",
+            "input 'x' has size 4 in dimension 1 of (1, 4), expected 3: x float32[n, 3]",
         ),
     ],
 )

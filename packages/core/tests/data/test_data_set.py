@@ -231,11 +231,11 @@ def test_so_many_rows_are_taken_and_not_so_many_batches() -> None:
     ("source", "message"),
     [
         (torch.rand(4, 3, 5, 5), "item 0 of the Tensor .* has size 5 in dimension 2 of "),
-        (IMAGES[0], "item 0 of the Tensor .* has 2 dimensions .*, wanted 4: x "),
+        (IMAGES[0], "item 0 of the Tensor .* has 2 dimensions .*, expected 4: x "),
         (IMAGES[:0], "the Tensor given as data holds no item"),
-        (loader(LABELS), "item 0 of the DataLoader .* has dtype int64, wanted float32"),
-        (LABELS, "item 0 of the Tensor .* has dtype int64, wanted float32"),
-        (IMAGES.double(), "item 0 of the Tensor .* has dtype float64, wanted float32"),
+        (loader(LABELS), "item 0 of the DataLoader .* has dtype int64, expected float32"),
+        (LABELS, "item 0 of the Tensor .* has dtype int64, expected float32"),
+        (IMAGES.double(), "item 0 of the Tensor .* has dtype float64, expected float32"),
         (loader([*IMAGES, IMAGES[0, 0]], 1), "item 10 of the DataLoader .* has 3 dimensions"),
     ],
 )
@@ -251,7 +251,9 @@ def test_a_batch_of_several_is_what_the_loader_gives() -> None:
     spec = eb.TensorSpec("x", "float32", (5, 3, 4, 4))
     data = eb.DataSet(loader(size=5)).for_inputs([spec])
     assert [item.target.tolist() for item in data.items([spec])] == LABELS.view(2, 5).tolist()
-    with pytest.raises(InputError, match=r"has size 4 in dimension 0 .*, wanted 5: x float32\[5, "):
+    with pytest.raises(
+        InputError, match=r"has size 4 in dimension 0 .*, expected 5: x float32\[5, "
+    ):
         list(eb.DataSet(loader()).for_inputs([spec]).items([spec]))
 
 
@@ -338,7 +340,7 @@ def test_the_record_names_what_was_used(stacked: Path) -> None:
         ([], "holds no item"),
         ([{"x": X[0]}, {}], "item 1 of the list given as data: input 'x' is missing"),
         ([{"x": X[0], "y": X[0]}], "item 0 of the list given as data: unknown input 'y'"),
-        ([{"x": X[0]}, {"x": X[0].astype("f8")}], "item 1 .* has dtype float64, wanted float32"),
+        ([{"x": X[0]}, {"x": X[0].astype("f8")}], "item 1 .* has dtype float64, expected float32"),
         ([{"x": X[0].T}], "item 0 .* has size 3 in dimension 0"),
         ([{"x": X[0]}, {"x": X[0] * np.nan}], r"item 1 .* input 'x' holds NaN at \[0, 0\]"),
         ([{"x": "text"}], "item 0 .* input 'x' is no array of numbers"),

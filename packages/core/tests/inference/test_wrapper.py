@@ -89,13 +89,13 @@ def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
     ],
 )
 @pytest.mark.parametrize("x", [np.ones((2, 3), np.float32), torch.ones(2, 3)])
-def test_no_list_of_all_outputs_is_the_backends_mistake(
+def test_wrong_outputs_of_a_backend_raise(
     spec: TensorSpec, outputs: Any, found: str, x: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Doubler, "execute", lambda self, feed: outputs)
     with pytest.raises(InferenceError) as caught:
         Doubler(spec)({"x": x})
-    assert str(caught.value) == f"doubler 1 gave {found}: wanted a list of 2, double, sum"
+    assert str(caught.value) == f"doubler 1 returned {found}, expected a list of 2: double, sum"
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
@@ -135,7 +135,7 @@ def test_tensors_and_arrays_together_give_tensors(spec: TensorSpec) -> None:
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (torch.ones(2, 3, dtype=torch.float64), "input 'x' has dtype float64, wanted float32"),
+        (torch.ones(2, 3, dtype=torch.float64), "input 'x' has dtype float64, expected float32"),
         (torch.ones(2, 4), "input 'x' has size 4 in dimension 1"),
         (torch.ones(6), "input 'x' has 1 dimensions"),
     ],
@@ -198,15 +198,15 @@ def test_zero_size_dimensions_are_run() -> None:
         ),
         (
             {"x": np.ones((2, 3)), "mask": np.ones(2, bool)},
-            "input 'x' has dtype float64, wanted float32",
+            "input 'x' has dtype float64, expected float32",
         ),
         (
             {"x": np.ones((2, 3, 1), np.float32), "mask": np.ones(2, bool)},
-            "input 'x' has 3 dimensions (2, 3, 1), wanted 2: x float32[batch, 3]",
+            "input 'x' has 3 dimensions (2, 3, 1), expected 2: x float32[batch, 3]",
         ),
         (
             {"x": np.ones((2, 4), np.float32), "mask": np.ones(2, bool)},
-            "input 'x' has size 4 in dimension 1 of (2, 4), wanted 3: x float32[batch, 3]",
+            "input 'x' has size 4 in dimension 1 of (2, 4), expected 3: x float32[batch, 3]",
         ),
         (
             {"x": np.ones((2, 3), np.float32), "mask": np.ones(5, bool)},
@@ -308,12 +308,12 @@ def test_a_model_without_inputs_is_called_without_any() -> None:
         ((None, BOTH), {}, "NoneType, ndarray"),
     ],
 )
-def test_other_inputs_are_told_what_the_model_takes(given: Any, named: Any, kinds: str) -> None:
+def test_wrong_inputs_raise_with_the_expected_ones(given: Any, named: Any, kinds: str) -> None:
     wrapper = Doubler(X, MASK)
     with pytest.raises(InputError) as caught:
         wrapper(*given, **named)
-    wanted = "wanted arrays or tensors: x float32[batch, 3], mask bool[batch]"
-    assert str(caught.value) == f"the inputs given are ({kinds}); {wanted}"
+    expected = "expected arrays or tensors x float32[batch, 3], mask bool[batch]"
+    assert str(caught.value) == f"wrong inputs: {expected}; found ({kinds})"
     assert caught.value.hint == "pass them in this order, or {'x': …, 'mask': …}"
     assert wrapper.calls == 0
 
@@ -521,7 +521,7 @@ def test_tensors_on_the_engines_own_device_never_pass_through_the_host(spec: Ten
     wrapper = Native(spec)
     assert wrapper({"x": torch.ones(2, 3)})["sum"].item() == 6
     with pytest.raises(
-        InputError, match=r"input 'x' has dtype torch\.float64, wanted torch\.float32"
+        InputError, match=r"input 'x' has dtype torch\.float64, expected torch\.float32"
     ):
         wrapper({"x": torch.ones(2, 3, dtype=torch.float64)})
     with pytest.raises(InputError, match="input 'x' has size 2 in dimension 1"):

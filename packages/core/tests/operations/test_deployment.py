@@ -225,8 +225,8 @@ def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]
             "item 0 of the list given as data: input 'ids' is missing: ",
         ),
         ([], "the list given as data holds no item"),
-        (np.ones(3), "the inputs given are (ndarray); wanted arrays or tensors: x float32["),
-        (3, "the inputs given are (int); wanted arrays or tensors: x float32["),
+        (np.ones(3), "wrong inputs: expected arrays or tensors x float32["),
+        (3, "wrong inputs: expected arrays or tensors x float32["),
         ("no.npz", "no data set 'no.npz'"),
     ],
 )

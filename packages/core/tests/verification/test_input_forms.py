@@ -57,7 +57,7 @@ def deploy(tmp_path: Path) -> Deploy:
         (FAULTS["writes into arrays"], r"onnx\.reference \S+ writes into its input 'input'"),
         (FAULTS["gives tensors for arrays"], "gives a Tensor for 'output': wanted a NumPy array"),
         (FAULTS["gives lists"], "gives a list for 'output': wanted a NumPy array"),
-        (FAULTS["gives an output too much"], r"gave 2 outputs: wanted a list of 1, output"),
+        (FAULTS["gives an output too much"], r"returned 2 outputs, expected a list of 1: output"),
         (FAULTS["writes into what is read-only"], f"{STRIDED}: .* read-only"),
         (FAULTS["reads memory in order"], f"{STRIDED}, the engine is wrong: .*expected .* found"),
         (

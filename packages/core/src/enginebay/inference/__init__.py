@@ -1,6 +1,6 @@
 """Running an engine: the wrapper contract, its receipt, and timing.
 
-Imported lazily: a receipt is also read where nothing runs, and then NumPy is not imported.
+Imported lazily: reading a receipt from a manifest must not import NumPy.
 """
 
 from __future__ import annotations

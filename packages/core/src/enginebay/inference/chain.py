@@ -1,4 +1,4 @@
-"""Several engines that run one after the other, behind the contract of one."""
+"""Wrapper of a partitioned model: several engines that run one after the other."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class ChainedWrapper(Wrapper):
-    """Runs parts in order; each takes what it needs of the inputs and of earlier parts' outputs.
+    """Runs parts in order; the inputs of a part are model inputs or outputs of earlier parts.
 
     Args:
-        parts: The wrappers in order, of one backend; the chain owns and closes them.
-        inputs: The inputs of the whole.
-        outputs: Its outputs, in order.
+        parts: Wrappers of one backend, in order; the chain owns and closes them.
+        inputs: The inputs of the whole model.
+        outputs: The outputs of the whole model, in order.
     """
 
     def __init__(
@@ -44,36 +44,39 @@ class ChainedWrapper(Wrapper):
 
     def _find_last_uses(self) -> list[list[str]]:
         """List for each part the tensors that no later part needs."""
-        last = dict.fromkeys(self.input_names, -1)
+        last_part = dict.fromkeys(self.input_names, -1)
         for number, part in enumerate(self._parts):
-            last.update(dict.fromkeys((*part.input_names, *part.output_names), number))
+            last_part.update(dict.fromkeys((*part.input_names, *part.output_names), number))
         for name in self.output_names:
-            last.pop(name, None)
-        return [[n for n, at in last.items() if at == i] for i in range(len(self._parts))]
+            last_part.pop(name, None)
+        return [
+            [name for name, last in last_part.items() if last == number]
+            for number in range(len(self._parts))
+        ]
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Run the parts on the host."""
-        return self._through(feed)
+        return self._run_parts(feed)
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Run the parts where the tensors are."""
-        return self._through(feed)
+        """Run the parts on the tensors' device."""
+        return self._run_parts(feed)
 
-    def _through(self, feed: Mapping[str, Any]) -> list[Any]:
+    def _run_parts(self, feed: Mapping[str, Any]) -> list[Any]:
         tensors = dict(feed)
-        for part, done in zip(self._parts, self._last_uses, strict=True):
+        for part, unused in zip(self._parts, self._last_uses, strict=True):
             tensors.update(part({name: tensors[name] for name in part.input_names}))
-            for name in done:  # large ones must not pile up
+            for name in unused:  # large tensors between the parts must not add up in memory
                 del tensors[name]
         return [tensors[name] for name in self.output_names]
 
     @contextmanager
-    def _counted_in(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Count the whole, and each part under its number."""
+    def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
+        """Time the whole chain, and each part under its number."""
         with ExitStack() as stack:
-            stack.enter_context(super()._counted_in(timing, prefix))
+            stack.enter_context(super()._count_calls(timing, prefix))
             for number, part in enumerate(self._parts):
-                stack.enter_context(part._counted_in(timing, f"{prefix}part {number}: "))
+                stack.enter_context(part._count_calls(timing, f"{prefix}part {number}: "))
             yield
 
     @property
@@ -82,11 +85,11 @@ class ChainedWrapper(Wrapper):
         receipts = [part.receipt for part in self._parts]
         return msgspec.structs.replace(
             receipts[0],
-            precision=max((each.precision for each in receipts), key=coarseness),
+            precision=max((receipt.precision for receipt in receipts), key=coarseness),
             fallbacks=tuple(
                 f"part {number}: {fallback}"
-                for number, each in enumerate(receipts)
-                for fallback in each.fallbacks
+                for number, receipt in enumerate(receipts)
+                for fallback in receipt.fallbacks
             ),
         )
 
@@ -96,7 +99,7 @@ class ChainedWrapper(Wrapper):
             part.synchronize()
 
     def release(self) -> None:
-        """Close the parts, the last one first; all of them, whatever one raises."""
+        """Close all parts in reverse order, even if one of them raises."""
         with ExitStack() as stack:
             for part in self._parts:
                 stack.callback(part.close)

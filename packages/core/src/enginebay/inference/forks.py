@@ -1,7 +1,7 @@
-"""Forks: a wrapper that a child process inherits is refused there, and its engine left alone.
+"""Protection of forked processes: a wrapper that a child process inherits cannot be used there.
 
-A fork copies the memory of an engine without its threads. A call may then wait for them for ever,
-and so may the engine's destructor (ncnn, and ONNX Runtime and OpenVINO).
+A fork copies an engine's memory without its threads. A call of the engine, or its destructor, may
+then wait for these threads for ever (seen with ncnn, ONNX Runtime and OpenVINO).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ class Owner(Protocol):
         """Refuse all calls and never release the engine."""
 
 
-#: The wrappers of this process, by id: a subclass may have taken their hash away.
+#: The wrappers of this process, by id: a subclass may not be hashable.
 _wrappers: WeakValueDictionary[int, Owner] = WeakValueDictionary()
 
 
-def watch(wrapper: Owner) -> None:
-    """Refuse this wrapper in every process that is forked from now on.
+def disown_after_fork(wrapper: Owner) -> None:
+    """Disown this wrapper in every process that is forked from now on.
 
-    Nothing is checked when a wrapper is called: the fork itself marks its copies.
+    Calls cost nothing more: the copies are marked at the fork.
     """
     _wrappers[id(wrapper)] = wrapper
 
 
-def _disown() -> None:
+def _disown_wrappers() -> None:
     for wrapper in tuple(_wrappers.values()):
         wrapper.disown()
-        # Not even the end of the process may free it, which would call the engine's destructor.
+        # One reference too many: even at exit the engine's destructor must not run.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(wrapper))
     _wrappers.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_disown)
+    os.register_at_fork(after_in_child=_disown_wrappers)

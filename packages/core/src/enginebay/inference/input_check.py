@@ -1,4 +1,4 @@
-"""The check of inputs against what the model takes, before any engine is called."""
+"""Validation of inputs against the model's input specs, before any engine is called."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class InputCheck:
     """Checks names, dtypes and shapes against the specs.
 
     Attributes:
-        exact: Name, dtype and shape of each input whose every dimension is fixed; a shape of
-            None, which equals no array's, stands for the others.
+        exact: Name, dtype and shape of each input. The shape is None, which equals no array's
+            shape, if a dimension is dynamic.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
@@ -31,22 +31,27 @@ class InputCheck:
             for spec in specs
         )
 
-    def named(self, /, *inputs: Any, **by_name: Any) -> dict[str, Any]:
-        """Return arrays in the order of the model's inputs under their names, beside those by name.
+    def bind_inputs(self, /, *inputs: Any, **by_name: Any) -> dict[str, Any]:
+        """Return all inputs by name.
+
+        Args:
+            *inputs: Arrays in the order of the model's inputs.
+            **by_name: Further arrays by the names of the inputs.
 
         Raises:
-            InputError: They are too few or too many, one has two values, or one is no array.
+            InputError: Too few or too many, an input with two values, or a value that is not an
+                array.
         """
-        found = dict(zip(self._specs, inputs, strict=False)) | by_name
-        is_whole = len(found) == len(inputs) + len(by_name) == len(self._specs)
-        if is_whole and all(hasattr(value, "dtype") for value in found.values()):
-            return found
+        bound = dict(zip(self._specs, inputs, strict=False)) | by_name
+        is_complete = len(bound) == len(inputs) + len(by_name) == len(self._specs)
+        if is_complete and all(hasattr(value, "dtype") for value in bound.values()):
+            return bound
         kinds = [type(value).__name__ for value in inputs]
         kinds += [f"{name}={type(value).__name__}" for name, value in by_name.items()]
         specs = ", ".join(spec.describe() for spec in self._specs.values())
         example = ", ".join(f"'{name}': …" for name in self._specs)
         raise InputError(
-            f"the inputs given are ({', '.join(kinds)}); wanted arrays or tensors: {specs}",
+            f"wrong inputs: expected arrays or tensors {specs}; found ({', '.join(kinds)})",
             hint=f"pass them in this order, or {{{example}}}",
         )
 
@@ -54,17 +59,17 @@ class InputCheck:
         """Raise InputError for a missing or an extra name."""
         if names.keys() == self._specs.keys():
             return
-        wanted = ", ".join(self._specs) or "no input"
+        expected = ", ".join(self._specs) or "no input"
         missing = [name for name in self._specs if name not in names]
         extra = [name for name in names if name not in self._specs]
         if extra:
             close = nearest(str(extra[0]), missing or self._specs)
             raise InputError(
-                f"unknown input '{extra[0]}': the model takes {wanted}",
+                f"unknown input '{extra[0]}': the model takes {expected}",
                 hint=f"did you mean '{close}'?" if close else f"leave '{extra[0]}' out",
             )
         raise InputError(
-            f"input '{missing[0]}' is missing: the model takes {wanted}",
+            f"input '{missing[0]}' is missing: the model takes {expected}",
             hint=f"add '{missing[0]}': {self._specs[missing[0]].describe()}",
         )
 
@@ -73,18 +78,19 @@ class InputCheck:
 
         Args:
             feed: The inputs.
-            torch: True if the caller has tensors, False for arrays; None says both what to call.
+            torch: True if the caller passed tensors, False for arrays. The hint then shows only
+                the matching conversion; with None it shows both.
         """
         sizes: dict[str, tuple[int, str]] = {}
         for name, value in feed.items():
             spec = self._specs[name]
             is_tensor = is_torch(value)
-            wanted = f"torch.{spec.dtype}" if is_tensor else spec.dtype
-            fits = str(value.dtype) == wanted if is_tensor else value.dtype == self._dtypes[name]
+            expected = f"torch.{spec.dtype}" if is_tensor else spec.dtype
+            fits = str(value.dtype) == expected if is_tensor else value.dtype == self._dtypes[name]
             if not fits:
                 calls = f"{name}.astype('{spec.dtype}')", f"{name}.to(torch.{spec.dtype})"
                 raise InputError(
-                    f"input '{name}' has dtype {value.dtype}, wanted {wanted}",
+                    f"input '{name}' has dtype {value.dtype}, expected {expected}",
                     hint=f"convert it: {' or '.join(calls) if torch is None else calls[torch]}",
                 )
             if spec.dims is not None:
@@ -97,16 +103,17 @@ class InputCheck:
         if len(shape) != len(spec.dims):
             raise InputError(
                 f"input '{spec.name}' has {len(shape)} dimensions {shape}, "
-                f"wanted {len(spec.dims)}: {spec.describe()}"
+                f"expected {len(spec.dims)}: {spec.describe()}"
             )
         for axis, (size, dim) in enumerate(zip(shape, spec.dims, strict=True)):
             if isinstance(dim, int):
                 if size != dim:
                     raise InputError(
                         f"input '{spec.name}' has size {size} in dimension {axis} "
-                        f"of {shape}, wanted {dim}: {spec.describe()}",
+                        f"of {shape}, expected {dim}: {spec.describe()}",
                         hint=_size_hint(spec, axis, dim, shape),
                     )
+            # Dynamic dimensions with the same name must have the same size.
             elif sizes.setdefault(dim, (size, spec.name))[0] != size:
                 other_size, other = sizes[dim]
                 raise InputError(

@@ -1,25 +1,25 @@
-"""The engine's own account of where and how it computes."""
+"""Receipt of a loaded engine: the device, provider and precision that it reports."""
 
 from __future__ import annotations
 
 import msgspec
 
-#: From the finest to the coarsest, by how far an engine may be off.
+#: From the finest to the coarsest, by the tolerance that each one needs.
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that an engine reports once it is loaded, which may not be those requested.
+    """The effective settings of a loaded engine, which may differ from the requested ones.
 
     Attributes:
         device: The device that computes: ``cpu``, ``cuda:0`` …
-        device_name: The device's own name, empty where the engine does not know it.
+        device_name: The device's model name; empty if unknown.
         engine: Name and version: ``onnxruntime 1.31.1``.
-        provider: The part of the engine that does the work: ``CPUExecutionProvider``.
-        precision: The effective one: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
-        fallbacks: One sentence for each request that the engine did not follow.
-        driver: The device driver's version, empty where there is none.
-        details: Anything else worth keeping, in the engine's words.
+        provider: The part of the engine that computes: ``CPUExecutionProvider``.
+        precision: The effective precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
+        fallbacks: One sentence for each requested setting that the engine did not apply.
+        driver: The version of the device's driver; empty if it has none.
+        details: Further settings under the engine's own names.
 
     Example:
         >>> Receipt(device="cpu", engine="onnxruntime 1.31.1").fallbacks
@@ -36,12 +36,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, str] = {}
 
     def describe(self) -> str:
-        """The engine, its device and its precision, in a line."""
+        """Return the engine, its device and its precision in one line."""
         return f"{self.engine} on {self.provider or self.device}, {self.precision}"
 
 
 def coarseness(precision: str) -> int:
-    """The place in the order of precisions; an unknown one comes last, so that it is shown.
+    """Return a precision's rank from fine to coarse.
+
+    An unknown precision ranks as the coarsest, so that the coarsest of several shows it.
 
     Example:
         >>> max(["int8", "fp32", "bf16"], key=coarseness)

@@ -1,4 +1,4 @@
-"""Durations of the engine's calls alone, and of the parts that a wrapper marks."""
+"""Timing of a wrapper's engine calls, and of the methods that it marks as parts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _MARK = "__enginebay_count_time__"
 
 #: The name of the engine's own calls.
 ENGINE = "engine"
-#: Durations that lie above a percentile, at least.
-ABOVE = 2
+#: The number of durations that must be longer than a percentile for it to be reported.
+MIN_DURATIONS_ABOVE = 2
 
 
 class Timing:
-    """The calls that a wrapper's engine made, and those of its marked parts, in seconds, by name.
+    """Durations in seconds of a wrapper's engine calls and of its marked parts, by name.
 
     Args:
         warmup: The number of first calls of each name that are not counted.
         synchronize: Waits for the device. Called before each reading of the clock, so that
-            asynchronous work is counted; None where it is not to be counted.
-        log_every: Log the average of each name after so many counted calls; None for never.
+            asynchronous work is counted; None to count only the call itself.
+        log_every: Log the average of each name every N counted calls; None for never.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Timing:
         self.counter(ENGINE)
 
     def counter(self, name: str) -> Counter:
-        """Return what counts the calls under a name, the same one each time."""
+        """Return the counter of a name; created at the first request."""
         if name not in self._counters:
             self._counters[name] = Counter(name, self.warmup, self._synchronize, self._log_every)
         return self._counters[name]
@@ -74,7 +74,7 @@ class Timing:
         """Summarise the counted calls of a name.
 
         Raises:
-            ValueError: No call was counted yet.
+            ValueError: No call was counted.
         """
         counter = self._counters.get(name)
         if counter is None or not counter.seconds:
@@ -83,7 +83,7 @@ class Timing:
 
 
 class Counter:
-    """The calls under one name, from any number of threads.
+    """Durations of the calls under one name; safe to use from several threads.
 
     Attributes:
         seconds: One duration for each counted call, in order.
@@ -99,15 +99,15 @@ class Counter:
         self._to_skip = [None] * warmup  # list.pop is atomic, and subtraction is not
 
     def measure(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        """Call a function and count it; a call that raises is not counted."""
-        self._synchronize()
+        """Call a function and record its duration; a call that raises is not counted."""
+        self._synchronize()  # earlier work of the device must not count for this call
         start = time.perf_counter()
         result = function(*args, **keywords)
         self._synchronize()
-        self._add(time.perf_counter() - start)
+        self._add_duration(time.perf_counter() - start)
         return result
 
-    def _add(self, seconds: float) -> None:
+    def _add_duration(self, seconds: float) -> None:
         if self._to_skip:
             try:
                 self._to_skip.pop()
@@ -123,12 +123,12 @@ class Counter:
 
 
 def count_time(name: str) -> Callable[[F], F]:
-    """Mark a method of a wrapper: :meth:`~enginebay.Wrapper.time_execution` counts it by name.
+    """Mark a method of a wrapper as a part that :meth:`~enginebay.Wrapper.time_execution` times.
 
-    The mark costs nothing elsewhere: the method is called as it is.
+    Outside of that context the method is called directly, without any cost.
 
     Args:
-        name: The name of its statistics; ``engine`` is what ``execute`` has.
+        name: The name of its statistics; ``engine`` is the name for ``execute``.
 
     Example:
         >>> class Decoder:
@@ -144,8 +144,8 @@ def count_time(name: str) -> Callable[[F], F]:
     return mark
 
 
-def marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """Yield each method of an object that is marked: its own name, that of its mark, itself."""
+def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+    """Yield attribute name, name of the mark and bound method of each marked method."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)
@@ -156,23 +156,23 @@ def marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., Any]
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """A summary of durations, in seconds.
+    """Statistics of call durations, in seconds.
 
-    A percentile is None where fewer than two durations would lie above it: that takes 20 of them
-    for the 90th and 200 for the 99th. With fewer it is the longest one or its neighbour, which
-    says how unlucky one call was, not how calls are.
+    A percentile is None if fewer than two durations are above it. The 90th percentile therefore
+    needs 20 calls and the 99th 200: with fewer calls it would be the longest duration or the one
+    before, which describes one unlucky call and not the distribution.
 
     Attributes:
         runs: The number of calls.
-        median: Half of them took less.
-        low: The lower end of the 95 % confidence interval of the median.
-        high: Its upper end.
-        mean: The average.
-        stdev: The standard deviation.
-        p90: Nine in ten took less; None of fewer than 20.
-        p99: Ninety-nine in a hundred took less; None of fewer than 200.
-        min: The shortest.
-        max: The longest.
+        median: The median.
+        low: The lower bound of the 95 % confidence interval of the median.
+        high: The upper bound of this interval.
+        mean: The arithmetic mean.
+        stdev: The population standard deviation.
+        p90: The 90th percentile; None for fewer than 20 calls.
+        p99: The 99th percentile; None for fewer than 200 calls.
+        min: The shortest duration.
+        max: The longest duration.
     """
 
     runs: int
@@ -188,7 +188,7 @@ class Latency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
-        """Summarise one duration or more.
+        """Summarise at least one duration.
 
         Example:
             >>> Latency.of([0.1, 0.2, 0.3]).median
@@ -203,7 +203,7 @@ class Latency(msgspec.Struct, frozen=True):
             low=low,
             high=high,
             mean=mean,
-            stdev=math.sqrt(math.fsum((each - mean) ** 2 for each in ordered) / len(ordered)),
+            stdev=math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / len(ordered)),
             p90=_percentile(ordered, 90),
             p99=_percentile(ordered, 99),
             min=ordered[0],
@@ -214,19 +214,20 @@ class Latency(msgspec.Struct, frozen=True):
 def _median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of the median of values in ascending order.
 
-    It is taken between two of the values themselves, whatever their distribution: their ranks are
+    Both bounds are values themselves, so that it holds for any distribution: their ranks are
     n/2 ± 0.98·√n, the normal approximation of the binomial (David and Nagaraja, Order Statistics,
-    3rd edition, section 7.1). Of fewer than six values it is all of them, and holds less often.
+    3rd edition, section 7.1). With fewer than six values the interval spans all of them, and its
+    confidence is below 95 %.
     """
     n = len(ordered)
-    reach = 0.98 * math.sqrt(n)
+    half_width = 0.98 * math.sqrt(n)
     return (
-        ordered[max(0, math.floor(n / 2 - reach))],
-        ordered[min(n - 1, math.ceil(n / 2 + reach))],
+        ordered[max(0, math.floor(n / 2 - half_width))],
+        ordered[min(n - 1, math.ceil(n / 2 + half_width))],
     )
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """Return the nearest rank: a duration that was measured, not one in between."""
+    """Return a percentile by the nearest rank, which is a measured duration."""
     rank = math.ceil(len(ordered) * percent / 100)
-    return ordered[rank - 1] if len(ordered) - rank >= ABOVE else None
+    return ordered[rank - 1] if len(ordered) - rank >= MIN_DURATIONS_ABOVE else None

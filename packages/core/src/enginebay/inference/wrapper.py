@@ -1,4 +1,4 @@
-"""The wrapper contract: a dict of tensors in, a dict of tensors out, whatever the engine."""
+"""Base class of a backend's wrapper: the same interface to every engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from enginebay.errors import EnginebayError, InferenceError, UsageError, message_of
 from enginebay.inference import forks
 from enginebay.inference.input_check import InputCheck
-from enginebay.inference.timing import ENGINE, Timing, marked_methods
+from enginebay.inference.timing import ENGINE, Timing, find_marked_methods
 from enginebay.tensors import host_tensor, host_view, is_torch, to_device, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -26,32 +26,33 @@ if TYPE_CHECKING:
     from enginebay.inference.timing import Counter
     from enginebay.tensors import Array, NumpyArray, TensorSpec
 
-#: In the place of the inputs' specs: every call takes the way that says why it is refused.
+#: Replaces the specs of a closed wrapper. No input matches it, so that every call leaves the fast
+#: path, and the check on the other path raises the error.
 _NO_INPUT_FITS = (("", np.dtype(bool), None),)
 
 
 class Wrapper(ABC):
-    """One engine, ready to run: ``wrapper({"x": x}) -> {"y": y}``, or ``wrapper(x) -> y``.
+    """A loaded engine: ``wrapper({"x": x}) -> {"y": y}``, or ``wrapper(x) -> y``.
 
-    Torch tensors in give torch tensors out on the same device; NumPy arrays in give NumPy arrays
-    out and import no torch. Inputs may have any strides and are never changed; what was returned
-    never changes on a later call. A missing, extra, wrongly typed or wrongly shaped input is
-    an :class:`~enginebay.errors.InputError` before the engine is called.
+    For torch tensors it returns torch tensors on the same device. For NumPy arrays it returns
+    NumPy arrays, and does not import torch. Inputs may have any strides and are never changed;
+    returned outputs never change on a later call. A missing, extra, wrongly typed or wrongly
+    shaped input raises an :class:`~enginebay.errors.InputError` before the engine is called.
 
     A backend subclasses this, calls ``super().__init__`` with the specs in the model's order,
-    and writes :meth:`execute`, :meth:`receipt` and, where there is something to release,
-    :meth:`release`. Private names of its own, such as ``_run``, are free.
+    and implements :meth:`execute`, :meth:`receipt` and, if it holds resources, :meth:`release`.
+    It may use any private names of its own, such as ``_run``.
 
     Args:
         inputs: The model's inputs, by the names that callers use.
-        outputs: Its outputs, in order.
+        outputs: The model's outputs, in order.
 
     Attributes:
         concurrent: True if ``execute`` may run in several threads at once. If not, calls wait for
             each other.
-        native_device: The torch device type whose tensors :meth:`execute_torch` takes as they
-            are; None where every input goes through the host.
-        fault_hint: What to do about a fault of the backend; ``Backend.load`` sets it.
+        native_device: The torch device type whose tensors :meth:`execute_torch` accepts without
+            conversion; None if every input is copied to the host.
+        fault_hint: The hint of errors that are the backend's fault; ``Backend.load`` sets it.
     """
 
     concurrent: bool = False
@@ -70,41 +71,41 @@ class Wrapper(ABC):
         self.__find_task: Callable[[], Any] = lambda: None
         self.__closed = False
         self.__inherited = False
-        forks.watch(self)
+        forks.disown_after_fork(self)
 
     @abstractmethod
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call the engine, and nothing else.
+        """Call the engine, and do nothing else: this is the method that is timed.
 
         Args:
-            feed: Checked arrays on the host, one for each input, with any strides.
+            feed: Validated arrays on the host, one for each input, with any strides.
 
         Returns:
-            A list or a tuple with one array for each output, in order, none of which a later call
-            changes.
+            A list or a tuple with one array for each output, in order. A later call must not
+            change these arrays.
         """
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
         """Call the engine on tensors that are already on its device.
 
-        Called only where ``native_device`` is set; the contract is :meth:`execute`'s.
+        Same contract as :meth:`execute`. Called only if ``native_device`` is set.
         """
         raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
 
     @property
     @abstractmethod
     def receipt(self) -> Receipt:
-        """The account of what runs: engine, device, provider, effective precision, fallbacks."""
+        """The effective settings: engine, device, provider, precision and fallbacks."""
 
     def __repr__(self) -> str:
-        if "_Wrapper__closed" not in vars(self):  # a subclass's own constructor is not through
+        if "_Wrapper__closed" not in vars(self):  # the constructor has not finished
             return object.__repr__(self)
         names = [", ".join(specs) for specs in (self.input_names, self.output_names)]
         state = ", closed" if self.__closed else ""
         return f"<{type(self).__name__} {' → '.join(names)}{state}>"
 
     def _repr_html_(self) -> str:
-        """What runs, and what goes in and comes out, for notebooks."""
+        """Return the engine, its inputs and its outputs as HTML for notebooks."""
         from enginebay.display import html_fields
 
         receipt = self.receipt
@@ -118,7 +119,7 @@ class Wrapper(ABC):
         return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished; nothing to do where ``execute`` waits itself."""
+        """Wait until the device has finished; a no-op if ``execute`` itself waits."""
         return
 
     def release(self) -> None:
@@ -132,23 +133,24 @@ class Wrapper(ABC):
     def __call__(self, /, *inputs: Array, **named: Array) -> Any: ...
 
     def __call__(self, inputs: Any = None, /, *more: Any, **named: Any) -> Any:
-        """Run the model once: on a dict of inputs by name, or as the model itself is called.
+        """Run the model once.
 
         Args:
-            inputs: The inputs by name; or the first of them.
-            more: The others, in the order of ``input_names``.
-            named: Others by name.
+            inputs: A dict of all inputs by name, or the first input.
+            more: Further inputs, in the order of ``input_names``.
+            named: Further inputs by name.
 
         Returns:
-            Of a dict, a dict of the outputs in the order of ``output_names``. Else the only
-            output, or a tuple of them in this order.
+            For a dict, a dict of the outputs in the order of ``output_names``. Otherwise the
+            only output, or a tuple of the outputs in this order.
 
         Raises:
-            InputError: A name, dtype or shape is not what the model takes.
-            InferenceError: The engine failed on inputs that fit.
+            InputError: A name, dtype or shape does not match the model's inputs.
+            InferenceError: The engine failed on valid inputs.
         """
-        # The common case first, in one flat loop: a tiny model takes 4 µs, and beside a large one
-        # each Python line costs several times as much, since its data has emptied the caches.
+        # Fast path for the common case, in one flat loop: a tiny model takes 4 µs, and after a run
+        # of a large model, whose data fills the CPU's caches, each line of Python costs several
+        # times as much.
         is_plain = inputs.__class__ is dict and not more and not named
         if is_plain and len(inputs) == len(self.__exact):
             feed, tensors = {}, False
@@ -162,26 +164,26 @@ class Wrapper(ABC):
                     break
                 feed[name] = array
             else:
-                found = self.__named(self.__run(self.execute, feed))
-                return {n: host_tensor(v) for n, v in found.items()} if tensors else found
+                outputs = self.__name_outputs(self.__run_engine(self.execute, feed))
+                return {n: host_tensor(v) for n, v in outputs.items()} if tensors else outputs
         if isinstance(inputs, Mapping) and not more and not named:
-            return self.__call_converting(inputs)
-        given = () if inputs is None and not more else (inputs, *more)
-        outputs = self.__call_converting(self.__input_check.named(*given, **named))
+            return self.__convert_and_run(inputs)
+        positional = () if inputs is None and not more else (inputs, *more)
+        outputs = self.__convert_and_run(self.__input_check.bind_inputs(*positional, **named))
         return tuple(outputs.values()) if len(outputs) != 1 else outputs.popitem()[1]
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
-        """Run the model once on inputs by name, and return its outputs by name, in their order."""
+        """Run the model once on a dict of inputs, and return a dict of its outputs in order."""
         return self(inputs)
 
     def predict(self, item: Any) -> Sequence[Any]:
-        """Run the model once on what its artifact's task takes, such as the path of a picture.
+        """Run the model once on an item of its artifact's task, such as the path of an image.
 
         Args:
-            item: What the task makes the model's inputs of.
+            item: The item; the task converts it to the model's inputs.
 
         Returns:
-            What the model found in it, as the task names it, the best first.
+            The task's results for the item, such as labels or boxes, the best first.
 
         Raises:
             UsageError: The artifact was made without a task.
@@ -191,31 +193,31 @@ class Wrapper(ABC):
         task = self.__find_task()
         if task is None:
             raise UsageError(
-                "the artifact was made without a task, so nothing says how an item becomes its "
-                "input",
+                "the artifact was made without a task, which is required to convert an item to "
+                "inputs",
                 hint="deploy the model again with --task FILE.json",
             )
-        found: Sequence[Any] = task.read_outputs(self.run(task.preprocess(item)), item)
-        return found
+        results: Sequence[Any] = task.read_outputs(self.run(task.preprocess(item)), item)
+        return results
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
-        """Set what :meth:`predict` asks for the task; ``enginebay.load`` does."""
+        """Set the function that returns the task for :meth:`predict`; ``enginebay.load`` does."""
         self.__find_task = find_task
 
-    def __call_converting(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         self.__check_usable()
         self.__input_check.check_names(inputs)
         device = next((value.device for value in inputs.values() if is_torch(value)), None)
         if device is not None and device.type == self.native_device:
             tensors = {name: to_device(inputs[name], device) for name in self.input_names}
             self.__input_check.check(tensors, torch=True)
-            return self.__named(self.__run(self.execute_torch, tensors))
+            return self.__name_outputs(self.__run_engine(self.execute_torch, tensors))
         feed = {name: to_numpy(inputs[name]) for name in self.input_names}
         self.__input_check.check(feed, torch=device is not None)
-        found = self.__named(self.__run(self.execute, feed))
+        outputs = self.__name_outputs(self.__run_engine(self.execute, feed))
         if device is None:
-            return found
-        return {name: to_torch(output, device) for name, output in found.items()}
+            return outputs
+        return {name: to_torch(output, device) for name, output in outputs.items()}
 
     def __check_usable(self) -> None:
         if self.__closed:
@@ -228,19 +230,19 @@ class Wrapper(ABC):
                 'the child is started with multiprocessing.get_context("spawn")',
             )
 
-    def __named(self, outputs: Sequence[Any]) -> dict[str, Any]:
-        # Not whatever can be iterated: a dict would give its keys, and an array its parts.
-        listed = isinstance(outputs, (list, tuple))
-        if listed and len(outputs) == len(self.outputs):
+    def __name_outputs(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        # Not any iterable: a dict would yield its keys, and an array its rows.
+        is_list = isinstance(outputs, (list, tuple))
+        if is_list and len(outputs) == len(self.outputs):
             return dict(zip(self.output_names, outputs, strict=True))
-        found = f"{len(outputs)} outputs" if listed else f"a {type(outputs).__name__}"
+        found = f"{len(outputs)} outputs" if is_list else f"a {type(outputs).__name__}"
         raise InferenceError(
-            f"{self.receipt.engine} gave {found}: wanted a list of {len(self.outputs)}, "
+            f"{self.receipt.engine} returned {found}, expected a list of {len(self.outputs)}: "
             f"{', '.join(self.output_names)}",
             hint=self.fault_hint,
         )
 
-    def __run(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
+    def __run_engine(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
         if self.__counter is not None:
             execute = partial(self.__counter.measure, execute)
         try:
@@ -251,39 +253,39 @@ class Wrapper(ABC):
         except (EnginebayError, KeyboardInterrupt):
             raise
         except BaseException as err:
-            given = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
+            inputs = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
             raise InferenceError(
-                f"{self.receipt.engine} failed on {given}: {message_of(err)}"
+                f"{self.receipt.engine} failed on {inputs}: {message_of(err)}"
             ) from err
 
     @contextmanager
     def time_execution(
         self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
     ) -> Iterator[Timing]:
-        """Count the engine calls made inside the ``with`` block, and those of marked parts.
+        """Time the engine calls made inside the ``with`` block, and the calls of marked parts.
 
-        A part is a method that the backend marked with :func:`enginebay.authors.count_time`. Of a
-        model in several engines each engine is a part too: ``part 0: engine``. Outside of such a
-        block nothing is counted, and nothing is spent on it.
+        A part is a method that the backend marked with :func:`enginebay.authors.count_time`. For a
+        model in several engines each engine is also a part: ``part 0: engine``. Outside of such a
+        block nothing is timed, at no cost.
 
         Args:
             warmup: The number of first calls of each name that are not counted.
             with_sync: Wait for the device before each reading of the clock, so that asynchronous
                 work is counted.
-            log_every: Log the average after every so many calls of a name, at level INFO to the
-                logger ``enginebay.inference``.
+            log_every: Log the average every N calls of a name, at level INFO to the logger
+                ``enginebay.inference``.
         """
         synchronize = self.synchronize if with_sync else None
         timing = Timing(warmup=warmup, synchronize=synchronize, log_every=log_every)
-        with self._counted_in(timing):
+        with self._count_calls(timing):
             yield timing
 
     @contextmanager
-    def _counted_in(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Count this wrapper's calls in the block, under names that begin with a prefix."""
+    def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
+        """Time this wrapper's calls inside the block, under names with a prefix."""
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}
-        for attribute, name, method in marked_methods(self):
+        for attribute, name, method in find_marked_methods(self):
             changed[attribute] = partial(timing.counter(prefix + name).measure, method)
         vars(self).update(changed)
         try:
@@ -300,7 +302,7 @@ class Wrapper(ABC):
         return [outputs[name] for name in self.output_names]
 
     def close(self) -> None:
-        """Release the engine; a second call does nothing, nor does one in a forked child."""
+        """Release the engine; a second call and a call in a forked child are no-ops."""
         if self.__closed:
             return
         self.__closed = True
@@ -309,7 +311,7 @@ class Wrapper(ABC):
             self.release()
 
     def disown(self) -> None:
-        """Refuse all calls and never release the engine: it belongs to the parent process."""
+        """Refuse all calls and never release the engine, which belongs to the parent process."""
         self.__inherited = True
         self.__exact = _NO_INPUT_FITS
 

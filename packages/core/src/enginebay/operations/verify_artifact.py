@@ -193,7 +193,7 @@ def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | N
             inputs = [one.inputs if isinstance(one, Sample) else one for one in inputs]
         return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]
     check = InputCheck(opened.inputs)
-    named = inputs if isinstance(inputs, Mapping) else check.named(inputs)
+    named = inputs if isinstance(inputs, Mapping) else check.bind_inputs(inputs)
     check.check_names(named)
     arrays = {name: to_numpy(value) for name, value in named.items()}
     check.check(arrays)
