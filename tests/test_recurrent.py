@@ -78,7 +78,7 @@ def test_packed_sequences_are_right_at_any_length(backend: str, tmp_path: Path) 
 
 
 def test_ncnn_says_that_lengths_decide_about_sizes(tmp_path: Path) -> None:
-    message = "a size or a branch depends on the inputs' numbers"
+    message = "a size or a branch depends on the inputs' values"
     with pytest.raises(ConversionError, match=message):
         eb.deploy(Packed(), LENGTHS, backend="ncnn", work_dir=tmp_path / "out")
     assert not (tmp_path / "out").exists()

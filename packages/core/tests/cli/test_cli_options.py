@@ -146,7 +146,7 @@ def test_those_that_lose_are_listed_with_the_one_that_wins(cli: Run, here: Path)
         ("mien.py:mine", "no file 'mien.py'", "did you mean 'mine.py'?"),
         (
             "mine.py:number",
-            "rewriters holds a int, wanted a sequence of enginebay.RewriterSet",
+            "rewriters holds a int, expected a sequence of enginebay.RewriterSet",
             "rewriters=[my_set]",
         ),
         (

@@ -72,7 +72,7 @@ def test_what_is_left_is_refused_at_once_with_modules_and_lines(tmp_path, model)
         eb.deploy(model, work_dir=tmp_path / "a", backend="small")
     assert str(caught.value) == REFUSAL
     assert caught.value.hint == (
-        'declare what it does with others, @rewriters.lowering("aten.special_bessel_j0"): '
+        'declare a lowering, @rewriters.lowering("aten.special_bessel_j0"): '
         "docs/write-a-rewriter.md"
     )
     assert caught.value.operators == {

@@ -181,7 +181,7 @@ def test_versions_must_be_ranges():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().function("a.b", versions={"torch": "2.13"})(replacement)
     assert str(caught.value) == (
-        'the rewriter of "a.b" wants torch "2.13", which is not a version range'
+        'the rewriter of "a.b" requires torch "2.13", which is not a version range'
     )
     assert caught.value.hint == 'write versions={"torch": ">=1.2,<2"}'
 
@@ -218,7 +218,7 @@ def test_a_module_rewriter_must_be_a_class_of_modules(given, found):
         ),
         (
             {"versions": {"torch": None}},
-            'the rewriter of "a.b" wants torch "None", which is not a version range',
+            'the rewriter of "a.b" requires torch "None", which is not a version range',
             'write versions={"torch": ">=1.2,<2"}',
         ),
         (
@@ -254,7 +254,7 @@ def test_a_replacement_that_cannot_be_called():
             ["v", "x"],
             (
                 "the symbolic rewriter of \"roll\" has the argument descriptor 'x'; "
-                "wanted one of v, i, is, f, fs, b, s, t, none"
+                "expected one of v, i, is, f, fs, b, s, t, none"
             ),
             None,
         ),
@@ -281,11 +281,11 @@ def test_a_decorator_without_its_name(declare):
     [
         (
             RewriterSet(),
-            "rewriters is a RewriterSet, wanted a sequence of enginebay.RewriterSet",
+            "rewriters is a RewriterSet, expected a sequence of enginebay.RewriterSet",
         ),
-        (None, "rewriters is None, wanted a sequence of enginebay.RewriterSet"),
-        ("mine", "rewriters is a str, wanted a sequence of enginebay.RewriterSet"),
-        ([replacement], "rewriters holds a function, wanted a sequence of enginebay.RewriterSet"),
+        (None, "rewriters is None, expected a sequence of enginebay.RewriterSet"),
+        ("mine", "rewriters is a str, expected a sequence of enginebay.RewriterSet"),
+        ([replacement], "rewriters holds a function, expected a sequence of enginebay.RewriterSet"),
     ],
 )
 def test_what_is_handed_over_must_be_sets(given, message):
@@ -323,7 +323,7 @@ def test_an_ir_that_does_not_exist():
         rewriters.function("torch.relu", ir="onx")(replacement)
     assert str(caught.value) == (
         'the function rewriter of "torch.relu" is for the IR "onx"; '
-        "wanted one of onnx, torchscript, exported_program"
+        "expected one of onnx, torchscript, exported_program"
     )
 
 

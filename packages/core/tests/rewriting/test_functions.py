@@ -532,7 +532,8 @@ def test_a_number_is_not_a_function():
     with pytest.raises(RewriterError) as caught, in_force(counting("math.pi")):
         pass
     assert str(caught.value) == (
-        'the function rewriter of "math.pi" names a float, not a function, a method or a property'
+        'the function rewriter of "math.pi" names a float, '
+        "expected a function, a method or a property"
     )
 
 

@@ -33,38 +33,38 @@ def largest(x):
             torch.relu,
             "aten.relu",
             lambda ctx, x: x.double(),
-            "returns torch.float64, wanted torch.float32 as the operator",
+            "returns torch.float64, expected torch.float32 like the operator",
         ),
         (
             largest,
             "aten.max.dim",
             lambda ctx, x, dim: (x.amax(dim), x.argmax(dim).int()),
-            "returns torch.int32 as output 1, wanted torch.int64 as the operator",
+            "returns torch.int32 as output 1, expected torch.int64 like the operator",
         ),
         (
             torch.relu,
             "aten.relu",
             lambda ctx, x: x[:1],
-            "returns the shape [1, 3], wanted [2, 3] as the operator",
+            "returns the shape [1, 3], expected [2, 3] like the operator",
         ),
         (
             largest,
             "aten.max.dim",
             lambda ctx, x, dim: x.amax(dim),
-            "returns one result, wanted 2 results as the operator",
+            "returns one result, expected 2 results like the operator",
         ),
         (
             torch.relu,
             "aten.relu",
             lambda ctx, x: (x, x),
-            "returns 2 results, wanted one result as the operator",
+            "returns 2 results, expected one result like the operator",
         ),
-        (torch.relu, "aten.relu", lambda ctx, x: None, "returns a NoneType, wanted a tensor"),
+        (torch.relu, "aten.relu", lambda ctx, x: None, "returns a NoneType, expected a tensor"),
         (
             linear,
             "aten.linear",
             lambda ctx, x, weight, bias=None: x,
-            "returns the shape [2, 3], wanted [2, 4] as the operator",
+            "returns the shape [2, 3], expected [2, 4] like the operator",
         ),
         (
             torch.relu,
@@ -145,8 +145,8 @@ def test_it_may_call_itself_where_that_ends():
 )
 def test_it_reads_the_numbers_of_constants_alone(replacement):
     assert refused(torch.relu, "aten.relu", replacement) == (
-        "reads the numbers of a tensor that depends on the model's inputs",
-        "read them by ctx.value_of(x), only where ctx.is_constant(x)",
+        "reads the values of a tensor that depends on the model's inputs",
+        "read constants only: ctx.value_of(x) if ctx.is_constant(x)",
     )
 
 
@@ -171,7 +171,7 @@ def test_it_is_for_the_name_of_an_operator(name):
         ("dims", 'needs of the lowering of "aten.relu" must be a list, not a str'),
         (
             ["size"],
-            "the lowering of \"aten.relu\" needs 'size'; wanted one of dims, complex, lacking",
+            "the lowering of \"aten.relu\" needs 'size'; expected one of dims, complex, lacking",
         ),
     ],
 )

@@ -226,9 +226,9 @@ def test_an_operator_that_does_not_exist_is_reported_with_the_nearest_name(name,
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("aten.reshape", "torch.export takes it apart before"),
-        ("aten.dropout", "torch.export takes it apart before"),
-        ("aten.hardshrink", "torch.export takes it apart before"),
+        ("aten.reshape", "torch.export decomposes it before"),
+        ("aten.dropout", "torch.export decomposes it before"),
+        ("aten.hardshrink", "torch.export decomposes it before"),
         ("aten.relu_", "a captured graph has no operators that write to their arguments"),
     ],
 )

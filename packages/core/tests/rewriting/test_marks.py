@@ -136,7 +136,7 @@ def test_what_cannot_be_marked(x, name):
     with rewrite(backend="any", rewriters=[mark_nodes()]), pytest.raises(RewriterError) as caught:
         eb.mark(x, name)
     assert str(caught.value) == (
-        f"mark({type(x).__name__}, {name!r}) cannot be cut at: wanted a tensor and a name"
+        f"mark() expected a tensor and a name, found ({type(x).__name__}, {name!r})"
     )
 
 
@@ -155,8 +155,8 @@ def test_a_name_that_is_no_functions():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a.b": ""}, "the marks of \"a.b\" are called ''; wanted a name"),
-        ({"a.b": 3}, 'the marks of "a.b" are called 3; wanted a name'),
+        ({"a.b": ""}, "the marks of \"a.b\": expected a name, found ''"),
+        ({"a.b": 3}, 'the marks of "a.b": expected a name, found 3'),
         (["a.b"], "marks takes names by function, not a list"),
     ],
 )

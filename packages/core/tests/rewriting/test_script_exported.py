@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from enginebay.ir import quiet
-from enginebay.rewriting.lowering.exported import exported
-from enginebay.rewriting.lowering.script import script_graph
+from enginebay.rewriting.lowering.exported_program import build_program
+from enginebay.rewriting.lowering.torchscript_capture import script_graph
 
 
 class Model(torch.nn.Module):
@@ -40,7 +40,7 @@ def script(request: pytest.FixtureRequest) -> Any:
 
 def test_is_what_torch_export_makes(script: Any) -> None:
     with torch.no_grad():
-        mine = exported(script_graph(script, INPUTS), INPUTS)
+        mine = build_program(script_graph(script, INPUTS), INPUTS)
         own = torch.export.export(script_graph(script, INPUTS), INPUTS)
     for _ in range(2):
         assert str(mine.graph) == str(own.graph)
@@ -56,7 +56,7 @@ def test_is_what_torch_export_makes(script: Any) -> None:
 
 def test_computes_the_same(script: Any) -> None:
     with torch.no_grad():
-        program = exported(script_graph(script, INPUTS), INPUTS)
+        program = build_program(script_graph(script, INPUTS), INPUTS)
     others = (torch.randn(2, 4), torch.randn(2, 4))
     for found, wanted in zip(program.module()(*others), script(*others), strict=True):
         torch.testing.assert_close(found, wanted)

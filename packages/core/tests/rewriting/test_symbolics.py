@@ -23,9 +23,9 @@ def x():
 
 
 def registry_of_torch():
-    from enginebay.rewriting.torchscript_symbolics import _registry
+    from enginebay.rewriting.torchscript_symbolics import _load_registry
 
-    return _registry()._registry
+    return _load_registry()._registry
 
 
 def registry():
@@ -283,17 +283,17 @@ _STATISTICS = (torch.zeros(3), torch.ones(3))
 @pytest.mark.parametrize(
     ("name", "call", "reason"),
     [
-        ("hardshrink", _SHRINK, "torch.export takes aten::hardshrink apart before"),
+        ("hardshrink", _SHRINK, "torch.export decomposes aten::hardshrink before"),
         (
             "batch_norm",
             lambda x: torch.nn.functional.batch_norm(x, *_STATISTICS),
-            "torch.export takes aten::batch_norm apart before",
+            "torch.export decomposes aten::batch_norm before",
         ),
-        ("flatten", lambda x: x.flatten(1), "torch.export takes aten::flatten apart before"),
+        ("flatten", lambda x: x.flatten(1), "torch.export decomposes aten::flatten before"),
         (
             "_convolution",
             lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 3, 1)),
-            "it meets conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d in its place",
+            "graphs contain conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d instead",
         ),
         ("conv1d", lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 3, 1)), None),
         ("relu", torch.relu, None),
@@ -362,8 +362,8 @@ def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
 @pytest.mark.parametrize(
     ("name", "exporter", "reason"),
     [
-        ("hardshrink", "dynamo", "torch.export takes aten::hardshrink apart before"),
-        ("conv1d", "torchscript", "the tracer records _convolution in its place"),
+        ("hardshrink", "dynamo", "torch.export decomposes aten::hardshrink before"),
+        ("conv1d", "torchscript", "the tracer records _convolution instead"),
     ],
 )
 def test_the_callers_own_that_an_exporter_never_meets_is_an_error(name, exporter, reason):
@@ -538,6 +538,6 @@ def test_a_tensor_of_the_graph_as_an_attribute(export, subject, x):
     with pytest.raises((ExportError, RewriterError)) as caught:
         export(subject.Operators(), x, rewriters)
     assert (
-        'the symbolic of "relu" gives a tensor of the graph as the attribute "axis" of Relu, '
-        "which must be a constant"
+        'the symbolic of "relu" passes a tensor of the graph as the attribute "axis" of Relu, '
+        "expected a constant"
     ) in str(caught.value)

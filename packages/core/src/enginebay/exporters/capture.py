@@ -107,7 +107,7 @@ def lowered(
         return job.flat, []
     module = traceable(program)
     if functions is not None:
-        functions.put_back(module)
+        functions.restore_calls(module)
     return module, [*notes]
 
 

@@ -1,6 +1,7 @@
-"""Rewriters: other code for a function, a module, a symbolic or an operator of a captured graph.
+"""Rewriters: replacements of functions, modules, symbolics and operators of a captured graph.
 
-Declared in a :class:`RewriterSet`, active inside :func:`rewrite`, gone without a trace afterwards::
+They are declared in a :class:`RewriterSet` and active inside :func:`rewrite`, which reverts every
+change at its end::
 
     rewriters = RewriterSet(backend="ncnn")
 
@@ -12,13 +13,13 @@ Declared in a :class:`RewriterSet`, active inside :func:`rewrite`, gone without 
         torch.onnx.export(rewriting.model, ...)
     print(rewriting.report)
 
-The way of a rewriter, file by file: ``declaration`` (checked by ``checks``) makes a ``rewriter``;
-``rewriting`` opens the context and lets ``selection`` choose; ``functions``, ``modules`` and
-``symbolics`` look its name up (``names``) and activate it (``active_rewriters``). Torch's C
-functions then reach it through ``torch_mode``, and Python functions through ``patches``;
-``torch_functions`` lets the two work together. Symbolics reach the exporters through
-``torchscript_symbolics`` and ``dynamo_symbolics``. Lowerings have a folder of their own.
-``export_patch`` puts all of it around an export.
+From declaration to call, file by file: ``declaration`` creates a ``rewriter``, and
+``declaration_checks`` validates it. ``rewriting`` opens the context; ``selection`` selects the
+rewriters for its target. ``functions``, ``modules`` and ``symbolics`` find what they replace
+(``dotted_names``) and activate them (``active_rewriters``). Calls of torch's C functions are
+intercepted by ``torch_mode``, of Python functions by ``patches``, and of torch's functions in
+Python by ``torch_functions``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
+in the exporters. Lowerings have their own folder. ``export_patch`` applies all to an export.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 from enginebay.rewriting.autograd_functions import functions_kept
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
+from enginebay.rewriting.dotted_names import NameNotFoundError
 from enginebay.rewriting.export_patch import ExportPatch
 from enginebay.rewriting.lowering import (
     LoweringContext,
@@ -35,7 +37,6 @@ from enginebay.rewriting.lowering import (
     operators_met,
 )
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
-from enginebay.rewriting.names import NameNotFoundError
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.placeholders import (
     PLACEHOLDER_DOMAIN,

@@ -1,4 +1,4 @@
-"""The rewriters that are active in a thread: one layer for each context that it has entered."""
+"""The rewriters that are active in a thread, one layer for each context that it has entered."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class ActiveRewriter:
-    """A rewriter inside a context.
+    """A rewriter that is active in a context.
 
     Attributes:
         rewriter: The declaration.
         outer: The rewriter of an outer context for the same function, or None.
-        count: Number of times that it fired.
+        count: The number of times that it fired.
         context: The first argument of the replacement.
     """
 
     __slots__ = ("context", "count", "outer", "replacement", "rewriter")
 
-    context: Context | Any  # core's own replacements of torch functions take only the original
+    context: Context | Any  # for replace_functions it is the original function
 
     def __init__(self, rewriter: Rewriter) -> None:
         self.rewriter = rewriter
@@ -44,10 +44,10 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: The rewriter to call for each function: the innermost context's.
-        running: The rewriters of torch functions that run at this moment.
-        mode: The thread's torch function mode, while a context needs one.
-        mode_users: The number of contexts that need it.
+        table: The rewriter to call for each function, which is the innermost context's.
+        running: The rewriters of torch functions that are currently running.
+        mode: The thread's torch function mode, if a context uses it.
+        mode_users: The number of contexts that use the mode.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class ThreadRewriters:
         self.mode_users = 0
         self._layers: list[Mapping[Hashable, ActiveRewriter]] = []
 
-    def add(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Activate a context's rewriters, over those of the contexts around it."""
+    def add_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
+        """Activate a context's rewriters; they have priority over outer contexts."""
         self._layers.append(layer)
         self._rebuild_table()
 
-    def remove(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
+    def remove_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
         """Deactivate a context's rewriters."""
-        # Not always the innermost: contexts inside generators are left in any order.
+        # Not always the innermost: contexts inside generators end in any order.
         self._layers = [each for each in self._layers if each is not layer]
         self._rebuild_table()
 
@@ -77,22 +77,21 @@ class ThreadRewriters:
         self.table = table
 
 
-class _Local(threading.local):
-    # A subclass, whose __init__ runs once in every thread that looks.
-    def __init__(self) -> None:
+class _ThreadState(threading.local):
+    def __init__(self) -> None:  # runs once in every thread that reads an attribute
         self.rewriters = ThreadRewriters()
 
 
-_local = _Local()
+_thread_state = _ThreadState()
 
 
 def thread_rewriters() -> ThreadRewriters:
     """Return the active rewriters of the calling thread."""
-    return _local.rewriters
+    return _thread_state.rewriters
 
 
-def activate(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread's, and have ``undo`` remove it, from whatever thread."""
+def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
+    """Add a layer to the calling thread; ``undo`` removes it, in whatever thread it is closed."""
     rewriters = thread_rewriters()
-    undo.callback(rewriters.remove, layer)
-    rewriters.add(layer)
+    undo.callback(rewriters.remove_layer, layer)
+    rewriters.add_layer(layer)

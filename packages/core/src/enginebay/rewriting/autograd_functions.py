@@ -1,8 +1,8 @@
-"""Symbolics of autograd functions where torch.export captures a model, and looks into them.
+"""Symbolics of autograd functions for models captured by torch.export, which would inline them.
 
-Each call of a function with a symbolic becomes one operator instead. In torch's default exporter
-the operator's translation is the symbolic; for the TorchScript exporter, which knows autograd
-functions itself, the call is put back into the graph.
+Each call of a function with a symbolic becomes one custom operator. The default exporter translates
+the operator by the symbolic. The TorchScript exporter supports autograd functions itself: for it,
+the calls are restored in the captured graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.dynamo_graph import Graph, call_symbolic, without_annotations
+from enginebay.rewriting.dynamo_graph import SymbolicGraph, call_symbolic, strip_annotations
 from enginebay.rewriting.patches import replace_functions
 
 if TYPE_CHECKING:
@@ -26,60 +26,60 @@ if TYPE_CHECKING:
 
     Apply: TypeAlias = Callable[..., Any]
 
-#: The operators' namespace, which all threads share. Each operator's name ends with a number, so
-#: that two exports at once may use the same autograd function.
+#: The namespace of the operators, common to all threads. Each operator's name ends with a number,
+#: so that two exports at a time may use the same autograd function.
 NAMESPACE = "enginebay_symbolics"
 _numbers = itertools.count()
 
 
 class _Tree:
-    """A nested value, and its leaves of some types."""
+    """A nested structure whose leaves of given types can be replaced."""
 
     def __init__(self, value: Any, *kinds: type) -> None:
         from torch.utils import _pytree as pytree
 
         self._leaves, self._spec = pytree.tree_flatten(value)
-        self._places = [place for place, leaf in enumerate(self._leaves) if isinstance(leaf, kinds)]
+        self._indices = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, kinds)]
 
     @property
     def leaves(self) -> list[Any]:
-        """The leaves of these types."""
-        return [self._leaves[place] for place in self._places]
+        """The leaves of the given types."""
+        return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[Any]) -> Any:
-        """Return the same value with others in their places."""
+        """Return a copy with these leaves replaced, in the same order."""
         from torch.utils import _pytree as pytree
 
-        filled = list(self._leaves)
-        for place, leaf in zip(self._places, leaves, strict=True):
-            filled[place] = leaf
-        return pytree.tree_unflatten(filled, self._spec)
+        replaced = list(self._leaves)
+        for index, leaf in zip(self._indices, leaves, strict=True):
+            replaced[index] = leaf
+        return pytree.tree_unflatten(replaced, self._spec)
 
 
-class _Call:
-    """One call of an autograd function: its arguments apart from their tensors and open sizes.
+class _RecordedCall:
+    """One call of an autograd function, with its arguments other than tensors and dynamic sizes.
 
-    An operator's arguments are tensors, sizes and constants, and an autograd function's anything.
-    The operator therefore gets the number of this call, and the tensors and sizes in lists.
+    An autograd function accepts any arguments, but an operator does not. The operator therefore
+    gets the number of this call, and the tensors and sizes as lists.
 
     Attributes:
         tensors: The tensors in the arguments.
-        sizes: The open sizes in the arguments.
-        outputs: The result of the call, once it has run.
+        sizes: The dynamic sizes in the arguments.
+        outputs: The result of the call, after it has run.
     """
 
     outputs: _Tree
 
-    def __init__(self, run: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         import torch
 
-        self._run = run
+        self._function = function
         self._tree = _Tree(args, torch.Tensor, torch.SymInt)
         self.tensors = [each for each in self._tree.leaves if isinstance(each, torch.Tensor)]
         self.sizes = [each for each in self._tree.leaves if isinstance(each, torch.SymInt)]
 
-    def arguments(self, tensors: Iterable[Any], sizes: Iterable[Any]) -> Any:
-        """Return the arguments with others in the places of the tensors and open sizes."""
+    def build_arguments(self, tensors: Iterable[Any], sizes: Iterable[Any]) -> Any:
+        """Return the function's arguments with these tensors and sizes instead of the original."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -88,10 +88,10 @@ class _Call:
         )
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
-        """Run the function itself."""
+        """Run the function and return the tensors of its result."""
         import torch
 
-        self.outputs = _Tree(self._run(*self.arguments(tensors, sizes)), torch.Tensor)
+        self.outputs = _Tree(self._function(*self.build_arguments(tensors, sizes)), torch.Tensor)
         return self.outputs.leaves
 
 
@@ -99,11 +99,11 @@ class AutogradOperators:
     """The operators that replace autograd functions inside a context.
 
     Args:
-        functions: Each function's name and the patch that is its symbolic; None for all functions
+        functions: The name of each function and the patch of its symbolic; None for all functions
             that have a symbolic.
 
     Attributes:
-        translations: The operators' translations, for the exporter.
+        translations: The operators' translations for the default exporter.
     """
 
     def __init__(self, functions: Mapping[type, tuple[str, Patch]] | None) -> None:
@@ -111,35 +111,36 @@ class AutogradOperators:
 
         library: Any = torch.library.Library  # its constructor is untyped in torch 2.13
         self._library: Any = library(NAMESPACE, "FRAGMENT")
-        self._calls: list[_Call] = []
+        self._calls: list[_RecordedCall] = []
         self._operators: dict[type, OpOverload] = {}
         self.translations: dict[OpOverload, Callable[..., Any]] = {}
         self._all = functions is None
         for function, (name, patch) in (functions or {}).items():
-            operator = self._operators[function] = self._define(function)
-            self.translations[operator] = self._translation(name, patch)
+            operator = self._operators[function] = self._define_operator(function)
+            self.translations[operator] = self._make_translation(name, patch)
 
     def close(self) -> None:
-        """Take the operators out of torch again."""
-        self._library._destroy()  # private, but at once and not by the garbage collector
+        """Remove the operators from torch."""
+        self._library._destroy()  # private; without it they are removed by the garbage collector
 
-    def apply(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
-        """Do as ``torch.autograd.Function.apply``, by one operator while a model is captured."""
+    def apply_function(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
+        """Replace ``torch.autograd.Function.apply``: call the operator during a capture."""
         import torch
 
-        # Eager calls and jit.trace run the function itself; the latter's exporter has symbolics.
-        is_wanted = function in self._operators or (self._all and hasattr(function, "symbolic"))
-        if not is_wanted or kwargs or not torch.compiler.is_exporting():
+        # Eager calls and jit.trace run the function itself; for a trace the exporter finds the
+        # symbolic.
+        has_operator = function in self._operators or (self._all and hasattr(function, "symbolic"))
+        if not has_operator or kwargs or not torch.compiler.is_exporting():
             return original(function, *args, **kwargs)
         if (operator := self._operators.get(function)) is None:
-            operator = self._operators[function] = self._define(function)
-        recorded = _Call(functools.partial(original, function), args)
+            operator = self._operators[function] = self._define_operator(function)
+        recorded = _RecordedCall(functools.partial(original, function), args)
         self._calls.append(recorded)
         outputs = operator(recorded.tensors, recorded.sizes, len(self._calls) - 1)
         return recorded.outputs.with_leaves(outputs)
 
-    def put_back(self, module: fx.GraphModule) -> None:
-        """Call the functions themselves in a graph, in the place of their operators."""
+    def restore_calls(self, module: fx.GraphModule) -> None:
+        """Replace the operators in a graph by calls of the functions."""
         operators = set(self._operators.values())
         for node in module.graph.nodes:
             if node.target in operators:
@@ -147,36 +148,36 @@ class AutogradOperators:
                 node.target, node.args = self._calls[call].run, (tensors, sizes)
         module.recompile()
 
-    def _define(self, function: type) -> OpOverload:
+    def _define_operator(self, function: type) -> OpOverload:
         import torch
 
         name = f"{function.__name__}_{next(_numbers)}"
         self._library.define(f"{name}(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
-        self._library.impl(name, self._run, "CompositeExplicitAutograd")
-        # The same for the fake tensors that a model is captured with.
-        torch.library.register_fake(f"{NAMESPACE}::{name}", self._run, lib=self._library)
+        self._library.impl(name, self._run_call, "CompositeExplicitAutograd")
+        # The same implementation for the fake tensors of a capture.
+        torch.library.register_fake(f"{NAMESPACE}::{name}", self._run_call, lib=self._library)
         operator: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
         return operator
 
-    def _run(self, tensors: list[Tensor], sizes: list[int], call: int) -> list[Tensor]:
-        # torch.library forbids an operator to return one of its inputs.
+    def _run_call(self, tensors: list[Tensor], sizes: list[int], call: int) -> list[Tensor]:
+        # Copies, since torch.library does not allow an operator to return one of its inputs.
         return [each.clone() for each in self._calls[call].run(tensors, sizes)]
 
-    def _translation(self, name: str, patch: Patch) -> Callable[..., Any]:
+    def _make_translation(self, name: str, patch: Patch) -> Callable[..., Any]:
         def translation(tensors: Any, sizes: Any, number: int) -> Any:
-            args = self._calls[number].arguments(tensors, sizes)
-            result = call_symbolic(patch, Graph(name), args)
-            # The operator has one output, a list: see its schema.
+            args = self._calls[number].build_arguments(tensors, sizes)
+            result = call_symbolic(patch, SymbolicGraph(name), args)
+            # By its schema, the operator has one output, which is a list.
             return result if isinstance(result, tuple | list) else [result]
 
-        return without_annotations(translation)
+        return strip_annotations(translation)
 
 
 @contextmanager
 def functions_kept() -> Iterator[AutogradOperators]:
-    """Inside, torch.export takes each autograd function that has a symbolic for one operator."""
+    """Make torch.export capture each autograd function with a symbolic as one operator."""
     with ExitStack() as undo:
         operators = AutogradOperators(None)
         undo.callback(operators.close)
-        replace_functions(undo, {"torch.autograd.Function.apply": operators.apply})
+        replace_functions(undo, {"torch.autograd.Function.apply": operators.apply_function})
         yield operators

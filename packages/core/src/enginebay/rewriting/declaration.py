@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.checks import (
+from enginebay.rewriting.declaration_checks import (
     check_descriptors,
     check_is_name,
     check_needs,
     check_rewriter,
-    type_of,
+    describe_type,
 )
 from enginebay.rewriting.rewriter import Check, Rewriter, RewriterKind
 
@@ -26,7 +26,7 @@ _M = TypeVar("_M", bound=type)
 
 
 class Conditions(TypedDict, total=False):
-    """What must hold for a rewriter to apply; all of it, where there is more."""
+    """The conditions of a rewriter, which must all be true for it to apply."""
 
     backend: str | None
     ir: IRKind | None
@@ -35,15 +35,15 @@ class Conditions(TypedDict, total=False):
 
 
 class RewriterSet:
-    """Rewriters that belong together: those of a backend, of a pack, or of one caller.
+    """A set of rewriters, such as those of a backend, of a plugin, or of one caller.
 
-    Declaring one does nothing to the process. Pass the set to :func:`~enginebay.rewriting.rewrite`
-    or to an export, or return it from the ``rewriters`` hook.
+    A declaration changes nothing in the process. Pass the set to
+    :func:`~enginebay.rewriting.rewrite` or to an export, or return it from the ``rewriters`` hook.
 
     Args:
-        backend: The backend that every rewriter of the set is for, unless it names another;
-            None for all backends.
-        distribution: The distribution that ships the set; core fills it in for plugins.
+        backend: The backend of every rewriter of the set that does not declare its own; None for
+            all backends.
+        distribution: The distribution that ships the set; core sets it for plugins.
 
     Example:
         >>> rewriters = RewriterSet(backend="ncnn")
@@ -86,45 +86,45 @@ class RewriterSet:
         name: str,
         **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
-        """Declare other code for a function, a method or a property.
+        """Declare a replacement for a function, a method or a property.
 
-        The replacement takes ``ctx`` and then what the original takes. ``ctx.origin_func`` is the
-        original, and takes the same, ``self`` or ``cls`` included. Inside its own rewriter a torch
-        function is the original; any other function called by its own name there would call the
+        The replacement takes ``ctx`` and then the arguments of the original, ``self`` or ``cls``
+        included; so does ``ctx.origin_func``, the original. Inside its own rewriter a torch
+        function is the original. Any other function that is called by its own name there calls the
         rewriter again.
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
                 ``torch.ops.my_ops.nms``, ``my_models.head.Head.forward``.
-            **conditions: When it applies. ``backend``: as :class:`RewriterSet`'s, for this
-                rewriter alone; ``ir``: the IR it is for, such as ``"onnx"``; ``versions``: ranges
-                of versions by distribution, which must all hold; ``check``: called with the
-                :class:`~enginebay.rewriting.Target`, where it must return True.
+            **conditions: When it applies. ``backend``: the only backend that it is for; ``ir``: the
+                only IR, such as ``"onnx"``; ``versions``: version ranges by distribution, which
+                must all match; ``check``: a function that takes the
+                :class:`~enginebay.rewriting.Target` and returns True if it applies.
 
         Raises:
-            RewriterError: The declaration cannot be right.
+            RewriterError: The declaration is invalid.
         """
-        return self._declare("function", name, **conditions)
+        return self._make_decorator("function", name, **conditions)
 
     def module(
         self,
         name: str,
         **conditions: Unpack[Conditions],
     ) -> Callable[[_M], _M]:
-        """Declare another class for the instances of a module class.
+        """Declare a replacement for the instances of a module class.
 
-        The replacement is an ``nn.Module`` class whose constructor takes ``ctx`` and the original
-        module, then by keyword those of the context's options that it names. Of several rewriters
-        the one for the nearest class in an instance's MRO is used.
+        The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
+        module, and by keyword any of the context's options. If rewriters for several base classes
+        of an instance exist, the one for the first class in its MRO is used.
 
         Args:
             name: The dotted name of the module class.
             **conditions: As for :meth:`function`.
 
         Raises:
-            RewriterError: The declaration cannot be right.
+            RewriterError: The declaration is invalid.
         """
-        return self._declare("module", name, **conditions)
+        return self._make_decorator("module", name, **conditions)
 
     def symbolic(
         self,
@@ -149,11 +149,11 @@ class RewriterSet:
             **conditions: As for :meth:`function`.
 
         Raises:
-            RewriterError: The declaration cannot be right.
+            RewriterError: The declaration is invalid.
         """
         check_descriptors(name, arg_descriptors or ())
         descriptors = None if arg_descriptors is None else tuple(arg_descriptors)
-        return self._declare(
+        return self._make_decorator(
             *("symbolic", name), is_pytorch=is_pytorch, arg_descriptors=descriptors, **conditions
         )
 
@@ -164,25 +164,25 @@ class RewriterSet:
         needs: Sequence[str] = (),
         **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
-        """Declare an operator of a captured graph in terms of others.
+        """Declare a decomposition of an operator of a captured graph.
 
-        The replacement takes ``ctx`` and then what the operator takes, and is written in plain
-        torch. It returns as many tensors as the operator, of the same dtypes and shapes, and
-        changes none that it is given. What it calls is lowered in its turn; ``ctx.origin_op`` is
+        The replacement takes ``ctx`` and then the operator's arguments, and calls torch functions.
+        It returns as many tensors as the operator, of the same dtypes and shapes, and must not
+        change its arguments. The operators that it calls are lowered too; ``ctx.origin_op`` is
         the operator itself. See :class:`~enginebay.authors.LoweringContext` for the rest of
         ``ctx``.
 
         Args:
             name: The operator as in ``torch.ops``: ``aten.logsumexp``, or one of its overloads,
                 ``aten.max.dim``.
-            needs: ``dims``: applies only where every size of the tensors is a number; ``complex``:
-                only where a tensor or a number is complex; ``lacking``: only for a backend that
-                lists its engine's operators, without this one. With ``complex`` an engine lacks
-                it that lists no ``aten.complex``.
+            needs: Requirements for it to apply. ``dims``: all sizes of the tensors are fixed;
+                ``complex``: a tensor or a number is complex; ``lacking``: the engine lacks the
+                operator, according to the backend's list of operators. Together with ``complex``,
+                an engine without ``aten.complex`` lacks it.
             **conditions: As for :meth:`function`.
 
         Raises:
-            RewriterError: The declaration cannot be right.
+            RewriterError: The declaration is invalid.
 
         Example:
             >>> rewriters = RewriterSet(backend="ncnn")
@@ -194,9 +194,9 @@ class RewriterSet:
             ['lowering']
         """
         check_needs(name, needs)
-        return self._declare("lowering", name, needs=tuple(needs), **conditions)
+        return self._make_decorator("lowering", name, needs=tuple(needs), **conditions)
 
-    def _declare(
+    def _make_decorator(
         self,
         kind: RewriterKind,
         name: str,
@@ -205,9 +205,12 @@ class RewriterSet:
         versions: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> Callable[[_F], _F]:
-        check_is_name(kind, name)  # at once: `@rewriters.function` alone never gets any further
+        # Now, and not in the decorator: a bare `@rewriters.function` never calls the decorator.
+        check_is_name(kind, name)
         declared = Rewriter(
-            *(kind, name, type(None)),  # the replacement is what is decorated
+            kind=kind,
+            name=name,
+            replacement=type(None),  # replaced by the decorated function
             backend=backend or self.backend,
             versions=versions or {},
             distribution=self.distribution,
@@ -217,7 +220,7 @@ class RewriterSet:
         def decorator(replacement: _F) -> _F:
             rewriter = replace(declared, replacement=replacement)
             check_rewriter(rewriter)
-            # The caller may change its own mapping later.
+            # A copy: the caller may change its mapping later.
             self._rewriters.append(replace(rewriter, versions=dict(rewriter.versions)))
             return replacement
 
@@ -228,17 +231,17 @@ def check_sets(rewriters: Iterable[Any]) -> None:
     """Check that a caller's ``rewriters`` is a sequence of sets.
 
     Raises:
-        RewriterError: It is something else.
+        RewriterError: It has another type.
     """
     if isinstance(rewriters, RewriterSet | str) or not isinstance(rewriters, Iterable):
-        raise _no_sets("is", rewriters)
+        raise _sets_error("is", rewriters)
     for group in rewriters:
         if not isinstance(group, RewriterSet):
-            raise _no_sets("holds", group)
+            raise _sets_error("holds", group)
 
 
-def _no_sets(verb: str, found: object) -> RewriterError:
+def _sets_error(verb: str, found: object) -> RewriterError:
     return RewriterError(
-        f"rewriters {verb} {type_of(found)}, wanted a sequence of enginebay.RewriterSet",
+        f"rewriters {verb} {describe_type(found)}, expected a sequence of enginebay.RewriterSet",
         hint="rewriters=[my_set]",
     )

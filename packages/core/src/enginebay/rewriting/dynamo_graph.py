@@ -1,6 +1,6 @@
-"""The graph of torch's default exporter, with the interface of the TorchScript exporter's.
+"""Adapter of the default exporter's graph to the interface of the TorchScript exporter's graph.
 
-One symbolic thereby serves both exporters. Checked with torch 2.13 and onnxscript 0.7.
+It lets one symbolic serve both exporters. Checked with torch 2.13 and onnxscript 0.7.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from enginebay.rewriting.patches import Patch
 
 
-class Value:
-    """A tensor of the graph, with the methods that symbolics call on TorchScript's.
+class SymbolicValue:
+    """A tensor of the graph, with the methods of TorchScript values that symbolics call.
 
     Attributes:
-        value: The exporter's own, an ``onnx_ir.Value``.
+        value: The exporter's own object.
     """
 
     def __init__(self, value: onnx_ir.Value) -> None:
         self.value = value
 
-    def type(self) -> Value:
-        """Return the value itself, so that ``x.type().sizes()`` works as elsewhere."""
+    def type(self) -> SymbolicValue:
+        """Return the value itself, so that ``x.type().sizes()`` works as in TorchScript."""
         return self
 
-    def setType(self, like: Value) -> None:  # noqa: N802  # the TorchScript exporter calls it so
-        """Give the value the dtype and the shape of another."""
-        # onnx_ir keeps apart what TorchScript keeps in one type.
+    def setType(self, like: SymbolicValue) -> None:  # noqa: N802  # TorchScript's name
+        """Set the dtype and the shape to those of another value."""
+        # A TorchScript type holds both; onnx_ir has two attributes.
         self.value.type, self.value.shape = like.value.type, like.value.shape
 
     def sizes(self) -> list[int | None] | None:
-        """Return each dimension's size, None for an open one; None where the rank is unknown."""
+        """Return the sizes, None for each dynamic one; None if the rank is unknown."""
         shape = self.value.shape
         return None if shape is None else [d if isinstance(d, int) else None for d in shape]
 
     def dim(self) -> int | None:
-        """Return the rank; None where it is unknown."""
+        """Return the rank; None if it is unknown."""
         return None if self.value.shape is None else len(self.value.shape)
 
-    def scalarType(self) -> str | None:  # noqa: N802  # the TorchScript exporter calls it so
-        """Return the dtype by TorchScript's name, such as ``Float``; None where it is unknown."""
+    def scalarType(self) -> str | None:  # noqa: N802  # TorchScript's name
+        """Return TorchScript's name of the dtype, such as ``Float``; None if it is unknown."""
         from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
         if self.value.dtype is None:
@@ -55,19 +55,19 @@ class Value:
         return name
 
 
-class Graph:
-    """A symbolic's ``g``: adds nodes to the graph that the default exporter builds.
+class SymbolicGraph:
+    """A symbolic's ``g``, which adds nodes to the graph of the default exporter.
 
     Attributes:
         opset: The opset that the exporter writes.
-        original: The exporter's own translation of the operator; None where it has none.
+        original: The exporter's own translation of the operator, or None.
     """
 
     def __init__(self, name: str, original: Callable[..., Any] | None = None) -> None:
         from onnxscript import evaluator
 
         self._name = name
-        # While the exporter translates an operator, onnxscript's evaluator is its recorder.
+        # During a translation the exporter's recorder is onnxscript's default evaluator.
         self._recorder: Any = evaluator.default()
         self.opset: int = self._recorder.opset.version
         self.original = original
@@ -77,13 +77,13 @@ class Graph:
 
         Args:
             name: The operator, ``Squeeze`` or ``my_domain::Op``.
-            *inputs: Values of the graph, None for one left out, or constants.
+            *inputs: Values of the graph, constants, or None for an omitted optional input.
             outputs: The number of the node's outputs.
-            **attributes: By name and a suffix for the type: ``axis_i``, ``sizes_i``, ``mode_s``,
-                ``alpha_f``, ``value_t``.
+            **attributes: The attributes, whose names end with a code for their type: ``axis_i``,
+                ``sizes_i``, ``mode_s``, ``alpha_f``, ``value_t``.
 
         Returns:
-            The output, or a tuple of several.
+            The output, or a tuple of all outputs.
 
         Raises:
             RewriterError: An attribute is not a constant.
@@ -94,33 +94,36 @@ class Graph:
         node = onnx_ir.Node(
             "" if domain == "onnx" else domain,
             op_type,
-            [self._input(each) for each in inputs],
-            [self._attribute(op_type, key, value) for key, value in attributes.items()],
+            [self._to_value(each) for each in inputs],
+            [self._to_attribute(op_type, key, value) for key, value in attributes.items()],
             num_outputs=outputs,
         )
         self._recorder.nodes.append(node)
-        results = tuple(Value(each) for each in node.outputs)
+        results = tuple(SymbolicValue(each) for each in node.outputs)
         return results[0] if outputs == 1 else results
 
-    def _input(self, given: Any) -> onnx_ir.Value | None:
+    def _to_value(self, given: Any) -> onnx_ir.Value | None:
         import torch
 
         if given is None:  # an optional input that is left out
             return None
-        if isinstance(given, Value):
+        if isinstance(given, SymbolicValue):
             return given.value
-        constant: Value = self.op("Constant", value_t=torch.as_tensor(given))
+        constant: SymbolicValue = self.op("Constant", value_t=torch.as_tensor(given))
         return constant.value
 
-    def _attribute(self, op_type: str, key: str, given: Any) -> onnx_ir.Attr:
+    def _to_attribute(self, op_type: str, key: str, given: Any) -> onnx_ir.Attr:
         import onnx_ir
         import torch
 
-        name = key.rpartition("_")[0]  # onnx_ir needs no suffix: it sees the type
-        if any(isinstance(each, Value) for each in (given if isinstance(given, list) else [given])):
+        name = key.rpartition("_")[0]  # onnx_ir infers the type, and its names have no suffix
+        if any(
+            isinstance(each, SymbolicValue)
+            for each in (given if isinstance(given, list) else [given])
+        ):
             raise RewriterError(
-                f'the symbolic of "{self._name}" gives a tensor of the graph as the attribute '
-                f'"{name}" of {op_type}, which must be a constant'
+                f'the symbolic of "{self._name}" passes a tensor of the graph as the attribute '
+                f'"{name}" of {op_type}, expected a constant'
             )
         if isinstance(given, torch.Tensor):
             given = onnx_ir.tensor(given.detach().cpu().numpy())
@@ -130,28 +133,28 @@ class Graph:
         return attribute
 
 
-def call_symbolic(patch: Patch, graph: Graph, args: Sequence[Any]) -> Any:
-    """Call a symbolic with the exporter's arguments, and return its result in their types."""
-    return unwrap(patch.call(graph, *wrap(list(args))))
+def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Sequence[Any]) -> Any:
+    """Call a symbolic with the exporter's arguments, and return its result as exporter values."""
+    return unwrap_values(patch.call(graph, *wrap_values(list(args))))
 
 
-def without_annotations(translation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without annotations: the exporter reads them as types of ONNX."""
+def strip_annotations(translation: Callable[..., Any]) -> Callable[..., Any]:
+    """Remove a function's annotations, which the exporter would read as ONNX types."""
     translation.__annotations__ = {}
     return translation
 
 
-def wrap(given: Any) -> Any:
-    """Return a nested value of the exporter with each tensor as a :class:`Value`."""
+def wrap_values(given: Any) -> Any:
+    """Replace each exporter value in a nested structure by a :class:`SymbolicValue`."""
     import onnx_ir
 
     if isinstance(given, list | tuple):
-        return type(given)(map(wrap, given))
-    return Value(given) if isinstance(given, onnx_ir.Value) else given
+        return type(given)(map(wrap_values, given))
+    return SymbolicValue(given) if isinstance(given, onnx_ir.Value) else given
 
 
-def unwrap(given: Any) -> Any:
-    """Return a nested value with each :class:`Value` as the exporter's own tensor."""
+def unwrap_values(given: Any) -> Any:
+    """Replace each :class:`SymbolicValue` in a nested structure by the exporter's value."""
     if isinstance(given, list | tuple):
-        return type(given)(map(unwrap, given))
-    return given.value if isinstance(given, Value) else given
+        return type(given)(map(unwrap_values, given))
+    return given.value if isinstance(given, SymbolicValue) else given

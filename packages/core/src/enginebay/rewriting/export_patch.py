@@ -1,4 +1,4 @@
-"""Rewriters around each attempt to export."""
+"""Application of rewriters around each export attempt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ExportPatch:
-    """Applies the rewriters for an engine around each attempt to export.
+    """Applies a backend's rewriters around each export attempt.
 
     Args:
-        options: What :func:`rewrite` takes, but for the model and the exporter.
+        options: The arguments of :func:`rewrite` except the model and the exporter.
 
     Attributes:
-        backend: The engine; empty for the rewriters that serve every engine.
-        report: The rewriters of the last attempt, those that fired and the others; None before it.
+        backend: The backend; empty for rewriters that apply to all backends.
+        report: The report of the last attempt; None before the first.
         symbolics: The names of the symbolics that are active during an attempt.
     """
 
@@ -36,7 +36,7 @@ class ExportPatch:
 
     @contextmanager
     def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
-        """Yield what is exported in the model's place."""
+        """Activate the rewriters, and yield the model to export."""
         rewriting = rewrite(model, exporter=exporter, backend=self.backend, **self._options)
         try:
             with rewriting:
@@ -45,4 +45,4 @@ class ExportPatch:
                 assert rewriting.model is not None
                 yield rewriting.model
         finally:
-            self.report = rewriting.report  # of a failed attempt too
+            self.report = rewriting.report  # also after a failed attempt

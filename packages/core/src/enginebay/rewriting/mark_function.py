@@ -1,4 +1,4 @@
-"""The autograd function of a mark. Imports torch at its top: a class cannot wait for its base."""
+"""The autograd function of a mark; in its own file, since its base class needs torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """Identity; an autograd function, since both exporters take a symbolic for one."""
+    """Identity as an autograd function, for which both exporters accept a symbolic."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract

@@ -1,4 +1,4 @@
-"""Marks: named places in a model where its graph can be cut."""
+"""Marks: named tensors of a model at which its graph can be cut."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.rewriter import Context
 
-#: The node of a mark in an ONNX graph. A node of our own: an optimiser would drop
-#: an Identity. :mod:`enginebay.exporters.partition` takes it out again, so that no engine meets it.
+#: The operator of a mark in an ONNX graph. Not Identity, which optimisers remove.
+#: :mod:`enginebay.exporters.partition` removes these nodes before an engine reads the graph.
 DOMAIN, OPERATOR = "enginebay", "Mark"
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A place where a graph is to be cut.
+    """Tensors at which a graph is to be cut.
 
     Attributes:
         names: Names of marks or of an ONNX file's tensors, which are cut together.
-        key: The key of the config that names it; empty for an argument.
-        may_be_edge: True if nothing is to be cut where the place is an edge of the model, before
-            its first or behind its last node.
+        key: The config's key that declares the cut; empty if it was passed as an argument.
+        may_be_edge: True to ignore the cut if it is before the model's first or after its last
+            node.
 
     Example:
         >>> str(Cut(("boxes:input", "scores:input"), "partition_config.partition_cfg.0.end"))
@@ -47,20 +47,20 @@ class Cut(msgspec.Struct, frozen=True):
         return self.quoted(*self.names)
 
     def quoted(self, *names: str) -> str:
-        """Return names for a message, with the key that they come from."""
+        """Return names for a message, with the config's key."""
         text = ", ".join(f"'{name}'" for name in names)
         return f"{text} ({self.key})" if self.key else text
 
 
 def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
-    """Give a tensor's place in the model a name, and return the tensor.
+    """Mark a tensor of a model with a name, and return the tensor.
 
-    Nothing else happens unless a graph is cut: ``deploy(…, cuts=("neck",))`` cuts at every
-    tensor that is marked as ``neck``.
+    It has no effect until a graph is cut: ``deploy(…, cuts=("neck",))`` cuts at every tensor that
+    is marked as ``neck``.
 
     Args:
         x: A tensor of the model.
-        name: The name; several tensors may share one, and are cut together.
+        name: The name; tensors with the same name are cut together.
 
     Example:
         >>> mark([1, 2], "neck")
@@ -72,15 +72,15 @@ def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs a
 def marks(functions: Mapping[str, str]) -> RewriterSet:
     """Return rewriters that mark the inputs and outputs of functions.
 
-    Tensors in tuples, lists and dicts are found; they are named ``head:input_0``,
+    Tensors are also found in tuples, lists and dicts. They are named ``head:input_0``,
     ``head:input_1`` … and ``head:output_0`` … in the order of the arguments. Cutting at ``head``
     or ``head:input`` cuts before the function, at ``head:output`` after it.
 
     Args:
-        functions: The name of the marks by the function's or method's dotted name.
+        functions: The name of the marks by the dotted name of the function or method.
 
     Raises:
-        RewriterError: A name cannot be right.
+        RewriterError: A name is invalid.
 
     Example:
         >>> [rewriter.name for rewriter in marks({"my_models.head.Head.forward": "head"})]
@@ -94,32 +94,32 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
     rewriters = RewriterSet()
     for function, name in functions.items():
         if not isinstance(name, str) or not name:
-            raise RewriterError(f'the marks of "{function}" are called {name!r}; wanted a name')
-        rewriters.function(function)(_marking(name))
+            raise RewriterError(f'the marks of "{function}": expected a name, found {name!r}')
+        rewriters.function(function)(_make_marker(name))
     return rewriters
 
 
 @functools.cache
 def mark_nodes() -> RewriterSet:
-    """Return rewriters that make each mark a node of the ONNX graph, under both exporters."""
+    """Return rewriters that turn each mark into a node of the ONNX graph, for both exporters."""
     from enginebay.rewriting import mark_function
 
     rewriters = RewriterSet(distribution=CORE)
     rewriters.function(f"{__name__}.mark", ir="onnx")(_apply_mark)
-    rewriters.symbolic(f"{mark_function.__name__}.Mark", ir="onnx")(_node)
+    rewriters.symbolic(f"{mark_function.__name__}.Mark", ir="onnx")(_add_mark_node)
     return rewriters
 
 
-def _marking(name: str) -> Callable[..., Any]:
+def _make_marker(name: str) -> Callable[..., Any]:
     def marked(ctx: Context, /, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _marked((args, kwargs), f"{name}:input")
-        return _marked(ctx.origin_func(*args, **kwargs), f"{name}:output")
+        args, kwargs = _mark_tensors((args, kwargs), f"{name}:input")
+        return _mark_tensors(ctx.origin_func(*args, **kwargs), f"{name}:output")
 
     return marked
 
 
-def _marked(tree: Any, prefix: str) -> Any:
-    """Return a nested value with each tensor marked."""
+def _mark_tensors(tree: Any, prefix: str) -> Any:
+    """Mark each tensor in a nested structure."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -130,7 +130,6 @@ def _marked(tree: Any, prefix: str) -> Any:
 
 
 def _apply_mark(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what rewriters take
-    """Rewrites :func:`mark`."""
     import torch
 
     from enginebay.rewriting.mark_function import Mark
@@ -138,12 +137,12 @@ def _apply_mark(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what
     apply: Any = Mark.apply  # untyped in torch 2.13
     if not isinstance(x, torch.Tensor) or not isinstance(name, str) or not name:
         raise RewriterError(
-            f"mark({type(x).__name__}, {name!r}) cannot be cut at: wanted a tensor and a name"
+            f"mark() expected a tensor and a name, found ({type(x).__name__}, {name!r})"
         )
     return apply(x, name)
 
 
-def _node(ctx: Context, g: Any, x: Any, name: str) -> Any:  # noqa: ARG001  # what symbolics take
+def _add_mark_node(ctx: Context, g: Any, x: Any, name: str) -> Any:  # noqa: ARG001  # what symbolics take
     marked = g.op(f"{DOMAIN}::{OPERATOR}", x, name_s=name)
-    marked.setType(x.type())  # later symbolics ask for the rank
+    marked.setType(x.type())  # symbolics of later nodes read the rank
     return marked

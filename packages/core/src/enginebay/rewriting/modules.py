@@ -1,7 +1,7 @@
-"""Module rewriters of one context: instances replaced in the model, and put back after it.
+"""The module rewriters of one context: they replace instances in the model until its end.
 
-Other threads see the model without the replacements meanwhile, its hooks included. What a
-rewriter's constructor does to the original itself, every thread sees until the end of the context.
+Other threads see the model without the replacements and with its hooks. Changes that a rewriter's
+constructor makes to the original module are visible to all threads until the end of the context.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter
-from enginebay.rewriting.selection import most_specific
-from enginebay.rewriting.thread_modules import ThreadDict, claim
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.selection import select_most_specific
+from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ _HOOKS = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
-#: The value of an attribute that is not there; None may be one that is.
+#: Stands for a missing attribute; None is a possible value.
 _MISSING = object()
 
 
@@ -43,23 +43,23 @@ class ModuleRewriters:
     """The module rewriters of one context.
 
     Args:
-        rewriters: Those that apply, losers included.
-        not_found: Gets one line for each name that no loaded module has.
-        lost: Gets the losers, each with its winner.
+        rewriters: The module rewriters whose conditions hold.
+        not_found: A list that gets one line for each name that no loaded module has.
+        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
 
     Attributes:
-        active: The winners, which :meth:`enter` uses.
+        active: The selected rewriters, which :meth:`enter` uses.
 
     Raises:
-        RewriterError: Two are equally specific, or a name is not that of a class.
+        RewriterError: Two are equally specific, or a name does not refer to a class.
     """
 
     def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
         candidates: dict[type, list[Rewriter]] = {}
         for rewriter in rewriters:
             try:
-                value = names.find(rewriter.name).value
-            except names.NameNotFoundError as err:
+                value = find_name(rewriter.name).value
+            except NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
             if not isinstance(value, type):
@@ -69,7 +69,7 @@ class ModuleRewriters:
                     hint="use .function for a function or a method",
                 )
             candidates.setdefault(value, []).append(rewriter)
-        winners = most_specific(candidates, lost)
+        winners = select_most_specific(candidates, lost)
         self._by_class = {key: ActiveRewriter(each) for key, each in winners.items()}
         self.active = list(self._by_class.values())
 
@@ -83,28 +83,28 @@ class ModuleRewriters:
         """Replace the instances.
 
         Args:
-            undo: Closed by the caller on every path; puts everything back.
+            undo: An exit stack that the caller must close; it restores the model.
             model: The model.
-            make_context: Makes a rewriter's context from the original module.
+            make_context: Returns a rewriter's context for the original module.
             options: Further arguments of constructors, by name.
 
         Returns:
-            The model to export: the same object, unless it is replaced itself.
+            The model to export: the same object, or its replacement.
 
         Raises:
-            RewriterError: The model is no module, or another thread rewrites it.
+            RewriterError: The model is not a module, or another thread rewrites it.
         """
         from torch import nn
 
         if not isinstance(model, nn.Module):
             raise RewriterError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
-        walk = _Walk(self._by_class, undo, make_context, options)
+        walk = _ModuleWalk(self._by_class, undo, make_context, options)
         walk.visit(model)
         return walk.replacements.get(model, model)
 
 
-class _Walk:
-    """A walk over a model, from the leaves to the root; a shared module is visited once."""
+class _ModuleWalk:
+    """Traversal of a model from the leaves to the root; a shared module is visited once."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Walk:
     def visit(self, module: nn.Module) -> None:
         from torch.jit import ScriptModule
 
-        # A ScriptModule runs compiled code, which no replacement of a child would change.
+        # A ScriptModule runs compiled code, which ignores replaced children.
         if module in self._visited or isinstance(module, ScriptModule):
             return
         self._visited.add(module)
@@ -131,65 +131,65 @@ class _Walk:
             if child is not None:
                 self.visit(child)
                 if child in self.replacements:
-                    children = claim(module, self._undo)
+                    children = claim_children(module, self._undo)
                     children[name] = self.replacements[child]
-                    self._undo.callback(_put_back, children, name, child, children[name])
-        self._replace(module)
+                    self._undo.callback(_restore_child, children, name, child, children[name])
+        self._replace_module(module)
 
-    def _replace(self, module: nn.Module) -> None:
+    def _replace_module(self, module: nn.Module) -> None:
         classes = type(module).__mro__
         rewriter = next((self._by_class[each] for each in classes if each in self._by_class), None)
         if rewriter is None:
             return
-        claim(module, self._undo)
-        # A constructor may change the original (fuse weights, move hooks), so we note its state
-        # before and after, and later undo the difference.
-        holders = _holders(module)
-        before = list(map(_members, holders))
+        claim_children(module, self._undo)
+        # The constructor may change the original (fuse weights, move hooks): its state is recorded
+        # before and after, to revert the difference later.
+        holders = _state_holders(module)
+        before = list(map(_copy_members, holders))
         try:
             context = self._make_context(module)
-            replacement = _construct(rewriter.rewriter, context, module, self._options)
+            replacement = _construct_replacement(rewriter.rewriter, context, module, self._options)
             _copy_training_flag(replacement, module)
             _move_hooks(replacement, module)
             _share_state(replacement, module)
         finally:
-            self._undo.callback(_revert, holders, before, list(map(_members, holders)))
+            self._undo.callback(_revert_changes, holders, before, list(map(_copy_members, holders)))
         rewriter.count += 1
         self.replacements[module] = replacement
 
 
-def _construct(
+def _construct_replacement(
     rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, Any]
 ) -> nn.Module:
     parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
-    # Options are for all rewriters of an export, so each constructor gets those that it names.
+    # The options are those of all rewriters: a constructor gets only its own parameters.
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
-        wanted = {each.name for each in parameters}
-        options = {name: value for name, value in options.items() if name in wanted}
-    made: nn.Module = rewriter.replacement(context, module, **options)
-    return made
+        names = {each.name for each in parameters}
+        options = {name: value for name, value in options.items() if name in names}
+    replacement: nn.Module = rewriter.replacement(context, module, **options)
+    return replacement
 
 
 def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
-    """Give the modules that the constructor made the original's training flag."""
-    known = set(module.modules())
+    """Set the original's training flag on the modules that the constructor has created."""
+    existing = set(module.modules())
     for each in replacement.modules():
-        if each not in known:
+        if each not in existing:
             each.training = module.training
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Run the original's hooks around the replacement: once, even if it calls the original."""
+    """Move the original's hooks to the replacement, so that they run once even if it calls it."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
             {
-                # A hook still gets the original: that of weight_norm computes its weights there.
+                # Called with the original: weight_norm's hook, for example, sets its weights.
                 key: functools.partial(_call_hook, value, module) if callable(value) else value
                 for key, value in hooks.items()
             }
         )
-        setattr(module, name, ThreadDict(hooks, {}))  # in other threads it keeps them
+        setattr(module, name, ThreadDict(hooks, {}))  # other threads still have the hooks
 
 
 def _call_hook(hook: Callable[..., Any], module: nn.Module, _: nn.Module, *args: Any) -> Any:
@@ -197,34 +197,34 @@ def _call_hook(hook: Callable[..., Any], module: nn.Module, _: nn.Module, *args:
 
 
 def _share_state(replacement: nn.Module, module: nn.Module) -> None:
-    """Keep the names of the original's parameters and buffers for exporters and ``state_dict``.
+    """Give the replacement the original's names of parameters and buffers.
 
-    A constructor with ``self.inner = module`` would put ``inner.`` before each of them. The
-    original is therefore a plain attribute, no child, and its state is registered as the
-    replacement's own. Where another object has one of these names, everything stays as the
-    constructor left it.
+    Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor
+    they would start with ``inner.``. The original therefore becomes a plain attribute instead of a
+    child, and its state is registered as the replacement's own. If a name is already taken by
+    another object, nothing is changed.
     """
-    places = [name for name, child in replacement._modules.items() if child is module]
-    for name in places:
+    names = [name for name, child in replacement._modules.items() if child is module]
+    for name in names:
         del replacement._modules[name]
-    own = _state(replacement)
-    inherited = _state(module)
-    if not places or any(own[name] is not inherited[name] for name in own.keys() & inherited):
-        replacement._modules.update(dict.fromkeys(places, module))
+    own = _named_state(replacement)
+    inherited = _named_state(module)
+    if not names or any(own[name] is not inherited[name] for name in own.keys() & inherited):
+        replacement._modules.update(dict.fromkeys(names, module))
         return
-    vars(replacement).update(dict.fromkeys(places, module))
-    # One dictionary for both, since exporters put other tensors into it while they trace.
+    vars(replacement).update(dict.fromkeys(names, module))
+    # The same dictionary for both: exporters replace its tensors during a trace.
     module._parameters.update(replacement._parameters)
     module._buffers.update(replacement._buffers)
     replacement._parameters = module._parameters
     replacement._buffers = module._buffers
     replacement._modules = {**module._modules, **replacement._modules}
     replacement._non_persistent_buffers_set |= module._non_persistent_buffers_set
-    # train() visits registered children only, and the original is none any more.
+    # train() visits registered children only, and the original is no longer registered.
     vars(replacement)["train"] = functools.partial(_train_both, replacement, module)
 
 
-def _state(module: nn.Module) -> dict[str, Any]:
+def _named_state(module: nn.Module) -> dict[str, Any]:
     return {**module._parameters, **module._buffers, **module._modules}
 
 
@@ -233,21 +233,21 @@ def _train_both(replacement: nn.Module, module: nn.Module, mode: bool = True) ->
     return type(replacement).train(replacement, mode)
 
 
-def _holders(module: nn.Module) -> list[dict[str, Any] | set[str]]:
-    """Return a module's attributes, and the dictionaries and sets in them: hooks, buffers."""
+def _state_holders(module: nn.Module) -> list[dict[str, Any] | set[str]]:
+    """Return a module's ``__dict__``, and the dictionaries and sets in it, such as hooks."""
     return [vars(module), *(each for each in vars(module).values() if isinstance(each, dict | set))]
 
 
-def _members(holder: dict[str, Any] | set[str]) -> dict[str, Any]:
+def _copy_members(holder: dict[str, Any] | set[str]) -> dict[str, Any]:
     return dict(holder) if isinstance(holder, dict) else dict.fromkeys(holder)
 
 
-def _revert(
+def _revert_changes(
     holders: list[dict[str, Any] | set[str]],
     before: list[dict[str, Any]],
     after: list[dict[str, Any]],
 ) -> None:
-    """Undo the changes between two moments, and none that came later."""
+    """Revert the changes between two recorded states, but no later changes."""
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
         changed = {
@@ -261,8 +261,8 @@ def _revert(
         holder.update(changed)
 
 
-def _put_back(
+def _restore_child(
     children: dict[str, nn.Module], name: str, child: nn.Module, replacement: nn.Module
 ) -> None:
-    if children.get(name) is replacement:  # the block may have put another one there
+    if children.get(name) is replacement:  # the caller may have set another one in the meantime
         children[name] = child

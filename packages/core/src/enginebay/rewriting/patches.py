@@ -1,9 +1,9 @@
-"""Patches: replacement of functions and methods in place, for one thread.
+"""Patches: replacement of functions and methods in place, with effect for one thread.
 
-A function written in Python keeps its identity and gets other code, so that every alias of it is
-caught: names imported elsewhere, bound methods stored on an instance, closures, defaults. Any other
-attribute, or an inherited one, is replaced as an attribute. The new code calls the rewriter of the
-calling thread, and runs the original in every other thread.
+A function written in Python is not replaced; its code object is. Thereby all aliases change too:
+names imported elsewhere, bound methods stored on an instance, closures, defaults. Every other
+attribute, and an inherited one, is replaced as an attribute. The new code calls the rewriter of the
+calling thread; in other threads it calls the original.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ from types import (
 from typing import TYPE_CHECKING, Any, cast
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import names
-from enginebay.rewriting.active_rewriters import ActiveRewriter, activate, thread_rewriters
+from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer, thread_rewriters
+from enginebay.rewriting.dotted_names import find_name
 from enginebay.rewriting.rewriter import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
     from contextlib import ExitStack
 
-    from enginebay.rewriting.names import Found
+    from enginebay.rewriting.dotted_names import ResolvedName
 
-#: The code that a rewritten function runs; its patch takes the place of the ``...``. Only as a
-#: constant can code carry an object: globals are the function's module's, and a function that has
-#: no closure accepts no code with one.
+#: The code that a rewritten function runs; ``...`` is replaced by its patch. Only a constant of the
+#: code can refer to the patch: globals belong to the function's module, and a function without a
+#: closure does not accept code with one.
 _TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__code__  # type: ignore[attr-defined]  # it is not the `...` that is called
 
-#: The patches of all threads. Two threads that rewrite one function share its patch, and the last
-#: one to leave takes it away.
+#: The patches of all threads. Threads that rewrite the same function share its patch, which the
+#: last context uninstalls.
 _patches: dict[Hashable, Patch] = {}
-#: Held while a patch is made, installed or uninstalled, and from the look at an attribute to the
-#: patch for it: what was found there may be the replacement of another thread, soon to be gone.
-lock = threading.RLock()
+#: Held while patches are created, installed or uninstalled. Also between the lookup of an attribute
+#: and the creation of its patch: its value may be another thread's replacement, which would then be
+#: taken for the original.
+patch_lock = threading.RLock()
 
 
 class Patch:
-    """One function that at least one context of the process rewrites.
+    """Base class of the changes that rewrite one function, for all contexts of the process.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
-        original: The function as it was; callable while the patch is installed.
-        users: The contexts that need it.
+        original: The original function; callable while the patch is installed.
+        users: The contexts that use the patch.
     """
 
     original: Callable[..., Any]
@@ -70,7 +71,7 @@ class Patch:
         return origin_func
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the rewriter of this thread, or the original where the thread has none."""
+        """Call the rewriter of this thread, or the original if the thread has no rewriter."""
         return (thread_rewriters().table.get(self.key) or self.original)(*args, **kwargs)
 
     def install(self) -> None:
@@ -78,23 +79,23 @@ class Patch:
         raise NotImplementedError
 
     def uninstall(self) -> None:
-        """Put back exactly what was there, even if ``install`` was interrupted."""
+        """Restore exactly the previous state, even if ``install`` was interrupted."""
         raise NotImplementedError
 
 
 class CodePatch(Patch):
-    """A Python function that keeps its identity and runs other code."""
+    """Replaces the code object of a Python function."""
 
     def __init__(self, function: FunctionType) -> None:
-        super().__init__(_key(function, "__code__"))
+        super().__init__(_patch_key(function, "__code__"))
         self.function = function
 
     def install(self) -> None:
         """Replace the function's code."""
         function = self.function
         self._attributes = dict(function.__dict__)
-        self.original = _copy(function)
-        # inspect.signature must still see the parameters: exporters name inputs after them.
+        self.original = _copy_function(function)
+        # inspect.signature follows __wrapped__: exporters name inputs by the parameters.
         function.__dict__["__wrapped__"] = self.original
         function.__code__ = _TEMPLATE.replace(
             co_consts=tuple(self if each is ... else each for each in _TEMPLATE.co_consts),
@@ -103,8 +104,8 @@ class CodePatch(Patch):
         )
 
     def uninstall(self) -> None:
-        """Give the function its code back."""
-        if not hasattr(self, "original"):  # install never got there
+        """Restore the function's code."""
+        if not hasattr(self, "original"):  # install was interrupted before any change
             return
         function = self.function
         function.__code__ = self.original.__code__
@@ -114,16 +115,16 @@ class CodePatch(Patch):
 
 
 class AttributePatch(Patch):
-    """An attribute of a module, class or object that holds something else for a while."""
+    """Replaces an attribute of a module, class or object."""
 
-    def __init__(self, found: Found) -> None:
-        super().__init__(_key(found.owner, found.attribute))
+    def __init__(self, found: ResolvedName) -> None:
+        super().__init__(_patch_key(found.owner, found.attribute))
         self.found = found
         self._replacement: Any = None
-        self.places: list[tuple[Any, str]] = [(found.owner, found.attribute)]
-        #: A class method that is written in C, as modules hold it: name = Class.method.
-        self.bound: list[tuple[ModuleType, str, Any]] = []
-        self.original = _original(found)
+        self.locations: list[tuple[Any, str]] = [(found.owner, found.attribute)]
+        #: Modules that hold a class method written in C as a function: name = Class.method.
+        self.bound_methods: list[tuple[ModuleType, str, Any]] = []
+        self.original = _find_original(found)
 
     @property
     def importable(self) -> bool:
@@ -132,30 +133,30 @@ class AttributePatch(Patch):
 
     def install(self) -> None:
         """Replace the attribute in every place that holds it."""
-        self._replacement = _as_kind_of(self.found.value, self._function())
-        for owner, attribute in self.places:
+        self._replacement = _wrap_like(self.found.value, self._make_wrapper())
+        for owner, attribute in self.locations:
             try:
                 setattr(owner, attribute, self._replacement)
-            except (AttributeError, TypeError) as err:  # of a type that is not written in Python
+            except (AttributeError, TypeError) as err:  # the owner is a type written in C
                 raise RewriterError(f'"{attribute}" cannot be rewritten: {err}') from err
-        for module, name, method in self.bound:
+        for module, name, method in self.bound_methods:
             setattr(module, name, getattr(method.__self__, self.found.attribute))
 
     def uninstall(self) -> None:
-        """Put the attribute back in every place that still holds the replacement."""
-        for module, name, method in self.bound:
+        """Restore the attribute in every place that still holds the replacement."""
+        for module, name, method in self.bound_methods:
             if vars(module).get(name) == getattr(method.__self__, self.found.attribute):
                 setattr(module, name, method)
-        for owner, attribute in self.places:
-            # Somebody else may have replaced it meanwhile, as monkeypatch in a test does.
+        for owner, attribute in self.locations:
+            # Other code may have replaced it in the meantime, such as a test's monkeypatch.
             if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
                 continue
-            if self.found.inherited:  # the owner had none of its own
+            if self.found.inherited:  # it was not in the owner itself
                 delattr(owner, attribute)
             else:
                 setattr(owner, attribute, self.found.value)
 
-    def _function(self) -> Callable[..., Any]:
+    def _make_wrapper(self) -> Callable[..., Any]:
         @functools.wraps(self.original)
         def rewritten(*args: Any, **kwargs: Any) -> Any:
             return self.call(*args, **kwargs)
@@ -163,47 +164,47 @@ class AttributePatch(Patch):
         return rewritten
 
 
-def patch_for(found: Found, code_patch: type[CodePatch] = CodePatch) -> Patch:
-    """Return the patch that rewrites an attribute; nothing is changed yet.
+def get_patch(found: ResolvedName, code_patch: type[CodePatch] = CodePatch) -> Patch:
+    """Return the existing patch of an attribute, or a new one that is not installed.
 
     Args:
-        found: The attribute that a rewriter names.
-        code_patch: The class to use for a function written in Python.
+        found: The attribute.
+        code_patch: The class of the patch for a function written in Python.
     """
-    with lock:
-        # While it is installed, the attribute holds the replacement and not what we look for.
-        patch = _patches.get(_key(found.owner, found.attribute))
+    with patch_lock:
+        # By its owner first: while a patch is installed, the attribute holds the replacement.
+        patch = _patches.get(_patch_key(found.owner, found.attribute))
         if patch is not None:
             return patch
-        function = None if found.inherited else _python_function(found.value)
+        function = None if found.inherited else _unwrap_function(found.value)
         if function is None:
             return AttributePatch(found)
-        # Two names may lead to one function, which has one patch.
-        return _patches.get(_key(function, "__code__")) or code_patch(function)
+        # A function with several names has only one patch.
+        return _patches.get(_patch_key(function, "__code__")) or code_patch(function)
 
 
 @contextmanager
-def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
-    """Keep patches installed; several contexts and threads may request the same ones.
+def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
+    """Install patches for the block; several contexts and threads may share them.
 
     Yields:
-        The installed patches, one for each requested one: another context's where it has one for
-        the same function already.
+        One installed patch for each given one. It is another context's patch if that has already
+        installed one for the same function.
     """
     user = object()
     shared: list[Patch] = []
     try:
-        with lock:
+        with patch_lock:
             shared = [_patches.setdefault(patch.key, patch) for patch in patches]
             new = [patch for patch in shared if not patch.users]
-            for patch in shared:  # before any is installed: one that fails is uninstalled below
+            for patch in shared:  # first: if an install fails, all patches are released below
                 patch.users.add(user)
             _find_aliases([each for each in new if isinstance(each, AttributePatch)])
             for patch in new:
                 patch.install()
         yield shared
     finally:
-        with lock:
+        with patch_lock:
             for patch in reversed(shared):
                 patch.users.discard(user)
                 if not patch.users:
@@ -212,28 +213,26 @@ def installed(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
 
 
 def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> None:
-    """Replace functions of torch for core's own ends; no report counts them.
+    """Replace functions of torch for core's internal use, without a report.
 
     Args:
-        undo: Closed by the caller on every path; puts the functions back.
-        replacements: By dotted name; each is called with the original first.
+        undo: An exit stack that the caller must close; it restores the functions.
+        replacements: The replacements by dotted name; the first argument is the original.
     """
-    with lock:
-        requested = {patch_for(names.find(name)): name for name in replacements}
-    patches = undo.enter_context(installed(requested))
+    with patch_lock:
+        requested = {get_patch(find_name(name)): name for name in replacements}
+    patches = undo.enter_context(install_patches(requested))
     layer = {}
     for patch, name in zip(patches, requested.values(), strict=True):
         rewriter = layer[patch.key] = ActiveRewriter(Rewriter("function", name, replacements[name]))
         rewriter.context = patch.original_for(rewriter)
-    activate(undo, layer)
+    activate_layer(undo, layer)
 
 
-def _python_function(value: Any) -> FunctionType | None:
-    """Return the Python function in a function, a static or class method, or a property.
-
-    Not the one in a cached property: its result would stay on the instance for good, and an
-    earlier result would hide the rewriter.
-    """
+def _unwrap_function(value: Any) -> FunctionType | None:
+    """Return the Python function of a function, a static or class method, or a property."""
+    # Not of a cached property: the instance would store the rewriter's result beyond the context,
+    # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     elif isinstance(value, property):
@@ -241,8 +240,8 @@ def _python_function(value: Any) -> FunctionType | None:
     return value if type(value) is FunctionType else None
 
 
-def _copy(function: FunctionType) -> FunctionType:
-    """Return another function that does what ``function`` does now."""
+def _copy_function(function: FunctionType) -> FunctionType:
+    """Return a copy of a function that a change of its code does not affect."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,
@@ -259,13 +258,14 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
-def _key(owner: object, attribute: str) -> Hashable:
-    """Key an owner by identity: not every one can be hashed, and its patch keeps it alive."""
+def _patch_key(owner: object, attribute: str) -> Hashable:
+    # By identity, since an owner may not be hashable. The id is not reused: the patch has a
+    # reference to the owner.
     return (id(owner), attribute)
 
 
-def _original(found: Found) -> Callable[..., Any]:
-    """Return the function behind an attribute, to be called with ``self`` or ``cls`` first."""
+def _find_original(found: ResolvedName) -> Callable[..., Any]:
+    """Return an attribute's function, whose first argument is ``self`` or ``cls`` for a method."""
     owner, attribute, value = found.owner, found.attribute, found.value
     if not isinstance(owner, type):
         return cast("Callable[..., Any]", value)
@@ -274,7 +274,7 @@ def _original(found: Found) -> Callable[..., Any]:
     if not found.inherited:
         return cast("Callable[..., Any]", getattr(value, "__func__", value))
 
-    # Through super at each call, so that a rewriter for the base class is called as well.
+    # Looked up by super at each call, so that a rewriter of the base class is called too.
     def inherited(*args: Any, **kwargs: Any) -> Any:
         if isinstance(value, staticmethod):
             return getattr(super(owner, owner), attribute)(*args, **kwargs)
@@ -283,7 +283,7 @@ def _original(found: Found) -> Callable[..., Any]:
         return getattr(super(owner, args[0]), attribute)(*args[1:], **kwargs)
 
     inherited.__name__ = attribute
-    return functools.update_wrapper(inherited, _python_function(value) or value)
+    return functools.update_wrapper(inherited, _unwrap_function(value) or value)
 
 
 def _is_property(value: Any) -> bool:
@@ -292,8 +292,8 @@ def _is_property(value: Any) -> bool:
     )
 
 
-def _as_kind_of(value: Any, function: Callable[..., Any]) -> Any:
-    """Wrap ``function`` as the kind of attribute that ``value`` is."""
+def _wrap_like(value: Any, function: Callable[..., Any]) -> Any:
+    """Wrap ``function`` in the same descriptor type as ``value``."""
     if isinstance(value, (staticmethod, classmethod)):
         return type(value)(function)
     if isinstance(value, ClassMethodDescriptorType):  # a class method that is written in C
@@ -304,29 +304,29 @@ def _as_kind_of(value: Any, function: Callable[..., Any]) -> Any:
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Collect every place in a loaded module that holds a value to be replaced, in one pass."""
-    wanted = {id(each.found.value): each for each in patches if each.importable}
-    for patch in wanted.values():
-        patch.places = []
-    # A few thousand modules hold some 80,000 values. To look first, without a step of Python for
-    # each value, if a module holds any of them takes half the time.
-    for module in list(sys.modules.values()) if wanted else ():
-        if isinstance(module, ModuleType) and not wanted.keys().isdisjoint(
+    """Find all attributes of loaded modules that hold a value to be replaced, in one pass."""
+    by_id = {id(each.found.value): each for each in patches if each.importable}
+    for patch in by_id.values():
+        patch.locations = []
+    # A few thousand modules hold about 80,000 values. The first check of a module, which runs no
+    # Python code for each value, halves the time.
+    for module in list(sys.modules.values()) if by_id else ():
+        if isinstance(module, ModuleType) and not by_id.keys().isdisjoint(
             map(id, list(vars(module).values()))
         ):
-            for name, held in list(vars(module).items()):
-                if id(held) in wanted:
-                    wanted[id(held)].places.append((module, name))
+            for name, value in list(vars(module).items()):
+                if id(value) in by_id:
+                    by_id[id(value)].locations.append((module, name))
     for patch in patches:
         if isinstance(patch.found.value, ClassMethodDescriptorType):
-            patch.bound = list(_bound(patch.found))
+            patch.bound_methods = list(_find_bound_methods(patch.found))
 
 
-def _bound(found: Found) -> Iterator[tuple[ModuleType, str, Any]]:
-    """Find the modules that hold a class method, or that of a subclass, as a function."""
+def _find_bound_methods(found: ResolvedName) -> Iterator[tuple[ModuleType, str, Any]]:
+    """Find the modules that hold a class method, bound to the class or a subclass."""
     for module in list(sys.modules.values()):
-        for name, held in list(vars(module).items()) if isinstance(module, ModuleType) else ():
-            klass = held.__self__ if type(held) is BuiltinMethodType else None
+        for name, value in list(vars(module).items()) if isinstance(module, ModuleType) else ():
+            klass = value.__self__ if type(value) is BuiltinMethodType else None
             is_class = isinstance(klass, type) and issubclass(klass, found.owner)
-            if is_class and held == found.value.__get__(None, klass):
-                yield module, name, held
+            if is_class and value == found.value.__get__(None, klass):
+                yield module, name, value

@@ -1,14 +1,13 @@
-"""Nodes in the place of operators that the default ONNX exporter cannot translate.
+"""Placeholder nodes for operators that the default ONNX exporter cannot translate.
 
-With them a whole model is exported although parts of it cannot be, and an engine can be asked
-about the rest of it.
+They allow the export of such a model, so that an engine can be checked for the other operators.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.dynamo_graph import Graph, unwrap, without_annotations
+from enginebay.rewriting.dynamo_graph import SymbolicGraph, strip_annotations, unwrap_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -19,15 +18,15 @@ if TYPE_CHECKING:
 #: The ONNX domain of the nodes.
 PLACEHOLDER_DOMAIN = "enginebay.untranslated"
 
-#: Checks at run time, which the exporter removes.
+#: Run-time checks, which the exporter removes.
 _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
 def untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
-    """Return the nodes of a program for which the exporter has no translation.
+    """Return the nodes that the exporter cannot translate, after its own decompositions.
 
     Args:
-        program: The program; its operators are decomposed here as the exporter does it.
+        program: The program.
         translated: Operators that symbolic rewriters translate, such as ``aten::copy``.
     """
     # Checked with torch 2.13, where the exporter's registry is private.
@@ -48,28 +47,28 @@ def untranslated(program: ExportedProgram, translated: Collection[str]) -> list[
 
 
 def operator_name(node: Node) -> str:
-    """Return a node's operator, such as ``aten::relu``; empty where it has no schema."""
+    """Return a node's operator, such as ``aten::relu``; empty if it has no schema."""
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else str(schema.name)
 
 
 def placeholder_translations(nodes: Iterable[Node]) -> dict[Callable[..., Any], Callable[..., Any]]:
     """Return a translation for each node's operator: one node of :data:`PLACEHOLDER_DOMAIN`."""
-    return {node.target: _placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
+    return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 
-def _placeholder(overload: Any) -> Callable[..., Any]:
+def _make_placeholder(overload: Any) -> Callable[..., Any]:
     name = overload._schema.name.replace("::", ".")
     outputs = max(1, len(overload._schema.returns))
 
     def translation(*args: Any, **kwargs: Any) -> Any:
         import onnx_ir
 
-        from enginebay.rewriting.dynamo_graph import wrap
+        from enginebay.rewriting.dynamo_graph import wrap_values
 
-        given = [*args, *kwargs.values()]
-        tensors = [wrap(each) for each in given if isinstance(each, onnx_ir.Value)]
-        graph = Graph(name)
-        return unwrap(graph.op(f"{PLACEHOLDER_DOMAIN}::{name}", *tensors, outputs=outputs))
+        inputs = [*args, *kwargs.values()]
+        tensors = [wrap_values(each) for each in inputs if isinstance(each, onnx_ir.Value)]
+        graph = SymbolicGraph(name)
+        return unwrap_values(graph.op(f"{PLACEHOLDER_DOMAIN}::{name}", *tensors, outputs=outputs))
 
-    return without_annotations(translation)
+    return strip_annotations(translation)

@@ -1,4 +1,4 @@
-"""The report of one export: the rewriters that fired, and those that could not."""
+"""The report of one export: which rewriters fired, and which could not be used."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import msgspec
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """One rewriter that was active.
+    """One rewriter that applied to the target.
 
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The name of what it rewrites.
-        origin: The dotted name of its own function or class.
-        condition: Its conditions, in words.
-        distribution: The distribution that ships it; None for one that the caller declared.
-        count: Number of times that it fired: calls of a function, instances of a module, nodes of a
-            symbolic, operators of a lowering. Exporters run a model more than once.
-        lost_to: The origin of the one that was active in its place; empty where it was itself.
+        name: The name of its subject.
+        origin: The dotted name of its replacement.
+        condition: Its conditions as text.
+        distribution: The distribution that ships it; None if the caller declared it.
+        count: The number of times that it fired: calls of a function, instances of a module, nodes
+            of a symbolic, operators of a lowering. Exporters run a model more than once.
+        lost_to: The origin of the rewriter that was active instead; empty if this one was active.
     """
 
     kind: str
@@ -29,19 +29,19 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> str:
-        """What it lost to, in words."""
+        """The line of the report for a rewriter that was not selected."""
         return f"{self.kind} {self.name}: {self.origin} lost to {self.lost_to}"
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of the rewriters of one context.
+    """The report of the rewriters of one context.
 
     Attributes:
-        applied: Every rewriter that was active, in the order of declaration.
+        applied: Every active rewriter, in the order of declaration.
         not_found: One line for each name that no loaded module has.
         not_served: One line for each symbolic that the exporter cannot use, and for each lowering
-            of an operator that no captured graph has.
-        lost: The rewriters that others won over.
+            of an operator that no captured graph contains.
+        lost: The rewriters that were not selected, since others have priority.
     """
 
     applied: tuple[AppliedRewriter, ...] = ()
@@ -51,7 +51,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """The number of times that each name was rewritten, for those that were."""
+        """The number of rewrites by name, without names that were never rewritten."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:
@@ -60,12 +60,14 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_fired(self) -> tuple[str, ...]:
-        """The names of the rewriters that were active and never fired."""
+        """The names of the active rewriters that never fired."""
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
-        """Return the report for people, one line for each fact."""
-        fired = [f"{each.kind} {each.name}: fired {_times(each.count)}" for each in self.applied]
+        """Return the report as text, one line for each rewriter or problem."""
+        fired = [
+            f"{each.kind} {each.name}: fired {_format_count(each.count)}" for each in self.applied
+        ]
         lost = [each.loss for each in self.lost]
         return [*fired, *self.not_found, *self.not_served, *lost]
 
@@ -74,23 +76,23 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
-    """Return the work of two contexts as one report; None where there was neither.
+    """Join the reports of two contexts; return None if both are None.
 
-    A rewriter that was active in both is one in it.
+    The counts of a rewriter that was active in both are added.
     """
     if first is None or second is None:
         return first or second
     counts: dict[AppliedRewriter, int] = {}
-    for each in (*first.applied, *second.applied):
-        same = msgspec.structs.replace(each, count=0)
-        counts[same] = counts.get(same, 0) + each.count
+    for rewriter in (*first.applied, *second.applied):
+        key = msgspec.structs.replace(rewriter, count=0)
+        counts[key] = counts.get(key, 0) + rewriter.count
     return RewriteReport(
-        applied=tuple(msgspec.structs.replace(each, count=n) for each, n in counts.items()),
+        applied=tuple(msgspec.structs.replace(key, count=n) for key, n in counts.items()),
         not_found=tuple(dict.fromkeys((*first.not_found, *second.not_found))),
         not_served=tuple(dict.fromkeys((*first.not_served, *second.not_served))),
         lost=tuple(dict.fromkeys((*first.lost, *second.lost))),
     )
 
 
-def _times(count: int) -> str:
+def _format_count(count: int) -> str:
     return {0: "never", 1: "once"}.get(count, f"{count} times")

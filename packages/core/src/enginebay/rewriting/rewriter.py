@@ -14,17 +14,17 @@ RewriterKind: TypeAlias = Literal["function", "module", "symbolic", "lowering"]
 
 Check: TypeAlias = "Callable[[Target], bool]"
 
-#: What lowerings need, in words.
-_NEEDS = {
+#: The requirements that a lowering may declare, with their texts for reports.
+NEEDS = {
     "dims": "fixed sizes",
     "complex": "complex numbers",
     "lacking": "engine without it",
 }
 
-#: The rewriters that gave way, each with its winner.
+#: The rewriters that were not selected, each with the selected one.
 Lost: TypeAlias = "dict[Rewriter, Rewriter]"
 
-#: The distribution of the rewriters that core ships.
+#: The distribution name of the rewriters that core ships.
 CORE = "enginebay"
 
 
@@ -34,13 +34,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backend: The backend's name.
         ir: The IR's kind, such as ``"onnx"``.
-        opset: The requested ONNX opset; None where the exporter chooses.
-        exporter: The exporter, such as ``"torchscript"``; None where it is not known.
-        config: The deployment config; empty where there is none.
-        operators: The operators that the backend says its engine has, such as ``aten.add``; None
-            where it does not say.
-        lacking: Operators that the backend says its engine lacks, where it lists no others.
-        options: Every other keyword given to :func:`~enginebay.rewriting.rewrite`.
+        opset: The requested ONNX opset; None for the exporter's default.
+        exporter: The exporter, such as ``"torchscript"``; None if unknown.
+        config: The deployment config; empty without one.
+        operators: The operators that the backend lists as supported, such as ``aten.add``; None if
+            it does not list them.
+        lacking: The operators that the backend lists as unsupported, if ``operators`` is None.
+        options: All other keyword arguments of :func:`~enginebay.rewriting.rewrite`.
     """
 
     backend: str
@@ -54,13 +54,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(Target, frozen=True, kw_only=True):
-    """The first argument of every rewriter: the target of the export, and the original.
+    """The first argument of every rewriter: the target of the export, and the original function.
 
-    It has the attributes of :class:`Target`, and one more.
+    It has the attributes of :class:`Target` and ``origin_func``.
 
     Attributes:
-        origin_func: The original: called like the rewriter, without ``ctx``. For a module
-            rewriter it is the original module.
+        origin_func: The original function, called with the same arguments except ``ctx``. For a
+            module rewriter it is the original module.
     """
 
     origin_func: Callable[..., Any]
@@ -68,21 +68,21 @@ class Context(Target, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class Rewriter:
-    """One declaration.
+    """A declared rewriter.
 
     Attributes:
-        kind: The kind of thing that it rewrites.
-        name: The dotted name of what it rewrites; for a symbolic an operator's name too, for a
-            lowering nothing else.
+        kind: The kind of its subject: ``function``, ``module``, ``symbolic`` or ``lowering``.
+        name: The dotted name of its subject. A lowering's is the name of an operator, and a
+            symbolic's may be.
         replacement: The function or the module class to use instead.
-        backend: The backend it is for; None for every one.
-        ir: The IR it is for; None for every one.
-        versions: Version ranges by distribution, such as ``{"torch": ">=2.9"}``; all must hold.
-        check: A condition of its own.
-        distribution: The distribution that ships it; None for one that the caller declared.
+        backend: The only backend that it is for; None for all.
+        ir: The only IR that it is for; None for all.
+        versions: Version ranges by distribution, such as ``{"torch": ">=2.9"}``; all must match.
+        check: A further condition: a function of the target.
+        distribution: The distribution that ships it; None if the caller declared it.
         is_pytorch: For a symbolic: True if ``name`` is an operator of PyTorch.
         arg_descriptors: For a symbolic: one letter code for each argument.
-        needs: For a lowering: what must be known of a call, or it does not apply.
+        needs: For a lowering: the requirements for it to apply, keys of ``NEEDS``.
     """
 
     kind: RewriterKind
@@ -99,22 +99,22 @@ class Rewriter:
 
     @property
     def condition(self) -> str:
-        """The conditions in words: ``backend ncnn, torch>=2.9``, or ``always``."""
+        """The conditions as text: ``backend ncnn, torch>=2.9``, or ``always``."""
         parts = [f"backend {self.backend}"] if self.backend else []
         parts += [f"ir {self.ir}"] if self.ir else []
-        parts += [f"{name}{wanted}" for name, wanted in self.versions.items()]
-        parts += [f"check {_name_of(self.check)}"] if self.check else []
-        parts += [_NEEDS[need] for need in self.needs]
+        parts += [f"{name}{specifier}" for name, specifier in self.versions.items()]
+        parts += [f"check {_qualified_name(self.check)}"] if self.check else []
+        parts += [NEEDS[need] for need in self.needs]
         return ", ".join(parts) or "always"
 
     @property
     def rank(self) -> int:
-        """Whose it is, the larger the more it counts: core's, a plugin's, or the caller's own."""
+        """The precedence by owner: 0 for core's, 1 for a plugin's, 2 for the caller's own."""
         return {CORE: 0, None: 2}.get(self.distribution, 1)
 
     @property
     def operator(self) -> str:
-        """The operator that it is about, as in ``torch.ops``; else what it rewrites."""
+        """The operator of its subject, as in ``torch.ops``; ``name`` if it is not an operator."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:
@@ -126,10 +126,10 @@ class Rewriter:
 
     @property
     def origin(self) -> str:
-        """The replacement's own dotted name, for messages."""
-        return f"{self.replacement.__module__}.{_name_of(self.replacement)}"
+        """The replacement's dotted name, for messages."""
+        return f"{self.replacement.__module__}.{_qualified_name(self.replacement)}"
 
 
-def _name_of(function: Any) -> str:
-    # A functools.partial, for one, has no name.
+def _qualified_name(function: Any) -> str:
+    # A functools.partial, for example, has no name.
     return getattr(function, "__qualname__", None) or repr(function)

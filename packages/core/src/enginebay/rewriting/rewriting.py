@@ -1,4 +1,4 @@
-"""The context in which rewriters are active: chosen on entering, and undone on leaving."""
+"""The context that selects and activates rewriters at its start and reverts them at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enginebay.rewriting.lowering import LoweringRewriters
 from enginebay.rewriting.modules import ModuleRewriters
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport
 from enginebay.rewriting.rewriter import Context, RewriterKind, Target
-from enginebay.rewriting.selection import applicable, outranked
+from enginebay.rewriting.selection import drop_outranked, select_applicable
 from enginebay.rewriting.symbolics import SymbolicRewriters
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Rewriting:
-    """A context in which rewriters are active; made by :func:`rewrite`.
+    """Context manager that activates rewriters; returned by :func:`rewrite`.
 
     Attributes:
         target: The target that the model is exported for.
-        model: The model to export: the given one, unless a module rewriter replaced it.
+        model: The model to export: the original, or its replacement by a module rewriter.
     """
 
     def __init__(
@@ -45,58 +45,61 @@ class Rewriting:
         strict: bool = False,
     ) -> None:
         self.target = target
-        self._fields = structs.asdict(target)  # once: a context may have hundreds of rewriters
+        self._fields = structs.asdict(target)  # computed once for hundreds of rewriters
         self.model: Any = model
         self._original = model
         self._rewriters = rewriters
         self._strict = strict
         self._undo: ExitStack | None = None
         self._active: list[ActiveRewriter] = []
-        self._lowered: LoweringRewriters | None = None
+        self._lowerings: LoweringRewriters | None = None
         self._not_found: list[str] = []
         self._not_served: list[str] = []
         self._lost: Lost = {}
 
     @property
     def report(self) -> RewriteReport:
-        """The work of the rewriters up to now; also after the context has been left."""
-        lowered = self._lowered.active if self._lowered else []
+        """The report of the rewriters so far; also available after the context has ended."""
+        lowerings = self._lowerings.active if self._lowerings else []
         return RewriteReport(
             applied=tuple(
-                _applied(each.rewriter, count=each.count) for each in (*self._active, *lowered)
+                _make_record(active.rewriter, count=active.count)
+                for active in (*self._active, *lowerings)
             ),
             not_found=tuple(self._not_found),
             not_served=tuple(self._not_served),
-            lost=tuple(_applied(one, lost_to=won.origin) for one, won in self._lost.items()),
+            lost=tuple(
+                _make_record(loser, lost_to=winner.origin) for loser, winner in self._lost.items()
+            ),
         )
 
     def __enter__(self) -> Rewriting:
         if self._undo is not None:
             raise RewriterError("this rewriting is already active", hint="call rewrite() again")
         self._not_found, self._not_served, self._lost = [], [], {}
-        chosen = applicable(self._rewriters, self.target)
-        # All resolve their names first, and raise there: nothing has been changed then.
+        chosen = select_applicable(self._rewriters, self.target)
+        # Validate all of them before anything is changed: their constructors raise.
         not_found, not_served, lost = self._not_found, self._not_served, self._lost
-        modules = ModuleRewriters(_of_kind(chosen, "module"), not_found, lost)
-        # The others from the last to the first that acts, which may have to give way.
+        modules = ModuleRewriters(_filter_kind(chosen, "module"), not_found, lost)
+        # In reverse order of their effect: a kind that acts earlier must know what it would hide.
         symbolics = SymbolicRewriters(
-            _of_kind(chosen, "symbolic"), self.target, not_found, not_served, lost
+            _filter_kind(chosen, "symbolic"), self.target, not_found, not_served, lost
         )
         later = [each.rewriter for each in symbolics.active]
         lowerings = LoweringRewriters(
-            outranked(_of_kind(chosen, "lowering"), later, lost),
+            drop_outranked(_filter_kind(chosen, "lowering"), later, lost),
             *(self._fields, not_found, not_served, lost),
         )
         later += [each.rewriter for each in lowerings.active if not each.rewriter.needs]
         functions = FunctionRewriters(
-            outranked(_of_kind(chosen, "function"), later, lost), not_found, lost
+            drop_outranked(_filter_kind(chosen, "function"), later, lost), not_found, lost
         )
         if self._strict and (lines := [*self._not_found, *self._not_served]):
             raise RewriterError("\n".join(lines))
         self._active = [*functions.active, *modules.active, *symbolics.active]
-        self._lowered = lowerings
+        self._lowerings = lowerings
         with ExitStack() as undo:
-            # Modules come first: their constructors shall compute with the original functions.
+            # Modules first: their constructors must compute with the original functions.
             if self._original is not None:
                 self.model = modules.enter(
                     undo, self._original, self._make_context, self.target.options
@@ -104,7 +107,7 @@ class Rewriting:
             symbolics.enter(undo, self._make_context)
             functions.enter(undo, self._make_context)
             lowerings.enter(undo)
-            self._undo = undo.pop_all()  # reached only where all have succeeded
+            self._undo = undo.pop_all()  # all succeeded; otherwise the block has reverted them
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -133,32 +136,32 @@ def rewrite(
     strict: bool = False,
     **options: Any,
 ) -> Rewriting:
-    """Activate rewriters for the length of a ``with`` block, in this thread.
+    """Return a context manager that activates rewriters in this thread.
 
     Args:
-        model: The model whose modules may be replaced; ``.model`` of the block's target is the one
-            to export. Without a model, module rewriters do nothing.
+        model: The model whose modules may be replaced; export the context's ``.model``. Without a
+            model, module rewriters are no-ops.
         backend: The backend that the model is exported for.
         ir: The kind of IR that it is exported to.
-        rewriters: The sets to choose from, besides core's own.
+        rewriters: The sets to select from, in addition to core's own.
         config: The deployment config, for rewriters to read.
         opset: The requested ONNX opset.
         exporter: The exporter that will run.
-        operators: The operators that the engine has; None where it does not say.
-        lacking: Operators that it lacks, where it does not.
+        operators: The operators that the engine has; None if unknown.
+        lacking: Operators that the engine lacks, if ``operators`` is None.
         kinds: The kinds of rewriters to activate; by default all.
-        builtin: False leaves core's own rewriters out.
-        strict: True makes a name that is not found, or a symbolic that the exporter cannot use, an
-            error instead of a line in the report.
+        builtin: False to exclude core's own rewriters.
+        strict: True to raise for a name that is not found, or a symbolic that the exporter cannot
+            use, instead of adding a line to the report.
         **options: Further settings for rewriters: ``ctx.options``, and by name the arguments of
             module rewriters' constructors.
 
     Returns:
-        A context manager. Its target has ``.model`` and ``.report``.
+        A context manager with the attributes ``.model`` and ``.report``.
 
     Raises:
-        RewriterError: On entering: two rewriters are equally specific, one does not fit what it
-            names, or ``strict`` found something missing. Nothing has been changed then.
+        RewriterError: At the start of the block, before any change: two rewriters are equally
+            specific, the subject of one has the wrong type, or ``strict`` found a problem.
     """
     target = Target(
         backend=backend,
@@ -175,11 +178,11 @@ def rewrite(
     return Rewriting(model, target, chosen, strict=strict)
 
 
-def _of_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:
+def _filter_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:
     return [rewriter for rewriter in rewriters if rewriter.kind == kind]
 
 
-def _applied(rewriter: Rewriter, *, count: int = 0, lost_to: str = "") -> AppliedRewriter:
+def _make_record(rewriter: Rewriter, *, count: int = 0, lost_to: str = "") -> AppliedRewriter:
     return AppliedRewriter(
         kind=rewriter.kind,
         name=rewriter.name,

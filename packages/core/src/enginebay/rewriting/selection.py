@@ -1,4 +1,4 @@
-"""Selection: the rewriters that apply to a target, and the winner of several for one name."""
+"""Selection of the rewriters that apply to a target, and of the most specific one for each name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _K = TypeVar("_K", bound="Hashable")
 
 
-def applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
-    """Return the rewriters whose conditions all hold, in their order."""
+def select_applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
+    """Return the rewriters whose conditions all hold, in the same order."""
     version_of = _version_lookup()
     return [
         rewriter
@@ -30,48 +30,48 @@ def applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rewriter]:
     ]
 
 
-def most_specific(
+def select_most_specific(
     candidates: Mapping[_K, list[Rewriter]], lost: Lost | None = None
 ) -> dict[_K, Rewriter]:
-    """Return, of the candidates for each key, the one with the strongest conditions.
+    """Select the most specific candidate for each key.
 
     Args:
         candidates: The rewriters for each key.
-        lost: Gets each of the others, with the one that won.
+        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
 
     Raises:
         RewriterError: Two of them are equally specific.
     """
-    winners = {key: _winner(rewriters) for key, rewriters in candidates.items()}
+    winners = {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
     if lost is not None:
-        for key, one in winners.items():
-            lost.update((each, one) for each in candidates[key] if each is not one)
+        for key, winner in winners.items():
+            lost.update((each, winner) for each in candidates[key] if each is not winner)
     return winners
 
 
-def outranked(
+def drop_outranked(
     rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
-    """Return the rewriters that may act before others for the same operator.
+    """Return the rewriters without those that would hide a later one with a higher rank.
 
-    A function is replaced before its operator is lowered, and both before the operator becomes
-    ONNX. What acts first would hide the others, and gives way where these count more.
+    A function is replaced before its operator is lowered, and both before the operator is
+    translated to ONNX: a rewriter for an earlier step hides those for later steps.
 
     Args:
-        rewriters: Functions and lowerings.
-        later: What acts after them: lowerings and symbolics.
-        lost: Gets each of those that give way, with the one that won.
+        rewriters: Functions or lowerings.
+        later: The rewriters for later steps: lowerings and symbolics.
+        lost: A dictionary that gets each dropped rewriter, with the one that it would hide.
     """
-    highest = {one.operator: one for one in sorted(later, key=lambda each: each.rank)}
-    kept = []
-    for each in rewriters:
-        winner = highest.get(each.operator)
-        # What is for complex numbers alone is in nobody's way.
-        if winner is None or winner.rank <= each.rank or "complex" in each.needs:
-            kept.append(each)
+    highest = {each.operator: each for each in sorted(later, key=lambda each: each.rank)}
+    remaining = []
+    for rewriter in rewriters:
+        winner = highest.get(rewriter.operator)
+        # A lowering for complex numbers only does not hide others.
+        if winner is None or winner.rank <= rewriter.rank or "complex" in rewriter.needs:
+            remaining.append(rewriter)
         else:
-            lost[each] = winner
-    return kept
+            lost[rewriter] = winner
+    return remaining
 
 
 def list_rewriters(
@@ -79,14 +79,15 @@ def list_rewriters(
 ) -> dict[Rewriter, Rewriter | None]:
     """List the rewriters for a backend, the most specific first for each name.
 
-    Those that would apply have None; a rewriter with a check of its own is among them, since only
-    an export can call the check, and so is the one that applies where the check returns False. The
-    same holds for what a lowering needs. The others have the one that they lose to.
-
     Args:
-        rewriters: The sets to choose from.
+        rewriters: The sets to select from.
         backend: The backend's name.
         ir: The IR's kind.
+
+    Returns:
+        None for each rewriter that may be used, the selected rewriter for each other one. A check
+        and a lowering's needs are unknown before an export: a rewriter that has any may be used,
+        and so may the next one for the same name.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}
@@ -96,24 +97,24 @@ def list_rewriters(
     listed: dict[Rewriter, Rewriter | None] = {}
     for key in sorted(by_name):
         winner = None
-        for rewriter in sorted(by_name[key], key=_specificity, reverse=True):
+        for rewriter in sorted(by_name[key], key=_specificity_key, reverse=True):
             listed[rewriter] = winner
             if winner is None and rewriter.check is None and not rewriter.needs:
                 winner = rewriter
     lost: Lost = {}
     later: list[Rewriter] = []
     for kind in ("symbolic", "lowering", "function"):
-        group = [one for one, winner in listed.items() if one.kind == kind and winner is None]
-        kept = outranked(group, later, lost)
+        group = [each for each, winner in listed.items() if each.kind == kind and winner is None]
+        remaining = drop_outranked(group, later, lost)
         if kind != "symbolic" or ir == "onnx":
-            later += [one for one in kept if one.check is None and not one.needs]
+            later += [each for each in remaining if each.check is None and not each.needs]
     return listed | lost
 
 
-def _specificity(rewriter: Rewriter) -> tuple[int, ...]:
-    """Return a key to sort by: the larger, the more specific."""
-    # The order is the contract: the caller's own beats a plugin's, and a plugin's core's; among
-    # these a backend's beats one for its IR, and so on.
+def _specificity_key(rewriter: Rewriter) -> tuple[int, ...]:
+    """Return a sort key, which is larger for a more specific rewriter."""
+    # This documented order must not change: the rank first, then a condition on the backend, on
+    # the IR, and so on.
     return (
         rewriter.rank,
         rewriter.backend is not None,
@@ -121,15 +122,15 @@ def _specificity(rewriter: Rewriter) -> tuple[int, ...]:
         bool(rewriter.versions),
         rewriter.check is not None,
         bool(rewriter.needs),
-        rewriter.kind == "lowering" and rewriter.name.count(".") > 1,  # one overload by its name
+        rewriter.kind == "lowering" and rewriter.name.count(".") > 1,  # it names one overload
     )
 
 
-def _winner(rewriters: list[Rewriter]) -> Rewriter:
+def _pick_winner(rewriters: list[Rewriter]) -> Rewriter:
     if len(rewriters) == 1:
         return rewriters[0]
-    highest = max(map(_specificity, rewriters))
-    best, *tied = (each for each in rewriters if _specificity(each) == highest)
+    highest = max(map(_specificity_key, rewriters))
+    best, *tied = (each for each in rewriters if _specificity_key(each) == highest)
     if tied:
         raise _tie_error(best, tied[0])
     return best
@@ -157,23 +158,21 @@ def _static_conditions_hold(
     )
 
 
-def _versions_hold(wanted: Mapping[str, str], version_of: VersionOf) -> bool:
+def _versions_hold(versions: Mapping[str, str], version_of: VersionOf) -> bool:
     from packaging.specifiers import SpecifierSet
 
     return all(
-        (found := version_of(distribution)) is not None
+        (installed := version_of(distribution)) is not None
         # Nightly builds of torch are prereleases.
-        and SpecifierSet(specifier).contains(found, prereleases=True)
-        for distribution, specifier in wanted.items()
+        and SpecifierSet(specifier).contains(installed, prereleases=True)
+        for distribution, specifier in versions.items()
     )
 
 
 def _version_lookup() -> VersionOf:
-    """Return a look-up of installed versions that reads each distribution's metadata once.
+    """Return a lookup of installed versions that reads each distribution's metadata once."""
 
-    A new one for each selection: a distribution may be installed while the process runs.
-    """
-
+    # A new cache for each selection: distributions may be installed while the process runs.
     @cache
     def version_of(distribution: str) -> str | None:
         try:

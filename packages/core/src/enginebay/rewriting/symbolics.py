@@ -1,14 +1,14 @@
-"""Symbolic rewriters of one context: the ONNX nodes of operators and autograd functions."""
+"""The symbolic rewriters of one context: ONNX nodes for operators and autograd functions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError, RewriterError
-from enginebay.rewriting import names
-from enginebay.rewriting.active_rewriters import ActiveRewriter, activate
-from enginebay.rewriting.patches import Patch, installed, lock
-from enginebay.rewriting.selection import most_specific
+from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.patches import Patch, install_patches, patch_lock
+from enginebay.rewriting.selection import select_most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -21,18 +21,18 @@ class SymbolicRewriters:
     """The symbolic rewriters of one context.
 
     Args:
-        rewriters: Those that apply, losers included.
+        rewriters: The symbolic rewriters whose conditions hold.
         target: The target that the model is exported for.
-        not_found: Gets one line for each name that no loaded module has.
-        not_served: Gets one line for each symbolic that the target's exporter cannot use.
-        lost: Gets the losers, each with its winner.
+        not_found: A list that gets one line for each name that no loaded module has.
+        not_served: A list that gets one line for each symbolic that the exporter cannot use.
+        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
 
     Attributes:
-        active: The winners, which :meth:`enter` activates.
+        active: The selected rewriters, which :meth:`enter` activates.
 
     Raises:
-        RewriterError: Two are equally specific, or a name is not that of an autograd function.
-        ExportError: The target's exporter cannot use one of the caller's own; another may.
+        RewriterError: Two are equally specific, or a name does not refer to an autograd function.
+        ExportError: The exporter cannot use a symbolic that the caller declared.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SymbolicRewriters:
     ) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         self._patches: dict[Hashable, Patch] = {}
-        self._exporter = target.exporter  # where it is not known, a symbolic is put into both
+        self._exporter = target.exporter  # if None, symbolics are registered in both exporters
         self._not_served = not_served
         for rewriter in rewriters:
             if target.ir != "onnx":
@@ -53,39 +53,39 @@ class SymbolicRewriters:
                 not_served.append(f"{subject} does nothing: it makes ONNX nodes, not {target.ir}")
                 continue
             try:
-                names.find("torch.onnx")  # without torch nothing is exported, and nothing imported
-                with lock:
-                    patch = _patch(rewriter)
-            except names.NameNotFoundError as err:
+                find_name("torch.onnx")  # fails if torch is not loaded; it must not be imported
+                with patch_lock:
+                    patch = _make_patch(rewriter)
+            except NameNotFoundError as err:
                 not_found.append(str(err))
                 continue
-            why_never_met = _exporters().get(target.exporter) if rewriter.is_pytorch else None
+            why_never_met = _exporter_checks().get(target.exporter) if rewriter.is_pytorch else None
             if why_never_met and (reason := why_never_met(rewriter.name)):
-                self._refuse(rewriter, reason)
+                self._refuse_symbolic(rewriter, reason)
                 continue
             self._patches[patch.key] = patch
             candidates.setdefault(patch.key, []).append(rewriter)
-        winners = most_specific(candidates, lost)
+        winners = select_most_specific(candidates, lost)
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 
     def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:
-        """Activate them.
+        """Activate the rewriters.
 
         Args:
-            undo: Closed by the caller on every path; takes everything back.
-            make_context: Makes a rewriter's context from its original function.
+            undo: An exit stack that the caller must close; it reverts all changes.
+            make_context: Returns a rewriter's context for its original function.
         """
         if not self._layer:
             return
-        from enginebay.rewriting.torchscript_symbolics import with_parsed_arguments
+        from enginebay.rewriting.torchscript_symbolics import parse_arguments_of
 
-        patches = undo.enter_context(installed(self._patches[key] for key in self._layer))
+        patches = undo.enter_context(install_patches(self._patches[key] for key in self._layer))
         for patch in patches:
             active = self._layer[patch.key]
             active.context = make_context(patch.original_for(active))
-            active.replacement = with_parsed_arguments(active.rewriter)
-        activate(undo, self._layer)
+            active.replacement = parse_arguments_of(active.rewriter)
+        activate_layer(undo, self._layer)
         if self._exporter != "torchscript":
             from enginebay.rewriting.dynamo_symbolics import add_translations
 
@@ -94,13 +94,13 @@ class SymbolicRewriters:
             from enginebay.rewriting.torchscript_symbolics import watch_constants
 
             operators = [each.rewriter for each in self.active if each.rewriter.is_pytorch]
-            watch_constants(undo, operators, self._refuse)
+            watch_constants(undo, operators, self._refuse_symbolic)
 
-    def _refuse(self, rewriter: Rewriter, reason: str) -> None:
-        """Say that the exporter cannot use a symbolic; of the caller's own it is an error."""
+    def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
+        """Report that the exporter cannot use a symbolic, or raise if the caller declared it."""
         others = [
             name
-            for name, why_never_met in _exporters().items()
+            for name, why_never_met in _exporter_checks().items()
             if name != self._exporter and not why_never_met(rewriter.name)
         ]
         advice = "".join(f"; export with the {name} exporter" for name in others)
@@ -113,12 +113,12 @@ class SymbolicRewriters:
         self._not_served.append(line)
 
 
-def _patch(rewriter: Rewriter) -> Patch:
-    from enginebay.rewriting.torchscript_symbolics import OperatorPatch, symbolic_of
+def _make_patch(rewriter: Rewriter) -> Patch:
+    from enginebay.rewriting.torchscript_symbolics import OperatorPatch, patch_symbolic
 
     if rewriter.is_pytorch:
         return OperatorPatch(rewriter.name)
-    found = names.find(rewriter.name)
+    found = find_name(rewriter.name)
     from torch.autograd import Function
 
     if not isinstance(found.value, type) or not issubclass(found.value, Function):
@@ -126,10 +126,10 @@ def _patch(rewriter: Rewriter) -> Patch:
             f'the symbolic rewriter of "{rewriter.name}" does not name a torch.autograd.Function',
             hint="add is_pytorch=True for an operator, or use .function for a function",
         )
-    return symbolic_of(found.value, rewriter.name)
+    return patch_symbolic(found.value, rewriter.name)
 
 
-def _exporters() -> dict[str | None, Callable[[str], str]]:
+def _exporter_checks() -> dict[str | None, Callable[[str], str]]:
     from enginebay.rewriting.dynamo_symbolics import why_never_met
     from enginebay.rewriting.torchscript_symbolics import why_not_traced
 

@@ -1,4 +1,4 @@
-"""A module's dictionaries as one thread sees them, while every other thread sees what was there."""
+"""Dictionaries of a module with one content for one thread and another for all other threads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _lock = threading.Lock()
 
 
-# A dict for torch, which asks for one here and there; its own storage is never used.
+# It derives from dict only for torch's isinstance checks; the base's storage is never used.
 class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
-    """A dictionary with two contents: one for the thread that makes it, one for the others.
+    """A dictionary with one content for the thread that creates it and another for all others.
 
     Args:
-        base: What the other threads see; stays as it is.
-        own: What this thread sees and writes to.
+        base: The content for the other threads.
+        own: The content for this thread, which it also writes to.
 
     Attributes:
-        users: The contexts that need it.
+        users: The number of contexts that use it.
     """
 
     def __init__(self, base: dict[str, Any], own: dict[str, Any]) -> None:
@@ -37,80 +37,80 @@ class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[meta
         self.users = 0
 
     @property
-    def _seen(self) -> dict[str, Any]:
+    def _current(self) -> dict[str, Any]:
         return self.own if threading.get_ident() == self.owner else self.base
 
     def __getitem__(self, key: str) -> Any:
-        return self._seen[key]
+        return self._current[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._seen[key] = value
+        self._current[key] = value
 
     def __delitem__(self, key: str) -> None:
-        del self._seen[key]
+        del self._current[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._seen
+        return key in self._current
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._seen)
+        return iter(self._current)
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(self._seen)
+        return reversed(self._current)
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._current)
 
     def __repr__(self) -> str:
-        return repr(self._seen)
+        return repr(self._current)
 
     def keys(self) -> Any:
-        """A view of a plain dict: those of the base class have no order from behind."""
-        return self._seen.keys()
+        """Return a dict's view, which unlike a MutableMapping's can be reversed."""
+        return self._current.keys()
 
     def values(self) -> Any:
-        """As :meth:`keys`."""
-        return self._seen.values()
+        """Return a view, as :meth:`keys` does."""
+        return self._current.values()
 
     def items(self) -> Any:
-        """As :meth:`keys`."""
-        return self._seen.items()
+        """Return a view, as :meth:`keys` does."""
+        return self._current.items()
 
     def copy(self) -> dict[str, Any]:
-        """A plain dict of what this thread sees."""
-        return dict(self._seen)
+        """Return this thread's content as a plain dict."""
+        return dict(self._current)
 
     def __reduce_ex__(self, protocol: object) -> Any:
         return dict, (self.copy(),)
 
 
-def claim(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
-    """Return the children of a module as this thread alone sees them.
+def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
+    """Return a dictionary of a module's children that only this thread sees.
 
     Args:
         module: The module.
-        undo: Closed by the caller; what has been changed by then, other than replacements that
-            have been put back, other threads see from there on.
+        undo: An exit stack that the caller must close. Changes that are left at that time become
+            visible to all threads.
 
     Raises:
         RewriterError: A context of another thread has claimed the module.
     """
     with _lock:
-        found: Any = module._modules
-        if not isinstance(found, ThreadDict):
-            found = vars(module)["_modules"] = ThreadDict(found, dict(found))
-        elif found.owner != threading.get_ident():
+        children: Any = module._modules
+        if not isinstance(children, ThreadDict):
+            children = vars(module)["_modules"] = ThreadDict(children, dict(children))
+        elif children.owner != threading.get_ident():
             raise RewriterError(
                 f"a {type(module).__name__} of this model is being rewritten by another thread",
                 hint="rewrite a copy of the model in each thread: copy.deepcopy(model)",
             )
-        found.users += 1
-        undo.callback(_release, module, found)
-        own: dict[str, nn.Module] = found.own
+        children.users += 1
+        undo.callback(_release_children, module, children)
+        own: dict[str, nn.Module] = children.own
         return own
 
 
-def _release(module: nn.Module, claimed: ThreadDict) -> None:
+def _release_children(module: nn.Module, claimed: ThreadDict) -> None:
     with _lock:
         claimed.users -= 1
         if claimed.users:

@@ -1,10 +1,10 @@
 """Interception of torch functions written in Python, such as ``torch.nn.functional.layer_norm``.
 
-Such a function first checks for a mode, and passes itself to it. torch takes the mode off its stack
-meanwhile, so the mode would miss what the function calls inside: ``F.multi_head_attention_forward``
-hides its ``F.scaled_dot_product_attention``. Inside a context these checks therefore return False
-for our mode, the function runs as it is, and its calls arrive at the mode. One that is rewritten
-itself is patched like any other Python function.
+Such a function first checks for a mode and passes itself to it. Meanwhile torch removes the mode
+from its stack, so that the mode does not receive inner calls: ``F.multi_head_attention_forward``
+would hide its ``F.scaled_dot_product_attention``. Inside a context these checks therefore return
+False for our mode: the function runs directly, and the mode receives its inner calls. A function
+that is rewritten itself is patched like any other Python function.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
 
-#: The modules with such functions, in torch 2.13. Checks elsewhere must return the truth, such as
-#: that of ``nn.MultiheadAttention`` before it takes its fast path.
+#: The modules with such functions, in torch 2.13. Checks in other modules must not change, such as
+#: the one by which ``nn.MultiheadAttention`` selects its fast path.
 _MODULES = (
     "torch.functional",
     "torch.nn.functional",
@@ -51,16 +51,17 @@ class TorchFunctionPatch(CodePatch):
     """A torch function written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., Any]:  # noqa: ARG002  # the same for each
-        """Return the function itself: ``call`` finds the outer rewriter, or the original."""
+        """Return the function itself: its ``call`` selects the outer rewriter or the original."""
         return self.function
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the innermost rewriter of this thread that does not run yet, or the original."""
+        """Call the innermost rewriter of this thread that is not running, or the original."""
         thread = thread_rewriters()
         rewriter = thread.table.get(self.key)
         while rewriter is not None and rewriter in thread.running:
             rewriter = rewriter.outer
-        # The mode is off the stack while it runs an original, and during an exporter's own work.
+        # The mode is not on the stack while it calls an original, and during the exporters' own
+        # work, which must not be rewritten.
         if rewriter is None or not is_on_stack(thread.mode):
             return self.original(*args, **kwargs)
         thread.running.add(rewriter)
@@ -71,22 +72,22 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """The three checks for an override, which return False while our mode is the innermost."""
+    """Replaces torch's three checks for an override: False if our mode is the innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
 
     def install(self) -> None:
-        """Replace the three checks in every module that uses them."""
+        """Replace the checks in every module that uses them."""
         _replace_checks({name: ours for name, (_, ours) in _CHECKS.items()})
 
     def uninstall(self) -> None:
-        """Put torch's own back."""
+        """Restore torch's own checks."""
         _replace_checks({name: original for name, (original, _) in _CHECKS.items()})
 
 
 def checks_for_modes(function: FunctionType) -> bool:
-    """Return True if a Python function passes itself to modes, as torch's do."""
+    """Return True if a Python function passes itself to modes, as torch's functions do."""
     checks = _CHECKS.keys() & function.__code__.co_names
     return bool(checks) and function.__globals__.get("__name__") in _MODULES
 
@@ -117,25 +118,27 @@ def _our_mode_is_innermost() -> bool:
 
 
 def _has_override(values: Iterable[Any]) -> bool:
-    """Do as ``has_torch_function`` does for tensor subclasses, and leave modes aside."""
-    return any(_overrides(type(value)) for value in values) and _is_torch_function_enabled()
+    """Check for tensor subclasses as ``has_torch_function`` does, but ignore modes."""
+    return (
+        any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
+    )
 
 
-def _overrides(kind: type) -> bool:
-    if kind is Tensor or kind is nn.Parameter:  # nearly always
+def _overrides_functions(kind: type) -> bool:
+    if kind is Tensor or kind is nn.Parameter:  # fast path for nearly all calls
         return False
     handler = getattr(kind, "__torch_function__", None)
     return handler is not None and handler is not _disabled_torch_function_impl
 
 
-#: Each check by its name: torch's own, and ours.
+#: torch's check and our replacement, by name.
 _CHECKS: dict[str, tuple[Callable[..., bool], Callable[..., bool]]] = {
     "has_torch_function": (has_torch_function, _has_torch_function),
     "has_torch_function_unary": (has_torch_function_unary, _has_torch_function_unary),
     "has_torch_function_variadic": (has_torch_function_variadic, _has_torch_function_variadic),
 }
 
-# torch.jit.script inside a context finds our checks in those modules, and must compile them to the
-# same operator as torch's own.
+# Inside a context torch.jit.script finds our checks in these modules; it must compile them to the
+# same operator as torch's checks.
 for _, _ours in _CHECKS.values():
     _register_builtin(_ours, "aten::has_torch_function")

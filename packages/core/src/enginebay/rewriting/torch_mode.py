@@ -1,7 +1,6 @@
-"""Interception of torch's C functions and Tensor methods, by one mode for each thread.
+"""Interception of torch's C functions and Tensor methods by a mode, one for each thread.
 
-Imports torch at its top, since a class cannot wait for its base; the room imports this file where
-torch is loaded already.
+It needs torch for a base class, and is imported only if torch is already loaded.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from torch._C import (
 )
 from torch.overrides import TorchFunctionMode
 
-from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import thread_rewriters
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
 from enginebay.rewriting.patches import replace_functions
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.active_rewriters import ThreadRewriters
 
-#: The exporters' own work, in torch 2.13: it calls torch functions by the thousand, and none of
-#: them is the model's. Another torch may not have one of these, and then only takes longer.
+#: Functions of the exporters, as of torch 2.13, that make thousands of calls of torch functions
+#: which are not the model's. With a torch that lacks one of them, exports only take longer.
 _EXPORTERS_OWN_WORK = (
     "torch.jit._trace._unique_state_dict",
     "torch.onnx._internal.torchscript_exporter.utils._optimize_graph",
@@ -40,19 +39,19 @@ _EXPORTERS_OWN_WORK = (
 
 
 class RewriteMode(TorchFunctionMode):
-    """Calls the rewriter of a torch function instead of it, where the thread has one.
+    """Calls the thread's rewriter of a torch function, if any, instead of the function.
 
-    torch takes a mode off its stack while the handler runs. This one puts itself back around
-    rewriters, so that it sees the functions that these call, too.
+    torch removes a mode from its stack while the handler runs. This mode restores itself around
+    rewriters, so that it also intercepts the functions that they call.
     """
 
     def __init__(self, rewriters: ThreadRewriters) -> None:
         super().__init__()
         self._rewriters = rewriters
 
-    # One function, without helpers: the TorchScript exporter records the whole stack for every
-    # operator, so each frame of ours costs as much as a call; and the further down a line stands
-    # in its function, the longer the exporter takes to find the line's number.
+    # One function without helpers: the TorchScript exporter records the whole stack for every
+    # operator, so that each frame costs time. It also takes longer for a line further down in its
+    # function, since it searches the line's number from the start.
     def __torch_function__(
         self,
         func: Any,
@@ -64,7 +63,7 @@ class RewriteMode(TorchFunctionMode):
         if rewriter is None:
             return func(*args, **kwargs) if kwargs else func(*args)
         running = self._rewriters.running
-        # A rewriter that calls its own function by name gets the outer rewriter, or the original.
+        # A rewriter that calls its own function by name gets the outer rewriter or the original.
         while rewriter is not None and rewriter in running:
             rewriter = rewriter.outer
         if rewriter is None:
@@ -79,7 +78,7 @@ class RewriteMode(TorchFunctionMode):
             running.discard(rewriter)
 
 
-def intercept(undo: ExitStack) -> None:
+def intercept_functions(undo: ExitStack) -> None:
     """Intercept the torch functions of this thread until ``undo`` is closed."""
     rewriters = thread_rewriters()
     undo.callback(_release_mode, rewriters)
@@ -90,12 +89,13 @@ def intercept(undo: ExitStack) -> None:
 
 
 def ignore_exporters(undo: ExitStack) -> None:
-    """Intercept no torch function that an exporter calls for itself, until ``undo`` is closed.
+    """Do not intercept the exporters' own calls of torch functions until ``undo`` is closed.
 
-    Rewriters are for the model. Besides, interception would cost some per cent of the export.
+    Rewriters are for the model's calls, and the interception would cost a few per cent of the
+    export's time.
     """
     replace_functions(
-        undo, dict.fromkeys(filter(_is_loaded, _EXPORTERS_OWN_WORK), _without_interception)
+        undo, dict.fromkeys(filter(_is_loaded, _EXPORTERS_OWN_WORK), _call_without_mode)
     )
 
 
@@ -130,23 +130,23 @@ class _Probe(TorchFunctionMode):
 
 def _is_loaded(name: str) -> bool:
     try:
-        names.find(name)
-    except names.NameNotFoundError:
+        find_name(name)
+    except NameNotFoundError:
         return False
     return True
 
 
-def _without_interception(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    with _paused():
+def _call_without_mode(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    with _pause_mode():
         return original(*args, **kwargs)
 
 
 @contextlib.contextmanager
-def _paused() -> Iterator[None]:
-    """Keep this thread's mode off torch's stack, and the modes above it where they are."""
+def _pause_mode() -> Iterator[None]:
+    """Remove this thread's mode from torch's stack for the block; the modes above it stay."""
     rewriters = thread_rewriters()
     mode = rewriters.mode
-    above = None if mode is None else _remove(mode)
+    above = None if mode is None else _remove_from_stack(mode)
     if mode is None or above is None:
         yield
         return
@@ -157,7 +157,7 @@ def _paused() -> Iterator[None]:
             _pop()
         for each in (mode, *above):
             _push(each)
-        _remove_unused(rewriters)  # the last context may have been left meanwhile
+        _remove_unused(rewriters)  # the last context may have ended in the block
 
 
 def _release_mode(rewriters: ThreadRewriters) -> None:
@@ -166,25 +166,25 @@ def _release_mode(rewriters: ThreadRewriters) -> None:
 
 
 def _remove_unused(rewriters: ThreadRewriters) -> None:
-    """Remove the thread's mode from torch's stack where no context needs it any more."""
-    # A generator that another thread finalises cannot reach the stack of its own. The mode then
-    # stays on it, without any rewriter, and the thread's next context uses it again.
+    """Remove the thread's mode from torch's stack if no context uses it."""
+    # If another thread finalises a generator that holds a context, the context's own stack is out
+    # of reach. The mode then stays, without any rewriter, and the next context reuses it.
     mode = rewriters.mode
-    if mode is not None and not rewriters.mode_users and _remove(mode) is not None:
+    if mode is not None and not rewriters.mode_users and _remove_from_stack(mode) is not None:
         rewriters.mode = None
 
 
-def _remove(mode: TorchFunctionMode) -> list[TorchFunctionMode] | None:
-    """Remove a mode from this thread's stack, and keep those above it.
+def _remove_from_stack(mode: TorchFunctionMode) -> list[TorchFunctionMode] | None:
+    """Remove a mode from this thread's stack; the modes above it stay.
 
     Returns:
-        The modes above it, from the lowest; None where the mode is not on the stack.
+        The modes above it, from the lowest; None if the mode is not on the stack.
     """
     stack = [_get_function_stack_at(index) for index in range(_len_torch_function_stack())]
     if mode not in stack:
         return None
     above: list[TorchFunctionMode] = stack[stack.index(mode) + 1 :]
-    for _ in (mode, *above):  # torch can only take the top off
+    for _ in (mode, *above):  # torch can only remove the top
         _pop()
     for each in above:
         _push(each)

@@ -1,6 +1,6 @@
 """Symbolics in torch's TorchScript exporter: in its registry, and on autograd functions.
 
-Checked with torch 2.13, where the exporter and its registry are private.
+Checked with torch 2.13, in which the exporter and its registry are private.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import names
 from enginebay.rewriting.autograd_functions import NAMESPACE
-from enginebay.rewriting.dynamo_graph import Graph
-from enginebay.rewriting.names import Found
-from enginebay.rewriting.patches import AttributePatch, Patch, patch_for, replace_functions
+from enginebay.rewriting.dotted_names import ResolvedName, find_attribute
+from enginebay.rewriting.dynamo_graph import SymbolicGraph
+from enginebay.rewriting.patches import AttributePatch, Patch, get_patch, replace_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Rewriter
 
 
-#: Operators that ``torch.jit.trace`` looks into, in torch 2.13.
+#: Operators that ``torch.jit.trace`` replaces by ``_convolution``, as of torch 2.13.
 _NOT_TRACED = {f"aten::conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)}
 _NOT_TRACED |= {"aten::convolution"}
 
-#: Operators that torch's functions of these names do not call any more, and what they call.
+#: Operators that torch's functions of the same name no longer call, and their successors.
 SUPERSEDED = {
     "aten::norm": "linalg_vector_norm",
     "aten::frobenius_norm": "linalg_vector_norm",
@@ -34,38 +33,38 @@ SUPERSEDED = {
 }
 
 
-def qualified(operator: str) -> str:
+def add_namespace(operator: str) -> str:
     """Return an operator's name with its namespace: ``aten::squeeze`` for ``squeeze``."""
     return operator if "::" in operator else f"aten::{operator}"
 
 
 class OperatorPatch(Patch):
-    """An operator's symbolic in the registry of torch's TorchScript exporter."""
+    """Replaces an operator's symbolic in the registry of torch's TorchScript exporter."""
 
     def __init__(self, operator: str) -> None:
-        self._operator = qualified(operator)
+        self._operator = add_namespace(operator)
         super().__init__(("symbolic", self._operator))
         self._before: dict[int, Callable[..., Any]] = {}
         self._custom: set[int] = set()
 
     def install(self) -> None:
-        """Register one function for every opset; it calls the thread's rewriter."""
+        """Register a function that calls the thread's rewriter, for every opset."""
         from torch.onnx import _constants
 
-        group = _registry().get_function_group(self._operator)
+        group = _load_registry().get_function_group(self._operator)
         if group is not None:
             functions = group._functions
             self._before = {opset: functions[opset] for opset in functions}
-            # An entry that the user registered hides torch's own; uninstall needs to know.
+            # Custom entries hide torch's own; uninstall restores both kinds differently.
             self._custom = {each for each in functions if functions.overridden(each)}
-        # The exporter uses the newest entry up to its opset. We replace every entry, and add one
-        # at the oldest opset that it writes: so it always calls ours.
+        # The exporter uses the newest entry up to its opset. To be used for every opset, our
+        # function replaces all entries and is added for the oldest opset.
         for opset in {_constants.ONNX_BASE_OPSET, *self._before}:
-            _registry().register(self._operator, opset, self.call, custom=True)
+            _load_registry().register(self._operator, opset, self.call, custom=True)
 
     def uninstall(self) -> None:
-        """Put every entry of the registry back."""
-        registry = _registry()
+        """Restore every entry of the registry."""
+        registry = _load_registry()
         if not self._before:
             registry._registry.pop(self._operator, None)
             return
@@ -77,8 +76,8 @@ class OperatorPatch(Patch):
                 group.remove_custom(opset)
 
     def original(self, g: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call the operator's own symbolic of the running exporter, for its opset."""
-        symbolic = g.original if isinstance(g, Graph) else self._torchscript_original(g)
+        """Call the running exporter's own symbolic of the operator."""
+        symbolic = g.original if isinstance(g, SymbolicGraph) else self._torchscript_original(g)
         if symbolic is None:
             raise RewriterError(
                 f'ctx.origin_func was called for "{self._operator}", '
@@ -92,29 +91,31 @@ class OperatorPatch(Patch):
 
 
 class FunctionPatch(AttributePatch):
-    """The ``symbolic`` of an autograd function that has none of its own."""
+    """Adds a ``symbolic`` to an autograd function that has none."""
 
     def __init__(self, function: type, name: str) -> None:
-        super().__init__(Found(function, "symbolic", staticmethod(_missing), inherited=True))
-        self.original = functools.partial(_missing, name)
+        super().__init__(
+            ResolvedName(function, "symbolic", staticmethod(_raise_no_symbolic), inherited=True)
+        )
+        self.original = functools.partial(_raise_no_symbolic, name)
 
     def uninstall(self) -> None:
-        """Remove the attribute, and the exporter's entry for it."""
+        """Remove the attribute, and its entry in the exporter's registry."""
         super().uninstall()
-        # The exporter registers the symbolic of each autograd function that it meets, for good; the
-        # next export would use it without a rewriter.
-        _registry()._registry.pop(f"::{self.found.owner.__name__}", None)
+        # The exporter registers the symbolics of autograd functions permanently. The next export
+        # would use the entry without a rewriter.
+        _load_registry()._registry.pop(f"::{self.found.owner.__name__}", None)
 
 
-def symbolic_of(function: type, name: str) -> Patch:
-    """Return the patch of an autograd function's ``symbolic``, also where it has none."""
-    found = names.attribute_of(function, "symbolic")
-    return FunctionPatch(function, name) if found is None else patch_for(found)
+def patch_symbolic(function: type, name: str) -> Patch:
+    """Return the patch of an autograd function's ``symbolic``, which need not exist."""
+    found = find_attribute(function, "symbolic")
+    return FunctionPatch(function, name) if found is None else get_patch(found)
 
 
-def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
-    """Return the replacement, with its arguments read as its descriptors say."""
-    descriptors: Any = rewriter.arg_descriptors  # checked; torch's type is a Literal of them
+def parse_arguments_of(rewriter: Rewriter) -> Callable[..., Any]:
+    """Wrap a replacement so that its arguments are parsed by the rewriter's descriptors."""
+    descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
     from torch.onnx import symbolic_helper
@@ -122,7 +123,7 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
     def replacement(ctx: Any, g: Any, *args: Any, **kwargs: Any) -> Any:
         function = functools.partial(rewriter.replacement, ctx)
         functools.update_wrapper(function, rewriter.replacement)
-        # parse_args reads the signature, which would otherwise be the replacement's, with ctx.
+        # parse_args reads the signature, which must not have the replacement's first argument.
         del vars(function)["__wrapped__"]
         return symbolic_helper.parse_args(*descriptors)(function)(g, *args, **kwargs)
 
@@ -130,59 +131,60 @@ def with_parsed_arguments(rewriter: Rewriter) -> Callable[..., Any]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return why the exporter never translates an operator; empty where it does if it meets it."""
+    """Return why the exporter never translates an operator; empty if it does."""
     import torch
 
-    kind = qualified(operator)
-    if kind in _NOT_TRACED:
-        return "the tracer records _convolution in its place"
-    # such as softsign, a Python function of torch: the tracer records the operators in it
-    if kind.startswith("aten::") and not hasattr(torch.ops.aten, kind.removeprefix("aten::")):
+    name = add_namespace(operator)
+    if name in _NOT_TRACED:
+        return "the tracer records _convolution instead"
+    # Of softsign, for example, a function in Python, the tracer records the inner operators.
+    if name.startswith("aten::") and not hasattr(torch.ops.aten, name.removeprefix("aten::")):
         return "torch.ops has no such operator"
     return why_superseded(operator)
 
 
 def why_superseded(operator: str) -> str:
-    """Return which operator torch calls instead; empty where it is this one."""
-    instead = SUPERSEDED.get(qualified(operator))
-    return f"torch.norm calls {instead} in its place" if instead else ""
+    """Return the reason if torch no longer calls an operator; empty if it does."""
+    successor = SUPERSEDED.get(add_namespace(operator))
+    return f"torch.norm calls {successor} instead" if successor else ""
 
 
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Refuse symbolics of what the exporter computes before it asks for them, until ``undo``."""
+    """Call ``refuse`` for each symbolic whose nodes the exporter folds before it uses it."""
     import torch
 
-    by_kind = {qualified(each.name): each for each in rewriters}
+    by_kind = {add_namespace(each.name): each for each in rewriters}
 
     def propagate(original: Callable[[Any], None], graph: Any) -> None:
-        torch._C._jit_pass_dce(graph)  # what nothing uses vanishes, too, in the pass
+        torch._C._jit_pass_dce(graph)  # otherwise unused nodes, which it removes, would count
         before = [node.kind() for node in graph.nodes()]
         original(graph)
-        left = {node.kind() for node in graph.nodes()}
+        remaining = {node.kind() for node in graph.nodes()}
         for kind in dict.fromkeys(before):
-            if kind in by_kind and kind not in left:
-                refuse(by_kind[kind], "it computes what no input is part of")
+            if kind in by_kind and kind not in remaining:
+                refuse(by_kind[kind], "it folds nodes that do not depend on an input")
 
     replace_functions(undo, {"torch._C._jit_pass_constant_propagation": propagate})
 
 
 def has_symbolic(overload: Any, is_complex: bool) -> bool:
-    """Return True if the TorchScript exporter translates an operator: none of complex numbers."""
+    """Return True if the TorchScript exporter translates an operator."""
     name = overload._schema.name
-    if is_complex or name == "aten::stft":  # its stft gives no complex numbers, as torch's does
+    # It has no complex numbers, and therefore its stft has another result than torch's.
+    if is_complex or name == "aten::stft":
         return False
     if name.startswith(f"{NAMESPACE}::"):  # an autograd function, whose symbolic it finds itself
         return True
-    # Asked anew each time: what a symbolic rewriter adds is there for the length of a context.
-    return _registry().get_function_group(name) is not None
+    # Not cached: symbolic rewriters add entries for the duration of a context.
+    return _load_registry().get_function_group(name) is not None
 
 
 @functools.cache
-def _registry() -> Any:
-    """Return the TorchScript exporter's registry, with the symbolics of every opset in it."""
-    # The exporter imports them when it first runs, and would hide what was registered before.
+def _load_registry() -> Any:
+    """Return the TorchScript exporter's registry after loading the symbolics of all opsets."""
+    # The exporter loads them at its first run, which would hide entries registered before.
     import importlib
     import pkgutil
 
@@ -194,7 +196,7 @@ def _registry() -> Any:
     return importlib.import_module(f"{torchscript_exporter.__name__}.registration").registry
 
 
-def _missing(name: str, *_: Any) -> Any:
+def _raise_no_symbolic(name: str, *_: Any) -> Any:
     raise RewriterError(
         f'ctx.origin_func was called for "{name}", which has no symbolic of its own'
     )

@@ -1,15 +1,15 @@
-"""Lowerings: an operator of a captured graph, in terms of operators that an engine has.
+"""Lowerings: replacements of an operator of a captured graph by operators that an engine has.
 
-The other kinds of rewriters replace what a model calls; a lowering replaces what reaches ATen,
-whoever called it. It is a decomposition, as torch has many: ``rewriters`` chooses among those that
-are declared, ``calls`` runs and checks one with its ``context``, ``program`` puts them into a
-captured graph and refuses what is left, and ``operators`` has the names.
+The other kinds of rewriters replace calls in a model's code; a lowering replaces an ATen operator,
+whatever code called it. It is a decomposition, as torch has many. ``rewriters`` selects among the
+declared lowerings, ``lowered_operator`` calls one and checks its result, ``program`` applies them
+to a captured graph, and ``operator_check`` refuses the operators that the engine still lacks.
 """
 
 from __future__ import annotations
 
 from enginebay.rewriting.lowering.context import LoweringContext
-from enginebay.rewriting.lowering.met import operators_met
+from enginebay.rewriting.lowering.observed_operators import operators_met
 from enginebay.rewriting.lowering.program import capture, lower_program
 from enginebay.rewriting.lowering.rewriters import LoweringRewriters, active_lowerings
 

@@ -1,4 +1,4 @@
-"""torch's way to take a program apart, with one repair, one check, and its constants known."""
+"""Decomposition of a program by torch, with a repair and a check for its constants."""
 
 from __future__ import annotations
 
@@ -12,59 +12,62 @@ if TYPE_CHECKING:
 
     from torch.export import ExportedProgram
 
-    from enginebay.rewriting.lowering.context import GraphValues
+    from enginebay.rewriting.lowering.graph_values import GraphValues
 
 
 def decompose(
     program: ExportedProgram, table: dict[Any, Any], values: GraphValues
 ) -> ExportedProgram:
-    """Replace operators by what a table says.
+    """Replace the operators of a program by their decompositions.
 
-    A constant that a decomposition brings along torch makes an input of the program, and forgets
-    its value. The program that was given gets it: both have the same constants. ``values``, which
-    are known of these, follow them into the new graph.
+    Args:
+        program: The program. It gets the constants that decompositions add.
+        table: The decompositions by operator.
+        values: The constants of the program, which are then known in the new graph too.
 
     Raises:
-        ExportError: A constant of the program has no numbers.
+        ExportError: A constant of the program has no data.
     """
-    # For the names to be found.
+    # Loaded, so that the functions to replace are found by name.
     import torch._export.passes.lift_constants_pass
     import torch.export._trace  # noqa: F401
 
     from enginebay.rewriting.patches import replace_functions
 
+    # torch makes a new constant an input of the program but forgets its value. The original and
+    # the new program share their constants, so that the value is added to the original.
     def lift(original: Callable[..., Any], /, *args: Any) -> Any:
         constants = original(*args)
         program.constants.update(constants)
         return constants
 
-    def stand_in(original: Callable[..., Any], /, *args: Any) -> Any:
-        stand_ins = original(*args)
-        values.follow(stand_ins)
-        return stand_ins
+    def make_fake(original: Callable[..., Any], /, *args: Any) -> Any:
+        fake_tensors = original(*args)
+        values.set_fake_tensors(fake_tensors)
+        return fake_tensors
 
     _check_constants(program)
     with ExitStack() as undo:
-        replace_functions(undo, {_LIFT: lift, _STAND_IN: stand_in})
-        found: ExportedProgram = program.run_decompositions(table)
-    return found
+        replace_functions(undo, {_LIFT: lift, _MAKE_FAKE: make_fake})
+        decomposed: ExportedProgram = program.run_decompositions(table)
+    return decomposed
 
 
 def _check_constants(program: ExportedProgram) -> None:
-    """Refuse a constant without numbers, which torch's own way would end with SIGSEGV for.
+    """Refuse a constant without data: torch's own code would crash with SIGSEGV.
 
-    The strict mode makes them of the ``data`` of parameters; the default one refuses them itself.
+    In strict mode torch.export makes such constants of ``parameter.data``; by default it raises.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 
     for name, value in program.constants.items():
         if isinstance(value, FakeTensor):
-            message = f"torch.export lost the numbers of the constant '{name}'"
+            message = f"torch.export lost the values of the constant '{name}'"
             raise ExportError(message, hint="use the parameter itself where forward reads its data")
 
 
-#: torch's function that makes inputs of constants; private, as of torch 2.13.
+#: torch's function that turns constants into inputs; private, as of torch 2.13.
 _LIFT = "torch._export.passes.lift_constants_pass._materialize_and_lift_constants"
 
-#: torch's function that makes tensors without numbers of weights and constants; private likewise.
-_STAND_IN = "torch.export._trace._fakify_params_buffers"
+#: torch's function that makes fake tensors of weights and constants; private too.
+_MAKE_FAKE = "torch.export._trace._fakify_params_buffers"

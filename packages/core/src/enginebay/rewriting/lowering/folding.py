@@ -1,15 +1,16 @@
-"""What is the same for every input is computed once, and is a constant of the program."""
+"""Constant folding: nodes whose value is the same for every input become constants."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.lowering.context import GraphValues
-from enginebay.rewriting.lowering.operators import are_complex, is_among
+from enginebay.rewriting.lowering.graph_values import GraphValues
+from enginebay.rewriting.lowering.operators import are_complex, is_listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from torch import Tensor
     from torch.export import ExportedProgram
     from torch.fx import Node
 
@@ -17,83 +18,82 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace what is computed from buffers and constants alone by its value.
-
-    What is computed from a weight stays: the file would have the weight twice. So does what an
-    engine fills by itself, such as a tensor of zeros.
+    """Replace nodes that are computed only from buffers and constants by their values.
 
     Args:
         program: The program to change.
         operators: The operators that the engine has.
     """
-    constants = GraphValues.of(program, weights=False)
+    # Not nodes computed from weights: if the weight is used elsewhere too, it would be stored
+    # twice. Nor those without inputs, such as a tensor of zeros, if the engine can fill them.
+    constants = GraphValues.from_program(program, weights=False)
     values = {
         node: value
         for node in program.graph.nodes
         if (value := constants.value_at(node)) is not None
     }
-    _fold(
+    _fold_nodes(
         program,
         {
             node: value
             for node, value in values.items()
             if any(each not in values for each in node.users)
-            and (node.all_input_nodes or not _is_had(node, operators))
+            and (node.all_input_nodes or not _has_operator(node, operators))
         },
     )
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Replace operators that an exporter lacks by their values, where no input is part of them.
+    """Replace constant nodes whose operator the exporter cannot translate by their values.
 
-    Such as the matrices that a weight is made orthogonal by.
+    An example is the matrix inverse that computes an orthogonal weight.
 
     Args:
         program: The program to change.
-        known: Tells which operators the exporter translates.
+        known: Returns True for operators that the exporter translates.
     """
     import torch
 
-    constants = GraphValues.of(program)
-    found: dict[Node, Any] = {}
+    constants = GraphValues.from_program(program)
+    constant_nodes: dict[Node, Any] = {}
     for node in program.graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or known(
             node.target, are_complex([each.meta.get("val") for each in node.all_input_nodes], None)
         ):
             continue
         value = constants.value_at(node)
-        several = isinstance(value, list | tuple)  # which other nodes take apart
-        for each in node.users if several else [node]:
-            if isinstance(part := constants.value_at(each), torch.Tensor):
-                found[each] = part
-    _fold(program, found)
+        has_many = isinstance(value, list | tuple)  # the users are then getitem nodes
+        for each in node.users if has_many else [node]:
+            if isinstance(tensor := constants.value_at(each), torch.Tensor):
+                constant_nodes[each] = tensor
+    _fold_nodes(program, constant_nodes)
 
 
-def _fold(program: ExportedProgram, values: Mapping[Node, Any]) -> None:
-    """Replace nodes by constants of the program."""
+def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Any]) -> None:
     from torch.export.graph_signature import InputKind
 
     graph = program.graph
     inputs = program.graph_signature.user_inputs
     first = next(each for each in graph.nodes if each.op != "placeholder" or each.name in inputs)
-    # In front of the inputs: an effect, such as an assertion, has a token before all weights.
+    # Constants come directly before the user's inputs, and not first of all: a program with
+    # effects, such as assertions, starts with a token.
     specs = program.graph_signature.input_specs
-    place = [*(spec.kind for spec in specs), InputKind.USER_INPUT].index(InputKind.USER_INPUT)
+    index = [*(spec.kind for spec in specs), InputKind.USER_INPUT].index(InputKind.USER_INPUT)
     for node, value in values.items():
         if node.op != "call_function" or "val" not in node.meta:
             continue
         with graph.inserting_before(first):
-            folded = graph.placeholder(f"folded_{place}")
+            folded = graph.placeholder(f"folded_{index}")
         folded.target, folded.meta = folded.name, {"val": node.meta["val"]}
-        _add_constant(program, place, folded.name, value)
-        replace(program, node, folded)
-        place += 1
+        _add_constant(program, index, folded.name, value)
+        replace_node(program, node, folded)
+        index += 1
     graph.eliminate_dead_code()
     program.graph_module.recompile()
 
 
-def replace(program: ExportedProgram, node: Node, other: Node) -> None:
-    """Let all that uses a node use another, the program's outputs too."""
+def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
+    """Replace a node by another one for all its users and in the program's outputs."""
     from torch.export.graph_signature import TensorArgument
 
     node.replace_all_uses_with(other)
@@ -102,15 +102,15 @@ def replace(program: ExportedProgram, node: Node, other: Node) -> None:
             spec.arg = TensorArgument(name=other.name)
 
 
-def _is_had(node: Node, operators: Collection[str]) -> bool:
+def _has_operator(node: Node, operators: Collection[str]) -> bool:
     import torch
 
-    return isinstance(node.target, torch._ops.OpOverload) and is_among(node.target, operators)
+    return isinstance(node.target, torch._ops.OpOverload) and is_listed(node.target, operators)
 
 
-def _add_constant(program: ExportedProgram, place: int, name: str, value: Any) -> None:
+def _add_constant(program: ExportedProgram, index: int, name: str, value: Tensor) -> None:
     from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
     spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(name=name), name)
-    program.graph_signature.input_specs.insert(place, spec)
+    program.graph_signature.input_specs.insert(index, spec)
     program.constants[name] = value.detach().contiguous()

@@ -1,28 +1,26 @@
-"""Operators by their names, as they stand in ``torch.ops``: ``aten.max``, ``aten.max.dim``."""
+"""Lookup of operators by their names in ``torch.ops``: ``aten.max``, ``aten.max.dim``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import nearest
-from enginebay.rewriting.names import NameNotFoundError
+from enginebay.rewriting.dotted_names import NameNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from torch._ops import OpOverload
 
-    #: Tells whether an exporter translates an operator, of complex numbers where True is given.
+    #: Returns True if an exporter translates an operator, for complex numbers if the flag is True.
     Known = Callable[[OpOverload, bool], bool]
 
 
-def overloads_of(name: str) -> list[OpOverload]:
-    """Return the overloads that a name stands for: the one that it names, else all of them.
-
-    Those that write to an argument are left out: a captured graph has none.
+def find_overloads(name: str) -> list[OpOverload]:
+    """Return the overload that a name ends with, or all overloads of an operator.
 
     Args:
-        name: As in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
+        name: A name in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
 
     Raises:
         NameNotFoundError: ``torch.ops`` has no such operator.
@@ -32,43 +30,44 @@ def overloads_of(name: str) -> list[OpOverload]:
     namespace, operator, *overload = name.split(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
     if packet is None:
-        known = _operators()
+        known = _registered_operators()
         part, names = (operator, known[namespace]) if namespace in known else (namespace, known)
-        raise _missing(part, names, f'torch.ops has no "{name}"')
+        raise _not_found_error(part, names, f'torch.ops has no "{name}"')
     if overload and overload[0] not in packet.overloads():
         reason = f'"{namespace}.{operator}" has no overload "{overload[0]}"'
-        raise _missing(overload[0], packet.overloads(), reason)
-    every = [getattr(packet, each) for each in overload or packet.overloads()]
-    return [each for each in every if not each._schema.is_mutable]
+        raise _not_found_error(overload[0], packet.overloads(), reason)
+    overloads = [getattr(packet, each) for each in overload or packet.overloads()]
+    # A captured graph has no operators that write to their arguments.
+    return [each for each in overloads if not each._schema.is_mutable]
 
 
-def name_of(overload: OpOverload) -> str:
+def operator_name(overload: OpOverload) -> str:
     """Return an operator's name without the overload: ``aten.max``."""
     name: str = overload._schema.name
     return name.replace("::", ".")
 
 
-def is_among(overload: OpOverload, operators: Collection[str]) -> bool:
-    """Return True if an overload is in a list of names of operators and of overloads.
+def is_listed(overload: OpOverload, operators: Collection[str]) -> bool:
+    """Return True if a list of operators contains an overload or its operator.
 
     Example:
         >>> import torch
-        >>> is_among(torch.ops.aten.max.dim, {"aten.max"})
+        >>> is_listed(torch.ops.aten.max.dim, {"aten.max"})
         True
-        >>> is_among(torch.ops.aten.max.dim, {"aten.max.other"})
+        >>> is_listed(torch.ops.aten.max.dim, {"aten.max.other"})
         False
     """
-    name = name_of(overload)
+    name = operator_name(overload)
     return name in operators or f"{name}.{overload._schema.overload_name or 'default'}" in operators
 
 
 def has_complex(operators: Collection[str]) -> bool:
-    """Return True for an engine that has complex numbers."""
+    """Return True if an engine with these operators has complex numbers."""
     return not {"aten.complex", "aten.complex.default"}.isdisjoint(operators)
 
 
 def are_complex(args: Any, kwargs: Any) -> bool:
-    """Return True if a tensor, a number or the wanted dtype of a call is complex."""
+    """Return True if a tensor, a number or a dtype argument of a call is complex."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -80,20 +79,20 @@ def are_complex(args: Any, kwargs: Any) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return why no captured graph has any of these overloads; empty where one may."""
+    """Return why no captured graph contains any of these overloads; empty if one may."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
-    if all(map(is_always_taken_apart, overloads)):
-        return "torch.export takes it apart before"
+    if all(map(is_always_decomposed, overloads)):
+        return "torch.export decomposes it before"
     return ""
 
 
-def is_always_taken_apart(overload: OpOverload) -> bool:
-    """Return True if torch.export replaces an operator by others, whatever is asked of it.
+def is_always_decomposed(overload: OpOverload) -> bool:
+    """Return True if torch.export decomposes an operator whatever table it gets.
 
-    It does so with composite operators that may return or write to an argument, such as reshape
-    and batch_norm, and with those whose only kernel for autograd is a decomposition in Python,
-    such as hardshrink.
+    These are composite operators that may return or write to an argument, such as reshape and
+    batch_norm, and operators whose only autograd kernel is a decomposition in Python, such as
+    hardshrink.
     """
     import torch
 
@@ -107,18 +106,18 @@ def is_always_taken_apart(overload: OpOverload) -> bool:
     return key.Autograd in kernels and key.CompositeImplicitAutograd not in kernels
 
 
-def _operators() -> dict[str, list[str]]:
-    """The names of all registered operators, by namespace."""
+def _registered_operators() -> dict[str, list[str]]:
+    """Return the names of all registered operators by namespace."""
     import torch
 
-    found: dict[str, list[str]] = {}
+    by_namespace: dict[str, list[str]] = {}
     for each in torch._C._dispatch_get_all_op_names():
         namespace, _, name = each.partition("::")
-        found.setdefault(namespace, []).append(name.partition(".")[0])
-    return found
+        by_namespace.setdefault(namespace, []).append(name.partition(".")[0])
+    return by_namespace
 
 
-def _missing(part: str, known: Collection[str], reason: str) -> NameNotFoundError:
+def _not_found_error(part: str, known: Collection[str], reason: str) -> NameNotFoundError:
     guess = nearest(part, known)
     question = f' (did you mean "{guess}"?)' if guess else ""
     return NameNotFoundError(f"{reason}{question}")

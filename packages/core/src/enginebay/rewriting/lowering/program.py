@@ -1,19 +1,19 @@
-"""A captured graph, lowered as a whole."""
+"""Capture of a model as a program, and lowering of the whole program."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.lowering.calls import plain_errors
-from enginebay.rewriting.lowering.context import GraphValues
+from enginebay.rewriting.lowering.complex_pairs import replace_complex_views
 from enginebay.rewriting.lowering.decomposition import decompose
-from enginebay.rewriting.lowering.exported import exported
+from enginebay.rewriting.lowering.exported_program import build_program
 from enginebay.rewriting.lowering.folding import fold_constants, fold_lacking
-from enginebay.rewriting.lowering.lacking import check_operators
-from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_among
-from enginebay.rewriting.lowering.pairs import complex_as_pairs
-from enginebay.rewriting.lowering.script import script_graph
+from enginebay.rewriting.lowering.graph_values import GraphValues
+from enginebay.rewriting.lowering.lowered_operator import strip_graph_reports
+from enginebay.rewriting.lowering.operator_check import check_operators
+from enginebay.rewriting.lowering.operators import are_complex, has_complex, is_listed
+from enginebay.rewriting.lowering.torchscript_capture import script_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Capture a module; TorchScript too, which torch.export by itself refuses.
+    """Capture a module or TorchScript, which torch.export itself does not accept.
 
     Args:
         module: The module, or TorchScript.
-        inputs: Its example inputs, whose sizes the result is bound to.
+        inputs: Its example inputs; the program is valid only for their sizes.
     """
     import torch
 
     with torch.no_grad():
         if isinstance(module, torch.jit.ScriptModule):
-            return exported(script_graph(module, inputs), inputs)
+            return build_program(script_graph(module, inputs), inputs)
         program: ExportedProgram = torch.export.export(module, tuple(inputs))
         return program
 
@@ -45,19 +45,19 @@ def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
 def lower_program(
     program: ExportedProgram, lowerings: LoweringRewriters, known: Known | None = None
 ) -> ExportedProgram:
-    """Replace the operators of a graph by what their lowerings say.
+    """Apply the active lowerings to the operators of a program.
 
-    Where the engine's operators are known, all others are lowered: by torch's own decompositions
-    where no lowering is declared.
+    If the engine's operators are known, torch's own decompositions replace all operators that the
+    engine lacks and no lowering is declared for.
 
     Args:
-        program: The graph.
+        program: The program.
         lowerings: The active lowerings.
         known: As for :meth:`LoweringRewriters.table`.
 
     Raises:
         RewriterError: A lowering is wrong.
-        LackingOperatorsError: Operators are left that the engine does not have.
+        LackingOperatorsError: Operators are left that the engine lacks.
     """
     import torch
 
@@ -65,21 +65,22 @@ def lower_program(
     decompositions = {} if operators is None else _decompositions(operators)
     table: dict[Any, Any] = dict(decompositions)
     if known is not None:
-        table.update(_composites(program, known))
-    _without_checks(program)  # torch.vmap, which decomposing runs, knows no open sizes in them
-    values = GraphValues.of(program)
+        table.update(_decompose_composites(program, known))
+    # Decompositions may run torch.vmap, which fails on a check of a dynamic size.
+    _remove_assertions(program)
+    values = GraphValues.from_program(program)
     table.update(lowerings.table(values, decompositions, known))
-    with plain_errors():
+    with strip_graph_reports():
         lowered = decompose(program, table, values)
     if known is not None and not known(torch.ops.aten.complex.default, True):
-        complex_as_pairs(lowered)
+        replace_complex_views(lowered)
     if operators is None:
         if known is not None:
             fold_lacking(lowered, known)
         return lowered
-    _without_checks(lowered)
+    _remove_assertions(lowered)
     if not has_complex(operators):
-        complex_as_pairs(lowered)
+        replace_complex_views(lowered)
     fold_constants(lowered, operators)
     check_operators(lowered, operators)
     return lowered
@@ -87,11 +88,11 @@ def lower_program(
 
 @cache
 def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., Any]]:
-    """Return torch's decompositions of all operators but those that the engine has."""
+    """Return torch's decompositions of all operators that the engine lacks."""
     import torch
     from torch._decomp import decomposition_table
 
-    # Those of torch._refs end in prims, which no engine has.
+    # Decompositions in torch._refs use prims, which no engine has.
     table: dict[Any, Any] = {
         overload: function
         for overload, function in decomposition_table.items()
@@ -99,40 +100,43 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
     }
     defaults: Any = torch.export.default_decompositions()
     table.update(defaults.items())
-    # The one prim that decompositions leave, and what would lead back to it.
-    table[torch.ops.prims.convert_element_type.default] = _converted
+    # The only prim in the other decompositions becomes _to_copy, whose own decomposition would
+    # turn it into the prim again.
+    table[torch.ops.prims.convert_element_type.default] = _convert_dtype
     del table[torch.ops.aten._to_copy.default]
     return {
         overload: function
         for overload, function in table.items()
-        if isinstance(overload, torch._ops.OpOverload) and not is_among(overload, operators)
+        if isinstance(overload, torch._ops.OpOverload) and not is_listed(overload, operators)
     }
 
 
-def _composites(program: ExportedProgram, known: Known) -> dict[OpOverload, Callable[..., Any]]:
-    """The operators of a program that are made of others, and that the exporter lacks."""
+def _decompose_composites(
+    program: ExportedProgram, known: Known
+) -> dict[OpOverload, Callable[..., Any]]:
+    """Return the decompositions of a program's composite operators that the exporter lacks."""
     import torch
 
     defaults: Any = torch.export.default_decompositions()
-    found: dict[OpOverload, Callable[..., Any]] = {}
+    table: dict[OpOverload, Callable[..., Any]] = {}
     for node in program.graph.nodes:
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
             values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
             if target in defaults and not known(target, are_complex(values, None)):
-                found[target] = defaults[target]
-    return found
+                table[target] = defaults[target]
+    return table
 
 
-def _converted(x: Tensor, dtype: Any) -> Tensor:
+def _convert_dtype(x: Tensor, dtype: Any) -> Tensor:
     import torch
 
     converted: Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)
     return converted
 
 
-def _without_checks(program: ExportedProgram) -> None:
-    """Remove the checks of dtypes and sizes, which no node uses."""
+def _remove_assertions(program: ExportedProgram) -> None:
+    """Remove the run-time checks of dtypes and sizes, whose results no node uses."""
     for node in list(program.graph.nodes):
         if str(node.target).startswith("aten._assert") and not node.users:
             program.graph.erase_node(node)

@@ -1,4 +1,4 @@
-"""The lowerings of one context: chosen, and active while a graph is captured in it."""
+"""The lowering rewriters of one context: their selection, and their use for captured graphs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting import names
 from enginebay.rewriting.active_rewriters import ActiveRewriter
-from enginebay.rewriting.lowering.met import met_as
+from enginebay.rewriting.dotted_names import NameNotFoundError, find_name
+from enginebay.rewriting.lowering.observed_operators import observed_name
 from enginebay.rewriting.rewriter import CORE
-from enginebay.rewriting.selection import most_specific
+from enginebay.rewriting.selection import select_most_specific
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from torch._ops import OpOverload
 
-    from enginebay.rewriting.lowering.calls import LoweredOperator
+    from enginebay.rewriting.lowering.graph_values import GraphValues
+    from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
     from enginebay.rewriting.lowering.operators import Known
     from enginebay.rewriting.rewriter import Lost, Rewriter
 
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 class _Layers(threading.local):
     """The lowerings of the contexts that the thread has entered, the innermost last."""
 
-    # A subclass, whose __init__ runs once in every thread that looks.
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # runs once in every thread that reads an attribute
         self.entered: list[LoweringRewriters] = []
 
 
@@ -38,17 +38,18 @@ class LoweringRewriters:
     """The lowering rewriters of one context.
 
     Args:
-        rewriters: Those that apply, losers included.
+        rewriters: The lowerings whose conditions hold.
         fields: The fields of the target, for the lowerings' context.
-        not_found: Gets one line for each operator that torch does not have.
-        not_served: Gets one line for each operator that no captured graph has.
-        lost: Gets the losers, each with its winner.
+        not_found: A list that gets one line for each operator that torch does not have.
+        not_served: A list that gets one line for each operator that no captured graph contains.
+        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
 
     Attributes:
-        operators: The operators that the engine has; None where it does not say.
+        operators: The operators that the engine has; None if the backend does not list them.
 
     Raises:
-        RewriterError: Two are equally specific, or the engine lacks an operator that is none.
+        RewriterError: Two lowerings are equally specific, or the backend's list of lacking
+            operators has a name that is not an operator.
     """
 
     def __init__(
@@ -66,84 +67,85 @@ class LoweringRewriters:
         candidates: dict[OpOverload, list[Rewriter]] = {}
         spare: dict[OpOverload, list[Rewriter]] = {}
         for rewriter in rewriters:
-            for overload in _overloads(rewriter, not_found, not_served):
-                if "lacking" not in rewriter.needs or self._lacks(overload, rewriter):
+            for overload in _find_usable_overloads(rewriter, not_found, not_served):
+                if "lacking" not in rewriter.needs or self._is_lacking(overload, rewriter):
                     candidates.setdefault(overload, []).append(rewriter)
                 elif self.operators is None:
                     spare.setdefault(overload, []).append(rewriter)
-        self._winners = _winners(candidates)
-        #: For operators that the engine lacks, core's that gave way to those that ask for nothing.
-        self._under = _winners(
+        self._winners = _rank_winners(candidates)
+        #: Core's portable lowerings of operators for which another lowering is selected; they are
+        #: the other lowering's ctx.origin_op.
+        self._fallbacks = _rank_winners(
             {
                 key: core
-                for key, found in candidates.items()
+                for key, group in candidates.items()
                 if not _is_portable(self._winners[key][0])
-                and (core := [one for one in found if _is_portable(one)])
+                and (core := [rewriter for rewriter in group if _is_portable(rewriter)])
             }
         )
-        #: Those for operators that an exporter may turn out to lack.
-        self._spare = _winners(spare)
-        tables = (self._winners, self._under, self._spare)
-        every = [one for table in tables for winners in table.values() for one in winners]
-        self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(every)}
+        #: Lowerings of operators that an exporter may lack.
+        self._spare = _rank_winners(spare)
+        tables = (self._winners, self._fallbacks, self._spare)
+        selected = [one for table in tables for winners in table.values() for one in winners]
+        self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(selected)}
         for key, group in candidates.items():
             lost.update((each, self._winners[key][0]) for each in group if each not in self._active)
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The winners; of those for operators that an engine lacks the ones that fired."""
-        winners = {one for group in self._winners.values() for one in group}
+        """The selected lowerings; those of lacking operators only if they have fired."""
+        winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
-            each
-            for one, each in self._active.items()
-            if each.count or (one in winners and "lacking" not in one.needs)
+            active
+            for rewriter, active in self._active.items()
+            if active.count or (rewriter in winners and "lacking" not in rewriter.needs)
         ]
 
     def names(self, known: Known | None) -> set[str]:
-        """Return the names of the operators that have one, without namespace and overload.
+        """Return the names of the lowered operators, without namespace and overload.
 
         Args:
             known: As for :meth:`table`.
         """
-        own = {
-            met_as(overload, is_complex="complex" in one.needs)
-            for overload, winners in self._chosen(known).items()
-            for one in winners
+        names = {
+            observed_name(overload, is_complex="complex" in rewriter.needs)
+            for overload, winners in self._select_lowerings(known).items()
+            for rewriter in winners
         }
-        outer = self._outer()
-        return own if outer is None else own | outer.names(known)
+        outer = self._outer_context()
+        return names if outer is None else names | outer.names(known)
 
-    def _chosen(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """The lowerings by operator, with those for operators that an exporter lacks."""
-        return {**self._lacked(known), **self._winners}
+    def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
+        """Return the lowerings by operator, those of operators that an exporter lacks included."""
+        return {**self._select_spare(known), **self._winners}
 
-    def _lacked(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """The lowerings for operators that an exporter lacks."""
+    def _select_spare(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
+        """Return the lowerings of operators that an exporter lacks."""
         if known is None:
             return {}
-        lacked = {
-            each: [one for one in group if not known(each, "complex" in one.needs)]
-            for each, group in self._spare.items()
+        needed = {
+            overload: [one for one in group if not known(overload, "complex" in one.needs)]
+            for overload, group in self._spare.items()
         }
-        return {each: left for each, left in lacked.items() if left}
+        return {overload: group for overload, group in needed.items() if group}
 
     @property
     def fired(self) -> int:
-        """The number of times that any of them fired."""
-        outer = self._outer()
+        """The total number of times that lowerings have fired, outer contexts included."""
+        outer = self._outer_context()
         return sum(each.count for each in self.active) + (0 if outer is None else outer.fired)
 
-    def _lacks(self, overload: OpOverload, rewriter: Rewriter) -> bool:
-        from enginebay.rewriting.lowering.operators import has_complex, is_among
+    def _is_lacking(self, overload: OpOverload, rewriter: Rewriter) -> bool:
+        from enginebay.rewriting.lowering.operators import has_complex, is_listed
 
         if self.operators is None:
-            return is_among(overload, self._fields["lacking"])
+            return is_listed(overload, self._fields["lacking"])
         if "complex" in rewriter.needs and not has_complex(self.operators):
             return True
-        return not is_among(overload, self.operators)
+        return not is_listed(overload, self.operators)
 
     def enter(self, undo: ExitStack) -> None:
-        """Let the captures of this thread use them, torch's default ONNX exporter's too."""
+        """Activate the lowerings for this thread's captures and for the default ONNX exporter."""
         if not self._active and self.operators is None:
             return
         layers = _layers.entered
@@ -151,7 +153,8 @@ class LoweringRewriters:
         undo.callback(lambda: layers.remove(self))
         layers.append(self)
         if self._fields["ir"] == "onnx" and self._fields["exporter"] != "torchscript":
-            import torch.onnx._internal.exporter._fx_passes  # noqa: F401  # for the name to be found
+            # Loaded, so that the function to replace is found by name.
+            import torch.onnx._internal.exporter._fx_passes  # noqa: F401
 
             from enginebay.rewriting.patches import replace_functions
 
@@ -159,75 +162,82 @@ class LoweringRewriters:
 
     def table(
         self,
-        values: Any,
-        otherwise: Mapping[OpOverload, Callable[..., Any]],
+        values: GraphValues,
+        decompositions: Mapping[OpOverload, Callable[..., Any]],
         known: Known | None = None,
     ) -> dict[OpOverload, LoweredOperator]:
-        """Return a table of decompositions for one graph, those of outer contexts with them.
+        """Return a decomposition table for one graph, with the lowerings of outer contexts.
 
         Args:
             values: The constants of the graph.
-            otherwise: What takes an operator apart where its lowering does not apply.
-            known: Tells which operators the exporter translates; None where there is no exporter
-                that lacks any.
+            decompositions: torch's own decompositions, for calls that a lowering does not apply to.
+            known: Returns True for operators that the exporter translates; None without an
+                exporter, or for one that translates all.
         """
-        from enginebay.rewriting.lowering.calls import LoweredOperator
+        from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
 
-        outer = self._outer()
-        table = {} if outer is None else outer.table(values, otherwise, known)
-        # Each one's ctx.origin_op is the one in front of it here, and torch's own for the first.
-        for lowerings in (self._lacked(known), self._under, self._winners):
+        outer = self._outer_context()
+        table = {} if outer is None else outer.table(values, decompositions, known)
+        # A lowering replaces an earlier one in the table, which becomes its ctx.origin_op.
+        for lowerings in (self._select_spare(known), self._fallbacks, self._winners):
             for overload, group in lowerings.items():
-                origin: Any = table.get(overload) or otherwise.get(overload)
+                origin: Any = table.get(overload) or decompositions.get(overload)
                 lowered = None
-                for one in reversed(group):  # each one where those before it do not apply
-                    lowered = LoweredOperator(overload, self._active[one], origin, lowered)
-                    lowered.context(self._fields, values)
-                    table[overload] = lowered
+                for rewriter in reversed(group):  # the first one that applies to a call is used
+                    lowered = table[overload] = LoweredOperator(
+                        overload,
+                        self._active[rewriter],
+                        origin=origin,
+                        fallback=lowered,
+                        fields=self._fields,
+                        values=values,
+                    )
         return table
 
-    def _outer(self) -> LoweringRewriters | None:
+    def _outer_context(self) -> LoweringRewriters | None:
         layers = _layers.entered
-        place = layers.index(self) if self in layers else 0
-        return layers[place - 1] if place else None
+        index = layers.index(self) if self in layers else 0
+        return layers[index - 1] if index else None
 
     def _decompose(self, original: Callable[..., Any], /, program: Any, registry: Any) -> Any:
-        """The default exporter's decomposition of a program, with the lowerings in its table."""
-        del original  # it makes its table and uses it in one go
+        """Decompose a program as the default exporter does, with the lowerings in its table."""
+        del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 
-        from enginebay.rewriting.lowering.calls import plain_errors
-        from enginebay.rewriting.lowering.context import GraphValues
         from enginebay.rewriting.lowering.decomposition import decompose
         from enginebay.rewriting.lowering.folding import fold_lacking
+        from enginebay.rewriting.lowering.graph_values import GraphValues
+        from enginebay.rewriting.lowering.lowered_operator import strip_graph_reports
 
-        every = set(_decomp.get_onnx_implemented_overloads(registry))
-        of_complex = {
+        translated = set(_decomp.get_onnx_implemented_overloads(registry))
+        complex_translated = {
             overload
             for overload, metas in registry.functions.items()
             if any(meta.is_complex for meta in metas)
         }
-        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(every)
+        table: dict[Any, Any] = _decomp.create_onnx_friendly_decomposition_table(translated)
 
         def known(overload: OpOverload, is_complex: bool) -> bool:
-            return overload in (of_complex if is_complex else every)
+            return overload in (complex_translated if is_complex else translated)
 
-        with plain_errors():
-            values = GraphValues.of(program)
-            own = self.table(values, table, known)
-            lowered = decompose(program, {**table, **own}, values)
+        with strip_graph_reports():
+            values = GraphValues.from_program(program)
+            lowerings = self.table(values, table, known)
+            lowered = decompose(program, {**table, **lowerings}, values)
         fold_lacking(lowered, known)
         return lowered
 
 
-def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) -> list[OpOverload]:
-    """The operators that a lowering may meet; the reason goes to a list where there are none."""
-    from enginebay.rewriting.lowering.operators import overloads_of, why_never_met
+def _find_usable_overloads(
+    rewriter: Rewriter, not_found: list[str], not_served: list[str]
+) -> list[OpOverload]:
+    """Return the overloads that a lowering can replace; if none, add the reason to a list."""
+    from enginebay.rewriting.lowering.operators import find_overloads, why_never_met
 
     try:
-        names.find("torch.ops")  # without torch nothing is exported, and nothing imported
-        overloads = overloads_of(rewriter.name)
-    except names.NameNotFoundError as err:
+        find_name("torch.ops")  # fails if torch is not loaded; it must not be imported here
+        overloads = find_overloads(rewriter.name)
+    except NameNotFoundError as err:
         not_found.append(f'the lowering of "{rewriter.name}" was not used: {err}')
         return []
     if reason := why_never_met(overloads):
@@ -237,16 +247,16 @@ def _overloads(rewriter: Rewriter, not_found: list[str], not_served: list[str]) 
 
 
 def _check_lacking(operators: Iterable[str], backend: str) -> None:
-    """Refuse names that torch does not have; those of other libraries may be loaded later."""
-    from enginebay.rewriting.lowering.operators import overloads_of
+    """Check that torch has the operators which a backend's ``lacking`` lists."""
+    from enginebay.rewriting.lowering.operators import find_overloads
 
     for name in operators:
         full = name if "." in name else f"aten.{name}"
-        reason = f'wanted "{full}"' if full != name else ""
+        reason = f'expected "{full}"' if full != name else ""
         try:
-            if full.startswith("aten."):
-                overloads_of(full)
-        except names.NameNotFoundError as err:
+            if full.startswith("aten."):  # other libraries may be loaded later
+                find_overloads(full)
+        except NameNotFoundError as err:
             reason = str(err)
         if reason:
             raise RewriterError(f"BackendInfo.lacking of '{backend}' has \"{name}\": {reason}")
@@ -256,52 +266,54 @@ def _is_portable(rewriter: Rewriter) -> bool:
     return rewriter.distribution == CORE and "lacking" in rewriter.needs
 
 
-def _winners(
+def _rank_winners(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
-    """The most specific lowering of each operator, and those for where it does not apply.
+    """Return the lowerings of each operator in the order in which they are tried.
 
-    One for complex numbers comes first, then one for fixed sizes, where nobody with more say has
-    one for all: the caller before a plugin, and a plugin before core.
+    A lowering for complex numbers comes first, then one for fixed sizes, unless a general lowering
+    has a higher rank: the caller's own before a plugin's, and a plugin's before core's.
     """
-    plain = {
-        key: left
-        for key, found in candidates.items()
-        if (left := [each for each in found if "complex" not in each.needs])
+    real = {
+        key: group
+        for key, every in candidates.items()
+        if (group := [each for each in every if "complex" not in each.needs])
     }
-    of_complex = most_specific(
+    complex_winners = select_most_specific(
         {
-            key: left
-            for key, found in candidates.items()
-            if (left := [each for each in found if "complex" in each.needs])
+            key: group
+            for key, every in candidates.items()
+            if (group := [each for each in every if "complex" in each.needs])
         }
     )
-    winners = _by_size(plain)
-    for key, one in of_complex.items():
+    winners = _rank_by_size(real)
+    for key, rewriter in complex_winners.items():
         others = winners.get(key, [])
-        if not others or one.rank >= others[0].rank:
-            winners[key] = [one, *others]
+        if not others or rewriter.rank >= others[0].rank:
+            winners[key] = [rewriter, *others]
     return winners
 
 
-def _by_size(candidates: Mapping[OpOverload, list[Rewriter]]) -> dict[OpOverload, list[Rewriter]]:
-    """The most specific lowering of each operator; after one for fixed sizes the next for open."""
+def _rank_by_size(
+    candidates: Mapping[OpOverload, list[Rewriter]],
+) -> dict[OpOverload, list[Rewriter]]:
+    """Return the most specific lowering of each operator, and one for dynamic sizes after it."""
     general = {
-        key: left
-        for key, found in candidates.items()
-        if (left := [each for each in found if "dims" not in each.needs])
+        key: group
+        for key, every in candidates.items()
+        if (group := [each for each in every if "dims" not in each.needs])
     }
-    best, second = most_specific(candidates), most_specific(general)
+    best, second = select_most_specific(candidates), select_most_specific(general)
     return {
         key: [one, second[key]] if "dims" in one.needs and key in second else [one]
         for key, one in best.items()
     }
 
 
-#: torch's function that takes a program apart for ONNX; private, as of torch 2.13.
+#: torch's function that decomposes a program for ONNX; private, as of torch 2.13.
 _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the lowerings that are active in the calling thread; None for none."""
+    """Return the innermost active lowerings of the calling thread, or None."""
     return _layers.entered[-1] if _layers.entered else None

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.rewriting.declaration import RewriterSet
-from enginebay.rewriting.lowering.context import constant
+from enginebay.rewriting.lowering.graph_values import constant
 from enginebay.rewriting.rewriter import CORE
 
 if TYPE_CHECKING:

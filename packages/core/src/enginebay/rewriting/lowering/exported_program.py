@@ -1,4 +1,4 @@
-"""A recorded graph as a program of ``torch.export``, without a second recording of it."""
+"""Conversion of a recorded graph to an ``ExportedProgram`` without recording it again."""
 
 from __future__ import annotations
 
@@ -13,35 +13,33 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
 
 
-def exported(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Return the program that ``torch.export.export`` makes of a recorded graph.
-
-    It would run the graph and record it once more.
+def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProgram:
+    """Build the program that ``torch.export.export`` would return for a recorded graph.
 
     Args:
-        module: What ``make_fx`` recorded with ``pre_dispatch``; its attributes become parameters
-            and buffers.
+        module: The graph that ``make_fx`` recorded with ``pre_dispatch``; its attributes become
+            parameters and buffers.
         inputs: Its example inputs.
     """
     from torch._export.verifier import TrainingIRVerifier  # private, as of torch 2.13
     from torch.export import ExportedProgram
 
-    constants = _lift(module)
-    signature = _signature(module, constants)
+    constants = _lift_attributes(module)
+    signature = _build_signature(module, constants)
     return ExportedProgram(
         root=module,
         graph=module.graph,
         graph_signature=signature,
         state_dict=constants,
         range_constraints={},
-        module_call_graph=[_call(signature, inputs)],
+        module_call_graph=[_build_call_entry(signature, inputs)],
         example_inputs=(tuple(inputs), {}),
-        verifiers=[TrainingIRVerifier],  # of a program that may still write to tensors
+        verifiers=[TrainingIRVerifier],  # accepts a program that still writes to tensors
     )
 
 
-def _lift(module: GraphModule) -> dict[str, Tensor]:
-    """Make inputs of a graph's attributes, in front of its own; return them by name, in order."""
+def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
+    """Turn a graph's attributes into inputs before its own; return them by name, in order."""
     from torch._guards import detect_fake_mode
     from torch.nn import Parameter
 
@@ -66,7 +64,7 @@ def _lift(module: GraphModule) -> dict[str, Tensor]:
     return {name: tensors[name] for name in names}
 
 
-def _signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraphSignature:
+def _build_signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraphSignature:
     from torch.export.graph_signature import (
         ConstantArgument,
         ExportGraphSignature,
@@ -80,7 +78,7 @@ def _signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraph
     from torch.nn import Parameter
 
     nodes = [TensorArgument(each.name) for each in module.graph.find_nodes(op="placeholder")]
-    lifted, own = nodes[: len(constants)], nodes[len(constants) :]
+    lifted, inputs = nodes[: len(constants)], nodes[len(constants) :]
     results: Any = module.graph.output_node().args[0]
     return ExportGraphSignature(
         input_specs=[
@@ -90,7 +88,7 @@ def _signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraph
                 else InputSpec(InputKind.BUFFER, node, name, persistent=True)
                 for node, (name, tensor) in zip(lifted, constants.items(), strict=True)
             ),
-            *(InputSpec(InputKind.USER_INPUT, node, None) for node in own),
+            *(InputSpec(InputKind.USER_INPUT, node, None) for node in inputs),
         ],
         output_specs=[
             OutputSpec(
@@ -103,8 +101,8 @@ def _signature(module: GraphModule, constants: dict[str, Tensor]) -> ExportGraph
     )
 
 
-def _call(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> Any:
-    """How the program is called: with the inputs, for a tuple of the outputs."""
+def _build_call_entry(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> Any:
+    """Return the calling convention: positional inputs, and a tuple of outputs."""
     from torch.export import ModuleCallEntry, ModuleCallSignature
     from torch.utils._pytree import tree_structure
 

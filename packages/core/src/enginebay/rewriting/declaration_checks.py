@@ -1,23 +1,21 @@
-"""Checks of a declaration, made at the declaration itself and not at its first use."""
+"""Validation of a rewriter's declaration, when it is declared and not at its first use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, get_args
 
 from enginebay.errors import RewriterError
 from enginebay.ir import IRKind
+from enginebay.rewriting.rewriter import NEEDS
 
 if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Rewriter
 
-#: The codes that ``torch.onnx.symbolic_helper.parse_args`` knows, as of torch 2.13.
+#: The codes that ``torch.onnx.symbolic_helper.parse_args`` accepts, as of torch 2.13.
 _DESCRIPTORS = ("v", "i", "is", "f", "fs", "b", "s", "t", "none")
 
-#: What a lowering may need to know of a call.
-_NEEDS = ("dims", "complex", "lacking")
-
-#: The base class of all modules, by the name that it gives itself.
+#: The base class of all modules by its dotted name: torch may not be installed.
 _MODULE = "torch.nn.modules.module.Module"
 
 
@@ -29,7 +27,7 @@ def check_is_name(kind: str, name: object) -> None:
     """
     if not isinstance(name, str):
         raise RewriterError(
-            f"a {kind} rewriter takes the name of what it rewrites, not {type_of(name)}",
+            f"a {kind} rewriter takes the name of what it rewrites, not {describe_type(name)}",
             hint=f'@rewriters.{kind}("package.name")',
         )
 
@@ -38,40 +36,40 @@ def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
     """Check the argument descriptors of a symbolic.
 
     Raises:
-        RewriterError: They are no list, or one of them is unknown.
+        RewriterError: They are not a list, or one of them is unknown.
     """
-    which = f'the symbolic rewriter of "{name}"'
-    _check_list(descriptors, f"arg_descriptors of {which}", "arg_descriptors")
-    _check_known(descriptors, f"{which} has the argument descriptor", _DESCRIPTORS)
+    subject = f'the symbolic rewriter of "{name}"'
+    _check_list(descriptors, f"arg_descriptors of {subject}", "arg_descriptors")
+    _check_known(descriptors, f"{subject} has the argument descriptor", _DESCRIPTORS)
 
 
 def check_needs(name: str, needs: Sequence[str]) -> None:
-    """Check what a lowering says it needs.
+    """Check the requirements of a lowering.
 
     Raises:
-        RewriterError: It is no list, or one of them is unknown.
+        RewriterError: They are not a list, or one of them is unknown.
     """
-    which = f'the lowering of "{name}"'
-    _check_list(needs, f"needs of {which}", "needs")
-    _check_known(needs, f"{which} needs", _NEEDS)
+    subject = f'the lowering of "{name}"'
+    _check_list(needs, f"needs of {subject}", "needs")
+    _check_known(needs, f"{subject} needs", NEEDS)
 
 
-def _check_list(values: object, what: str, keyword: str) -> None:
+def _check_list(values: object, subject: str, keyword: str) -> None:
     if isinstance(values, str):
-        raise RewriterError(f"{what} must be a list, not a str", hint=f'{keyword}=["{values}"]')
+        raise RewriterError(f"{subject} must be a list, not a str", hint=f'{keyword}=["{values}"]')
 
 
-def _check_known(values: Sequence[str], what: str, known: Sequence[str]) -> None:
-    for each in values:
-        if each not in known:
-            raise RewriterError(f"{what} {each!r}; wanted one of {', '.join(known)}")
+def _check_known(values: Sequence[str], subject: str, known: Iterable[str]) -> None:
+    for value in values:
+        if value not in known:
+            raise RewriterError(f"{subject} {value!r}; expected one of {', '.join(known)}")
 
 
 def check_rewriter(rewriter: Rewriter) -> None:
     """Check one declaration.
 
     Raises:
-        RewriterError: It cannot be right.
+        RewriterError: It is invalid.
     """
     _check_name(rewriter)
     _check_replacement(rewriter)
@@ -86,57 +84,57 @@ def _check_name(rewriter: Rewriter) -> None:
     if rewriter.kind == "lowering":
         parts = name.split(".")
         fits = is_dotted and len(parts) in (2, 3) and parts[0] != "torch"
-        wanted = f'the name of an operator, such as "aten.{parts[-1] if is_dotted else "relu"}"'
+        expected = f'the name of an operator, such as "aten.{parts[-1] if is_dotted else "relu"}"'
     elif rewriter.is_pytorch:
-        fits, wanted = is_operator, 'the name of an operator, such as "squeeze" or "my_ops::nms"'
+        fits, expected = is_operator, 'the name of an operator, such as "squeeze" or "my_ops::nms"'
     else:
         fits = is_dotted and "." in name
-        wanted = f'a dotted name, such as "package.{name if is_dotted else "name"}"'
+        expected = f'a dotted name, such as "package.{name if is_dotted else "name"}"'
     if fits:
         return
-    forgotten = rewriter.kind == "symbolic" and is_operator and not rewriter.is_pytorch
+    lacks_flag = rewriter.kind == "symbolic" and is_operator and not rewriter.is_pytorch
     raise RewriterError(
-        f'the {rewriter.kind} rewriter {rewriter.origin} is for "{name}", which is not {wanted}',
-        hint="add is_pytorch=True" if forgotten else None,
+        f'the {rewriter.kind} rewriter {rewriter.origin} is for "{name}", which is not {expected}',
+        hint="add is_pytorch=True" if lacks_flag else None,
     )
 
 
 def _check_replacement(rewriter: Rewriter) -> None:
-    given = rewriter.replacement
+    replacement = rewriter.replacement
     subject = f'the {rewriter.kind} rewriter of "{rewriter.name}"'
-    if rewriter.kind == "module" and not _is_module_class(given):
-        found = given.__qualname__ if isinstance(given, type) else type_of(given)
+    if rewriter.kind == "module" and not _is_module_class(replacement):
+        is_class = isinstance(replacement, type)
+        found = replacement.__qualname__ if is_class else describe_type(replacement)
         raise RewriterError(
             f"{subject} must be a class derived from torch.nn.Module, not {found}",
             hint="use .function for a function or a method",
         )
-    if not callable(given):
-        raise RewriterError(f"{subject} must be a function, not {type_of(given)}")
+    if not callable(replacement):
+        raise RewriterError(f"{subject} must be a function, not {describe_type(replacement)}")
 
 
 def _check_conditions(rewriter: Rewriter) -> None:
     subject = f'the {rewriter.kind} rewriter of "{rewriter.name}"'
     if rewriter.check is not None and not callable(rewriter.check):
         raise RewriterError(
-            f"the check of {subject} must be a function, not {type_of(rewriter.check)}",
+            f"the check of {subject} must be a function, not {describe_type(rewriter.check)}",
             hint="check=lambda target: target.opset == 20",
         )
     for condition in ("backend", "ir"):
         value = getattr(rewriter, condition)
         if value is not None and not isinstance(value, str):
             raise RewriterError(
-                f"{condition} of {subject} must be one name, not {type_of(value)}",
+                f"{condition} of {subject} must be one name, not {describe_type(value)}",
                 hint=f"declare it once for each {condition}",
             )
     kinds = get_args(IRKind)
     if rewriter.ir is not None and rewriter.ir not in kinds:
         raise RewriterError(
-            f'{subject} is for the IR "{rewriter.ir}"; wanted one of {", ".join(kinds)}'
+            f'{subject} is for the IR "{rewriter.ir}"; expected one of {", ".join(kinds)}'
         )
 
 
 def _is_module_class(value: object) -> bool:
-    """Return True for a class of modules; found out without torch, which may not be installed."""
     bases = value.__mro__ if isinstance(value, type) else ()
     return any(f"{each.__module__}.{each.__name__}" == _MODULE for each in bases)
 
@@ -145,24 +143,24 @@ def _check_versions(rewriter: Rewriter) -> None:
     if not isinstance(rewriter.versions, Mapping):
         raise RewriterError(
             f'versions of the {rewriter.kind} rewriter of "{rewriter.name}" must be ranges by '
-            f"distribution, not {type_of(rewriter.versions)}",
+            f"distribution, not {describe_type(rewriter.versions)}",
             hint='write versions={"torch": ">=1.2,<2"}',
         )
     if not rewriter.versions:
-        return  # most have none, and packaging takes its time to import
+        return  # most have none, and importing packaging is slow
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    for distribution, wanted in rewriter.versions.items():
+    for distribution, specifier in rewriter.versions.items():
         try:
-            SpecifierSet(wanted if isinstance(wanted, str) else "not a range")
+            SpecifierSet(specifier if isinstance(specifier, str) else "not a range")
         except InvalidSpecifier as err:
             raise RewriterError(
-                f'the rewriter of "{rewriter.name}" wants {distribution} "{wanted}", '
+                f'the rewriter of "{rewriter.name}" requires {distribution} "{specifier}", '
                 "which is not a version range",
                 hint=f'write versions={{"{distribution}": ">=1.2,<2"}}',
             ) from err
 
 
-def type_of(value: object) -> str:
-    """Return the type's name for a message: ``a list``, or ``None``."""
+def describe_type(value: object) -> str:
+    """Return a value's type for a message: ``a list``, or ``None``."""
     return "None" if value is None else f"a {type(value).__name__}"

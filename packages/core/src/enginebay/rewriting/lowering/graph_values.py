@@ -1,0 +1,198 @@
+"""Constants of a captured graph: the values that are the same for every input of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+    from enginebay.tensors import NumpyArray
+
+
+class GraphValues:
+    """The constants of a program's graph, or of the graph that is recorded while it is lowered.
+
+    Args:
+        inputs: The tensors of those inputs of the graph that are weights, buffers or constants.
+        named: The same tensors by their names in the program.
+    """
+
+    def __init__(self, inputs: dict[Node, torch.Tensor], named: dict[str, torch.Tensor]) -> None:
+        self._inputs = inputs
+        self._named = named
+        self._fake_tensors: Mapping[str, torch.Tensor] = {}
+        self._known: dict[Node, Any] = {}
+        self._root: Any = None
+
+    @classmethod
+    def from_program(cls, program: ExportedProgram, *, weights: bool = True) -> GraphValues:
+        """Return the constants of a program; its weights are constants if ``weights`` is True."""
+        from torch.export.graph_signature import InputKind
+
+        kinds = {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
+        kinds |= {InputKind.PARAMETER} if weights else set()
+        known = {**program.state_dict, **program.constants}
+        signature = program.graph_signature
+        changing = {*signature.buffers_to_mutate.values(), *_find_written_buffers(program)}
+        nodes = program.graph.find_nodes(op="placeholder")
+        inputs, named = {}, {}
+        for node, spec in zip(nodes, signature.input_specs, strict=True):
+            if spec.kind in kinds and spec.target is not None and spec.target not in changing:
+                inputs[node] = named[spec.target] = known[spec.target]
+        return cls(inputs, named)
+
+    def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
+        """Set the fake tensors, by name, that replace the constants while the graph is recorded.
+
+        They identify the new graph's inputs, whose order is not the program's.
+        """
+        self._fake_tensors = fake_tensors
+
+    def is_constant(self, x: torch.Tensor) -> bool:
+        """Return True if a tensor does not depend on any input of the model."""
+        return self._find_value(x) is not None
+
+    def value_of(self, x: torch.Tensor) -> NumpyArray | None:
+        """Return the values of a constant; None for other tensors."""
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        value = self._find_value(x)
+        if value is None:
+            return None
+        with _disable_current_modes(), torch.no_grad():
+            value = value.float() if value.dtype is torch.bfloat16 else value  # not in NumPy
+            array: NumpyArray = value.detach().cpu().numpy().copy()
+        return array
+
+    def compute(self, operator: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return an operator's result for constant arguments; None if a tensor is not constant."""
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+        from torch.utils._pytree import tree_leaves, tree_map
+
+        leaves = tree_leaves((args, kwargs))
+        tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
+        is_dynamic = any(isinstance(each, torch.SymInt | torch.SymFloat) for each in leaves)
+        if is_dynamic or _is_random(operator) or not tensors:
+            return None
+        if not all(map(self.is_constant, tensors)):
+            return None
+
+        def replace_by_value(leaf: Any) -> Any:
+            return self._find_value(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+        args, kwargs = tree_map(replace_by_value, (args, kwargs))
+        with _disable_current_modes(), torch.no_grad():
+            return operator(*args, **kwargs)
+
+    def _find_value(self, x: torch.Tensor) -> torch.Tensor | None:
+        import torch
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        node, mode = find_node(x), get_proxy_mode()
+        if node is None or mode is None:
+            return x if type(x) is torch.Tensor else None  # a fake tensor has no data
+        tracer: Any = mode.tracer
+        if tracer.root is not self._root:  # a new graph
+            self._root = tracer.root
+            for name in self._fake_tensors.keys() & self._named.keys():
+                if (known := find_node(self._fake_tensors[name])) is not None:
+                    self._inputs[known] = self._named[name]
+        with _disable_current_modes():
+            value: torch.Tensor | None = self.value_at(node)
+        return value
+
+    def value_at(self, node: Node) -> Any:
+        """Return a node's value if it is the same for every input of the model, or None."""
+        pending = [] if node in self._known else [node]
+        while pending:  # not recursive: graphs are deeper than Python's stack
+            last = pending[-1]
+            inputs = last.all_input_nodes
+            unknown = next((each for each in inputs if each not in self._known), None)
+            if unknown is None or any(self._known.get(each, each) is None for each in inputs):
+                self._known[pending.pop()] = self._compute_node(last)
+            else:
+                pending.append(unknown)
+        return self._known[node]
+
+    def _compute_node(self, node: Node) -> Any:
+        """Run a node's operator; return None if it depends on the model's inputs."""
+        import torch
+        from torch.fx.node import map_arg
+
+        if node.op == "placeholder":
+            return self._inputs.get(node)
+        if node.op == "get_attr":
+            return getattr(self._root, str(node.target), None)
+        inputs = node.all_input_nodes
+        is_unknown = any(self._known.get(each) is None for each in inputs)
+        if node.op != "call_function" or is_unknown or _is_random(node.target):
+            return None
+        args, kwargs = map_arg((node.args, node.kwargs), self._known.get)
+        with torch.no_grad():
+            return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _is_random(operator: Any) -> bool:
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+
+
+def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
+    """Yield the buffers that a graph writes to: their values may differ in every call."""
+    buffers = program.graph_signature.inputs_to_buffers
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        for target, argument in zip(node.args, schema.arguments, strict=False):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            base = target
+            while getattr(base, "op", "") == "call_function":  # a view of another tensor
+                base = base.all_input_nodes[0] if base.all_input_nodes else None
+            if (name := getattr(base, "name", "")) in buffers:
+                yield buffers[name]
+
+
+def find_node(x: torch.Tensor) -> Node | None:
+    """Return a tensor's node in the graph that is being recorded, or None."""
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+
+    mode = get_proxy_mode()
+    if mode is None:
+        return None
+    slot = get_proxy_slot(unwrap_functional(x), mode.tracer, None)
+    return None if slot is None else slot.proxy.node
+
+
+def constant(values: Any, device: torch.device) -> torch.Tensor:
+    """Return numbers as a constant tensor of the graph that is being recorded."""
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    # torch.tensor() would be recorded as a write to an empty tensor, which graphs cannot hold.
+    with _disable_current_modes():
+        tensor = torch.as_tensor(values, device=device)
+    lifted: torch.Tensor = torch.ops.aten.lift_fresh_copy.default(tensor)
+    return lifted
+
+
+def unwrap_functional(value: Any) -> Any:
+    """Return the recorded tensor inside a wrapper that torch uses to functionalise writes."""
+    import torch
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    if not isinstance(value, FunctionalTensor):
+        return value
+    sync: Any = torch._sync  # type: ignore[attr-defined]  # private, as of torch 2.13
+    sync(value)
+    return torch._from_functional_tensor(value.elem)

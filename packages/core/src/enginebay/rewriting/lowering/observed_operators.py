@@ -1,0 +1,63 @@
+"""Observation of the operators that a run of a model calls, without a capture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch._ops import OpOverload
+
+
+def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
+    """Return an operator's name in the result of :func:`operators_met`."""
+    return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
+
+
+def _format_name(name: str, *, is_complex: bool) -> str:
+    return f"{name} of complex numbers" if is_complex else name
+
+
+def operators_met(run: Callable[[], Any]) -> set[str]:
+    """Return the names of the operators that a run calls, without namespace and overload.
+
+    A call with complex numbers adds a second name: see :func:`observed_name`.
+
+    Args:
+        run: Runs the model.
+    """
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from enginebay.rewriting.lowering.operators import are_complex
+
+    names: set[str] = set()
+
+    def add_name(name: str, args: Any, kwargs: Any) -> None:
+        name = name.rstrip("_")  # captured graphs have no in-place operators
+        names.add(name)
+        if are_complex(args, kwargs):
+            names.add(_format_name(name, is_complex=True))
+
+    # Composite operators such as linear never reach a dispatch mode, so that the functions which
+    # the model calls are added too.
+    class FunctionObserver(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            add_name(getattr(func, "__name__", ""), args, kwargs)
+            return func(*args, **(kwargs or {}))
+
+    class OperatorObserver(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            add_name(func._schema.name.partition("::")[2], args, kwargs)
+            return func(*args, **(kwargs or {}))
+
+    with OperatorObserver(), FunctionObserver():  # type: ignore[no-untyped-call]  # as above
+        run()
+    return names

@@ -1,0 +1,97 @@
+"""Check of a lowered graph for operators that the engine lacks, and their places in the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import LackingOperatorsError
+from enginebay.rewriting.lowering.operators import (
+    are_complex,
+    has_complex,
+    is_listed,
+    operator_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+#: Operators that only connect lowered operators to one of complex numbers that was not lowered.
+_COMPLEX_VIEWS = ("aten.complex", "aten.view_as_real")
+
+#: The number of places that a message lists for an operator.
+_MAX_PLACES = 2
+
+
+def check_operators(program: ExportedProgram, operators: Collection[str]) -> None:
+    """Check that an engine has every operator of a program.
+
+    Raises:
+        LackingOperatorsError: Operators are missing; the message lists all of them with their
+            modules and lines in the model.
+    """
+    import torch
+
+    lacking: dict[str, list[Node]] = {}
+    real_only = not has_complex(operators)
+    for node in program.graph.nodes:
+        target = node.target
+        if not isinstance(target, torch._ops.OpOverload):
+            continue
+        name = operator_name(target)
+        if real_only and _is_complex(node) and name not in _COMPLEX_VIEWS:
+            lacking.setdefault(f"{name} of complex numbers", []).append(node)
+        elif not is_listed(target, operators):
+            lacking.setdefault(name, []).append(node)
+    if any(name.endswith("complex numbers") for name in lacking):
+        lacking = {name: nodes for name, nodes in lacking.items() if name not in _COMPLEX_VIEWS}
+    if not lacking:
+        return
+    parts = [f"{name}{_format_places(nodes)}" for name, nodes in lacking.items()]
+    first = next(iter(lacking)).partition(" ")[0]
+    count = "an operator" if len(lacking) == 1 else f"{len(lacking)} operators"
+    raise LackingOperatorsError(
+        f"the engine lacks {count}: {'; '.join(parts)}",
+        hint=f'declare a lowering, @rewriters.lowering("{first}"): docs/write-a-rewriter.md',
+        operators={
+            name: tuple(dict.fromkeys(filter(None, map(_module_path, nodes))))
+            for name, nodes in lacking.items()
+        },
+    )
+
+
+def _is_complex(node: Node) -> bool:
+    """Return True if a node's value or one of its inputs is complex."""
+    return are_complex([each.meta.get("val") for each in (node, *node.all_input_nodes)], None)
+
+
+def _format_places(nodes: list[Node]) -> str:
+    """Return the number of nodes and their first places in the model, if known."""
+    places = list(dict.fromkeys(filter(None, map(_format_place, nodes))))
+    listed = "; ".join(places[:_MAX_PLACES]) + ("; …" if len(places) > _MAX_PLACES else "")
+    count = f"{len(nodes)} times" if len(nodes) > 1 else ""
+    text = ": ".join(filter(None, (count, listed)))
+    return f" ({text})" if text else ""
+
+
+def _format_place(node: Node) -> str:
+    module = _module_path(node)
+    return ", ".join(filter(None, (f"module {module}" if module else "", _source_line(node))))
+
+
+def _module_path(node: Node) -> str:
+    """Return the path of a node's module; empty for the model itself."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]).removeprefix("model").removeprefix(".") if stack else ""
+
+
+def _source_line(node: Node) -> str:
+    """Return a node's line of code as ``model.py:12``; empty if unknown."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    frames = [line.split('"') for line in lines if line.startswith('File "')]
+    if not frames:
+        return ""
+    _, file, line = frames[-1][:3]  # File "model.py", line 12, in forward
+    return f"{file.rpartition('/')[2]}:{line.split()[2].rstrip(',')}"
