@@ -1,9 +1,9 @@
-"""Lowerings for engines, and exporters, that lack an operator: in terms of what all have.
+"""Portable lowerings: missing operators expressed by operators that every engine has.
 
-They call elementwise arithmetic, comparisons, ``where``, sums and largest values, matrix products,
-convolutions, and what moves elements about: reshape, permute, cat, slice, expand, pad. Whatever
-depends on no input, such as a matrix made from ``arange``, is folded afterwards. Each returns what
-torch does for every input, its dtype, order of ties and NaN included, unless its file says so.
+They use elementwise arithmetic, comparisons, ``where``, sums, maxima, matrix products, convolutions
+and data movement: reshape, permute, cat, slice, expand, pad. Values that do not depend on an input,
+such as a matrix made from ``arange``, are folded afterwards. Each lowering returns torch's result
+for every input, with its dtype, order of ties and NaN; exceptions are documented.
 """
 
 from __future__ import annotations

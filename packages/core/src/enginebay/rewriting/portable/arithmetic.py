@@ -1,4 +1,4 @@
-"""Arithmetic that small engines lack."""
+"""Lowerings of arithmetic, special functions and small copies that some engines lack."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 @lowers("remainder.Tensor", "remainder.Scalar", open_sizes=True)
 def remainder(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
-    """Of finite numbers."""
-    found: Tensor = x - torch.div(x, other, rounding_mode="floor") * other
-    return found
+    """Compute x − ⌊x / other⌋·other, for finite numbers."""
+    result: Tensor = x - torch.div(x, other, rounding_mode="floor") * other
+    return result
 
 
 @lowers("fmod.Tensor", "fmod.Scalar", open_sizes=True)
 def fmod(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
-    """Of finite numbers."""
-    found: Tensor = x - torch.div(x, other, rounding_mode="trunc") * other
-    return found
+    """Compute x − trunc(x / other)·other, for finite numbers."""
+    result: Tensor = x - torch.div(x, other, rounding_mode="trunc") * other
+    return result
 
 
 @lowers("round.default", open_sizes=True)
 def round_(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Halves to even numbers."""
     if not x.dtype.is_floating_point:
         return x.clone()
+    # Halves are rounded to even, as by torch.
     low = x.floor()
     above, is_odd = x - low, low != (low / 2).floor() * 2
     return torch.where((above > 0.5) | ((above == 0.5) & is_odd), low + 1, low)
@@ -66,44 +66,44 @@ def reciprocal(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 @lowers("atan2", open_sizes=True)
 def atan2(ctx: LoweringContext, y: Tensor, x: Tensor) -> Tensor:
-    """The angle in the first quadrant, then the signs."""
+    """Compute the angle in the first quadrant, and apply the signs."""
     dtype = torch.result_type(y, x)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     y, x = y.to(dtype), x.to(dtype)
     angle = torch.atan(y.abs() / x.abs())
-    # Two quotients are not numbers though the angle is one: 0/0, and ∞/∞.
+    # Two quotients, 0/0 and ∞/∞, are NaN although the angle is defined.
     angle = torch.where((y == 0) & (x == 0), 0.0, angle)
     angle = torch.where((y.abs() == torch.inf) & (x.abs() == torch.inf), math.pi / 4, angle)
-    angle = torch.where(_is_negative(x), math.pi - angle, angle)
-    return torch.where(_is_negative(y), -angle, angle)
+    angle = torch.where(_has_sign_bit(x), math.pi - angle, angle)
+    return torch.where(_has_sign_bit(y), -angle, angle)
 
 
-def _is_negative(x: Tensor) -> Tensor:
-    """The sign bit, that of −0 too: few engines have an operator for it, but 1/−0 is −∞."""
+def _has_sign_bit(x: Tensor) -> Tensor:
+    """Return True for negative numbers and −0: few engines have signbit, but in all 1/−0 is −∞."""
     return (x < 0) | ((x == 0) & (x.reciprocal() < 0))
 
 
 @lowers("copysign", open_sizes=True)
 def copysign(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
-    """By the sign of zero too."""
     dtype = torch.result_type(x, other)
     length = x.to(dtype if dtype.is_floating_point else torch.get_default_dtype()).abs()
     if not isinstance(other, torch.Tensor):
         return -length if math.copysign(1, other) < 0 else length
     other = other if other.dtype.is_floating_point else other.to(length.dtype)
-    return torch.where(_is_negative(other), -length, length)
+    return torch.where(_has_sign_bit(other), -length, length)
 
 
 @lowers("hypot", open_sizes=True)
 def hypot(ctx: LoweringContext, x: Tensor, y: Tensor) -> Tensor:
-    """Without overflow: of the longer side and the ratio of the two."""
+    """Compute long·√(1 + (short / long)²), which does not overflow."""
     top, low = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = low / torch.where(top > 0, top, 1)
-    found: Tensor = torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
-    return found
+    result: Tensor = torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
+    return result
 
 
-#: Lanczos' approximation of the gamma function for g = 7 and n = 9; Godfrey's coefficients.
+#: Lanczos' approximation of the gamma function for g = 7 and n = 9 (Lanczos, "A precision
+#: approximation of the gamma function", SIAM J. Numer. Anal. 1, 1964), with Godfrey's coefficients.
 _LANCZOS = (
     *(0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313),
     *(-176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6),
@@ -113,21 +113,23 @@ _LANCZOS = (
 
 @lowers("lgamma", open_sizes=True)
 def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Lanczos' approximation from 0.5 on, below by reflection; of finite numbers."""
+    """Use Lanczos' approximation from 0.5 on and the reflection formula below; finite numbers."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0.5
     z = torch.where(below, -x, x - 1)
     first, *others = _LANCZOS
-    series: Any = first + sum(each / (z + place) for place, each in enumerate(others, 1))
+    series: Any = first + sum(each / (z + position) for position, each in enumerate(others, 1))
     top = z + 7.5
-    found = (z + 0.5) * top.log() - top + (math.sqrt(2 * math.pi) * series).log()
+    result = (z + 0.5) * top.log() - top + (math.sqrt(2 * math.pi) * series).log()
     sine = ((x - x.floor()) * math.pi).sin().abs()
-    reflected = math.log(math.pi) - sine.log() - found
+    # Γ(x)·Γ(1 − x) = π / sin(πx): Abramowitz and Stegun, 6.1.17.
+    reflected = math.log(math.pi) - sine.log() - result
     poles = (x <= 0) & (x == x.floor())
-    return torch.where(poles, torch.inf, torch.where(below, reflected, found))
+    return torch.where(poles, torch.inf, torch.where(below, reflected, result))
 
 
-#: Of t⁹, t⁸, …: the Chebyshev fit of erfc in Press et al., "Numerical Recipes", 6.2: 1.2e-7 off.
+#: Coefficients of t⁹, t⁸, …: the Chebyshev fit of erfc in Press et al., "Numerical Recipes",
+#: section 6.2, with a relative error of 1.2e-7.
 _ERFC = (
     *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
     *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
@@ -137,38 +139,42 @@ _ERFC = (
 @lowerings.lowering("aten.erfc", ir="onnx")
 @lowers("erfc", open_sizes=True)
 def erfc(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """The default exporter writes 1 − erf(x), of which nothing is left from 4 on."""
+    # The default exporter writes 1 − erf(x), which in float32 is 0 for x above 4.
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     z = x.abs()
     t = (1 + z / 2).reciprocal()
-    tail = t * (_polynomial(_ERFC, t) - z * z).exp()
+    tail = t * (_evaluate_polynomial(_ERFC, t) - z * z).exp()
     return torch.where(z < 1, 1 - x.erf(), torch.where(x < 0, 2 - tail, tail))
 
 
-#: Of 1/x², 1/x⁴, … in the asymptotic series of digamma: Abramowitz and Stegun, 6.3.18.
+#: Coefficients of the asymptotic series of digamma, in powers of 1/x², the highest first:
+#: Abramowitz and Stegun, 6.3.18.
 _DIGAMMA = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12, 0.0)
 
-#: Where that series is as exact as it can be with so many terms.
-_FAR = 6
+#: The argument from which the series with these terms has its full accuracy.
+_SERIES_START = 6
 
 
 @lowers("digamma", "special_digamma", open_sizes=True)
 def digamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Its asymptotic series, led there by its recurrence; below zero by reflection."""
+    """Use the asymptotic series, and the recurrence and reflection formulas for smaller numbers."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0
     z = torch.where(below, 1 - x, x)
-    steps: Any = z.reciprocal() + sum((z + step).reciprocal() for step in range(1, _FAR))
-    far = z + _FAR
-    series = _polynomial(_DIGAMMA, far.reciprocal().square())
-    found = far.log() - far.reciprocal() / 2 + series - steps
+    # ψ(z) = ψ(z + n) − Σ 1/(z + k), k < n: the recurrence in Abramowitz and Stegun, 6.3.5.
+    steps: Any = z.reciprocal() + sum((z + step).reciprocal() for step in range(1, _SERIES_START))
+    far = z + _SERIES_START
+    series = _evaluate_polynomial(_DIGAMMA, far.reciprocal().square())
+    result = far.log() - far.reciprocal() / 2 + series - steps
     angle = (x - x.ceil()) * math.pi
     tangent = torch.where(below, angle.sin() / angle.cos(), 1.0)
-    reflected = found - math.pi * tangent / tangent.square()  # NaN at the poles, as torch has it
-    return torch.where(below, reflected, found)
+    # 1/tan, written so that it is NaN at the poles, as in torch.
+    reflected = result - math.pi * tangent / tangent.square()
+    return torch.where(below, reflected, result)
 
 
-#: Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012: in the middle, outside.
+#: Coefficients for the central region and for the tails, the highest power first: Giles,
+#: "Approximating the erfinv function", GPU Computing Gems 2, 2012.
 _ERFINV = (
     (
         *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
@@ -181,30 +187,34 @@ _ERFINV = (
 )
 
 
-def _polynomial(factors: Sequence[float], x: Tensor) -> Any:
-    """Horner's scheme, the highest power first."""
-    total: Any = factors[0]
-    for factor in factors[1:]:
-        total = total * x + factor
-    return total
+def _evaluate_polynomial(coefficients: Sequence[float], x: Tensor) -> Any:
+    """Evaluate a polynomial by Horner's scheme, the coefficient of the highest power first."""
+    value: Any = coefficients[0]
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
 
 
 @lowers("erfinv", open_sizes=True)
 def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Giles' polynomials; with two of Newton's steps in double precision."""
+    """Use Giles' polynomials, whose precision is single; refine by Newton's method in double."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     w = -((1 - x) * (1 + x)).log()
-    middle, outside = _polynomial(_ERFINV[0], w - 2.5), _polynomial(_ERFINV[1], w.sqrt() - 3)
-    found: Tensor = torch.where(w < 5, middle, outside) * x
+    central, tail = (
+        _evaluate_polynomial(_ERFINV[0], w - 2.5),
+        _evaluate_polynomial(_ERFINV[1], w.sqrt() - 3),
+    )
+    result: Tensor = torch.where(w < 5, central, tail) * x
     for _ in range(2 if x.dtype is torch.float64 else 0):
-        found = found - (found.erf() - x) * (found * found).exp() * (math.sqrt(math.pi) / 2)
-    return torch.where(x.abs() == 1, x * torch.inf, found)
+        result = result - (result.erf() - x) * (result * result).exp() * (math.sqrt(math.pi) / 2)
+    return torch.where(x.abs() == 1, x * torch.inf, result)
 
 
 @lowers("log1p", open_sizes=True)
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Exact near zero too, where ``1 + x`` has lost what ``x`` is."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+    # Near zero 1 + x loses digits of x; the quotient corrects this error: Goldberg, "What every
+    # computer scientist should know about floating-point arithmetic", 1991, theorem 4.
     above = x + 1
     return torch.where((above == 1) | (above == torch.inf), x, above.log() * (x / (above - 1)))
 
@@ -213,7 +223,7 @@ def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
 def split_with_sizes(
     ctx: LoweringContext, x: Tensor, split_sizes: Sequence[int], dim: int = 0
 ) -> list[Tensor]:
-    starts = [sum(split_sizes[:place]) for place in range(len(split_sizes))]
+    starts = [sum(split_sizes[:position]) for position in range(len(split_sizes))]
     return [x.narrow(dim, start, size) for start, size in zip(starts, split_sizes, strict=True)]
 
 
@@ -221,9 +231,10 @@ def split_with_sizes(
 def repeat(ctx: LoweringContext, x: Tensor, repeats: Sequence[int]) -> Tensor:
     sizes = [1] * (len(repeats) - x.ndim) + list(x.shape)
     pairs = list(zip(repeats, sizes, strict=True))
-    apart = x.reshape([size for own in sizes for size in (1, own)])
-    found: Tensor = apart.expand([size for pair in pairs for size in pair])
-    return found.reshape([times * size for times, size in pairs])
+    # A new dimension before each one is expanded by the number of repetitions.
+    separated = x.reshape([n for size in sizes for n in (1, size)])
+    result: Tensor = separated.expand([size for pair in pairs for size in pair])
+    return result.reshape([times * size for times, size in pairs])
 
 
 @lowers("full_like", open_sizes=True)

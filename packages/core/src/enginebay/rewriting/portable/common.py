@@ -1,4 +1,4 @@
-"""What every file of this folder uses."""
+"""The set of the portable lowerings, their decorators, and helpers of several files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """torch, imported at its first use: rewriters are listed where it is not installed."""
+        """torch, imported at its first use: rewriters can be listed without torch."""
 
         def __getattr__(self, name):
             import torch
@@ -28,29 +28,30 @@ else:
 
 __all__ = [
     "axis_of",
+    "cat_parts",
     "constant",
-    "is_chosen",
     "is_open",
-    "joined",
     "lowerings",
     "lowers",
-    "of_complex",
-    "spread",
+    "lowers_complex",
+    "one_hot_mask",
+    "sum_one_hot",
+    "sum_selected_rows",
     "torch",
-    "total",
 ]
 
 lowerings = RewriterSet(distribution=CORE)
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
-#: Up to so many elements are chosen by ``where`` and summed, which leaves infinities and NaN where
-#: they are; above it is a product of matrices, for which all numbers must be finite.
-_CHOSEN = 2**20
+#: The number of elements up to which rows are selected by ``where`` and a sum, which keeps
+#: infinities and NaN in their rows. For more, a matrix product is used: less memory, but one NaN
+#: or infinity would reach every row.
+_MAX_WHERE_ELEMENTS = 2**20
 
 
-def of_complex(*names: str) -> Callable[[_F], _F]:
-    """Declare what operators do to complex numbers, for engines and exporters that lack these."""
+def lowers_complex(*names: str) -> Callable[[_F], _F]:
+    """Declare a lowering for complex numbers, for engines and exporters that lack the operators."""
 
     def decorate(function: _F) -> _F:
         for name in names:
@@ -65,8 +66,8 @@ def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> C
 
     Args:
         names: The operators.
-        open_sizes: True if it also serves tensors of which sizes are open.
-        torch: The versions of torch that have them, if not all have.
+        open_sizes: True if it also accepts tensors with dynamic sizes.
+        torch: The range of torch versions that have the operators; None for all.
     """
 
     def decorate(function: _F) -> _F:
@@ -80,40 +81,44 @@ def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> C
 
 
 def axis_of(x: Tensor, dim: int) -> int:
-    """Return a dimension counted from the front."""
+    """Return the dimension's non-negative index."""
     return dim % x.ndim if x.ndim else 0
 
 
 def is_open(x: Tensor, dim: int) -> bool:
-    """Return True if a dimension's size is open: the number of steps is the graph's own."""
+    """Return True if a dimension's size is dynamic, so that the number of steps is unknown."""
     return x.ndim > 0 and not isinstance(x.shape[dim], int)
 
 
-def is_chosen(index: Tensor, size: int) -> Tensor:
-    """Return ``[..., size]``: true at the place that the index names."""
+def one_hot_mask(index: Tensor, size: int) -> Tensor:
+    """Return a one-hot encoding of an index as bools: ``[..., size]``."""
     return index.unsqueeze(-1) == torch.arange(size, device=index.device)
 
 
-def joined(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Return a concatenation, without one where there is but one part."""
+def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Concatenate parts; a single part is returned without a ``cat``."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
-def spread(chosen: Tensor, x: Tensor) -> Tensor:
-    """Return ``[count, inner]``: for each row of ``chosen`` the sum of the rows of ``x`` it names.
+def sum_selected_rows(chosen: Tensor, x: Tensor) -> Tensor:
+    """Sum, for each row of a mask, the rows of ``x`` that it selects.
 
     Args:
-        chosen: ``[count, size]``, bool.
+        chosen: The mask, ``[count, size]``, bool.
         x: ``[size, inner]``.
+
+    Returns:
+        ``[count, inner]``.
     """
     if x.is_complex():
-        return torch.complex(spread(chosen, x.real), spread(chosen, x.imag))
-    if x.dtype.is_floating_point and math.prod(chosen.shape) * x.shape[1] > _CHOSEN:
+        return torch.complex(sum_selected_rows(chosen, x.real), sum_selected_rows(chosen, x.imag))
+    elements = math.prod(chosen.shape) * x.shape[1]
+    if x.dtype.is_floating_point and elements > _MAX_WHERE_ELEMENTS:
         return chosen.to(x.dtype) @ x
-    nothing = False if x.dtype is torch.bool else 0
-    return total(torch.where(chosen.unsqueeze(-1), x, nothing), 1)
+    zero = False if x.dtype is torch.bool else 0
+    return sum_one_hot(torch.where(chosen.unsqueeze(-1), x, zero), 1)
 
 
-def total(x: Tensor, dim: int) -> Tensor:
-    """Return a sum in the tensor's own dtype, where all elements but one are zero."""
+def sum_one_hot(x: Tensor, dim: int) -> Tensor:
+    """Sum a dimension that has at most one element other than zero, in the tensor's dtype."""
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""Products of matrices in disguise, and distances."""
+"""Lowerings of einsum, bilinear forms, norms and distances to matrix products."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import string
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.portable.common import lowers, of_complex, torch
+from enginebay.rewriting.portable.common import lowers, lowers_complex, torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,37 +15,38 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering import LoweringContext
 
-#: torch multiplies for the distances between more rows than so many.
-_ROWS = 25
+#: For more rows than this, torch computes distances by a matrix product.
+_CDIST_ROWS = 25
 
 
 @lowers("addmv", open_sizes=True)
 def addmv(
     ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    return _added(x, a @ b, beta, alpha)
+    return _scaled_sum(x, a @ b, beta, alpha)
 
 
 @lowers("addbmm", open_sizes=True)
 def addbmm(
     ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
-    return _added(x, (a @ b).sum(0), beta, alpha)
+    return _scaled_sum(x, (a @ b).sum(0), beta, alpha)
 
 
-def _added(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """The sum of two tensors, each times a number; NaN times zero is zero for the first."""
-    found: Tensor = product * alpha + x * beta if beta else (product * alpha).expand(x.shape)
-    return found
+def _scaled_sum(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """Compute beta·x + alpha·product; with a beta of 0, NaN in x must not reach the result."""
+    result: Tensor = product * alpha + x * beta if beta else (product * alpha).expand(x.shape)
+    return result
 
 
 @lowers("_cdist_forward", open_sizes=True)
 def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: Any) -> Tensor:
-    if p == 2 and max(a.shape[-2], b.shape[-2]) > _ROWS and compute_mode in (None, 0, 1):
+    if p == 2 and max(a.shape[-2], b.shape[-2]) > _CDIST_ROWS and compute_mode in (None, 0, 1):
+        # |a − b|² = |a|² + |b|² − 2a·b
         lengths = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)
         return (lengths - 2 * (a @ b.mT)).clamp(min=0).sqrt()
-    found: Tensor = torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
-    return found
+    result: Tensor = torch.linalg.vector_norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+    return result
 
 
 @lowers("linalg_vector_norm", open_sizes=True)
@@ -74,11 +75,11 @@ def linalg_vector_norm(
 @lowers("_pdist_forward")
 def pdist(ctx: LoweringContext, x: Tensor, p: float = 2) -> Tensor:
     first, second = torch.triu_indices(len(x), len(x), 1, device=x.device)
-    apart = x[first] - x[second]
-    if not apart.numel():  # the fake form of torch's norm refuses it where p is infinite
-        return apart.sum(-1)
-    found: Tensor = torch.linalg.vector_norm(apart, p, -1)
-    return found
+    difference = x[first] - x[second]
+    if not difference.numel():  # torch's fake norm raises for an infinite p
+        return difference.sum(-1)
+    result: Tensor = torch.linalg.vector_norm(difference, p, -1)
+    return result
 
 
 @lowers("bilinear", open_sizes=True)
@@ -88,43 +89,45 @@ def bilinear(
     outputs, left, right = weight.shape
     matrix = weight.permute(1, 0, 2).reshape(left, outputs * right)
     half = (a @ matrix).reshape(*a.shape[:-1], outputs, right)
-    found = (half @ b.unsqueeze(-1)).squeeze(-1)
-    return found if bias is None else found + bias
+    result = (half @ b.unsqueeze(-1)).squeeze(-1)
+    return result if bias is None else result + bias
 
 
 @lowers("affine_grid_generator", open_sizes=True)
 def affine_grid_generator(
     ctx: LoweringContext, theta: Tensor, size: Sequence[int], align_corners: bool
 ) -> Tensor:
-    """The points from -1 to 1 by the matrix; torch's own adds up their products one by one."""
+    """Multiply the grid of points from −1 to 1 by the matrix, in one product."""
     count, _, *image = size
-    made: Any = {"dtype": theta.dtype, "device": theta.device}
+    options: Any = {"dtype": theta.dtype, "device": theta.device}
     axes = []
-    for length in image:  # between the centres of the first and the last pixel, or their edges
-        steps = torch.arange(length, **made) * 2 - (length - 1)
+    for length in image:  # ±1 are the centres of the first and last pixel, or their outer edges
+        steps = torch.arange(length, **options) * 2 - (length - 1)
         axes.append(steps / (max(length - 1, 1) if align_corners else length))
-    grids = [*reversed(torch.meshgrid(axes, indexing="ij")), torch.ones(image, **made)]
+    grids = [*reversed(torch.meshgrid(axes, indexing="ij")), torch.ones(image, **options)]
     points = torch.stack(grids, -1).reshape(-1, len(grids))
     return (points @ theta.mT).reshape(count, *image, len(image))
 
 
-@of_complex("einsum")
+@lowers_complex("einsum")
 @lowers("einsum", open_sizes=True)
 def einsum(
     ctx: LoweringContext, equation: str, operands: Sequence[Tensor], *, path: Any = None
 ) -> Tensor:
-    """One product of matrices for two operands; torch's own permutes each result three times."""
-    terms, output = _spelled_out(equation, operands)
+    """Use one matrix product for two operands; torch's decomposition permutes more often."""
+    terms, output = _expand_equation(equation, operands)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         for letter, size in zip(term, operand.shape, strict=True):
             if sizes.setdefault(letter, size) != size or term.count(letter) > 1:
-                own: Tensor = ctx.origin_op(equation, operands, path=path)
-                return own  # a diagonal, or a size of one that is repeated
+                original: Tensor = ctx.origin_op(equation, operands, path=path)
+                return original  # a diagonal, or a size of one that is repeated
     result, term = operands[0], terms[0]
-    for place in range(1, len(terms)):
-        later = output + "".join(terms[place + 1 :])
-        result, term = _contract(result, term, operands[place], terms[place], later, sizes)
+    for position in range(1, len(terms)):
+        later = output + "".join(terms[position + 1 :])
+        result, term = _contract_pair(
+            result, term, operands[position], terms[position], later, sizes
+        )
     summed = [axis for axis, letter in enumerate(term) if letter not in output]
     if summed:
         result = result.sum(summed)
@@ -132,8 +135,8 @@ def einsum(
     return result.permute([term.index(letter) for letter in output])
 
 
-def _spelled_out(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
-    """The letters of every operand and of the result, some for what an ellipsis stands for."""
+def _expand_equation(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
+    """Return the letters of each operand and of the result, with new letters for an ellipsis."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     spare = [letter for letter in string.ascii_uppercase if letter not in equation]
@@ -154,24 +157,24 @@ def _spelled_out(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], 
     return spelled, output.replace("...", front)
 
 
-def _contract(
+def _contract_pair(
     a: Tensor, left: str, b: Tensor, right: str, later: str, sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """Two operands as one batched product of matrices, or of numbers where nothing is summed."""
+    """Contract two operands by one batched matrix product; elementwise if nothing is summed."""
     batch = [letter for letter in left if letter in right and letter in later]
     inner = [letter for letter in left if letter in right and letter not in later]
     rows = [letter for letter in left if letter not in right]
     columns = [letter for letter in right if letter not in left]
     term = "".join([*batch, *rows, *columns])
 
-    def grouped(x: Tensor, own: str, *groups: list[str]) -> Tensor:
+    def group_axes(x: Tensor, own: str, *groups: list[str]) -> Tensor:
         x = x.permute([own.index(letter) for group in groups for letter in group])
         return x.reshape([math.prod(sizes[letter] for letter in group) for group in groups])
 
     if not inner:
-        both = grouped(a, left, batch, rows).unsqueeze(2) * grouped(
+        both = group_axes(a, left, batch, rows).unsqueeze(2) * group_axes(
             b, right, batch, columns
         ).unsqueeze(1)
     else:
-        both = grouped(a, left, batch, rows, inner) @ grouped(b, right, batch, inner, columns)
+        both = group_axes(a, left, batch, rows, inner) @ group_axes(b, right, batch, inner, columns)
     return both.reshape([sizes[letter] for letter in term]), term

@@ -1,4 +1,4 @@
-"""Fourier transforms of known length, as products with the transform's matrix, and of signals."""
+"""Lowerings of Fourier transforms of known length to products with the DFT matrix."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering import LoweringContext
 
 
-def _scale(count: int, normalization: int) -> float:
-    """Torch's numbers: no scale, by the root of the count, by the count."""
+def _normalization_factor(count: int, normalization: int) -> float:
+    """Return the factor of torch's normalization mode: none, 1/√count, or 1/count."""
     return (1.0, count**-0.5, 1 / count)[normalization] if count else 1.0
 
 
-def _waves(rows: int, columns: int, count: int, sign: int) -> tuple[Any, Any]:
-    """Cosines and sines, in double precision; whole turns are taken off first, exactly.
-
-    The sine of a half turn is zero: a trace of it would turn the angle of a real number about.
-    """
+def _dft_matrix(rows: int, columns: int, count: int, sign: int) -> tuple[Any, Any]:
+    """Return the real and the imaginary part of the DFT matrix, in double precision."""
+    # Full turns are removed as integers, without a rounding error.
     turns = (torch.arange(rows).unsqueeze(-1) * torch.arange(columns)) % count
     angles = turns.to(torch.float64) * (sign * 2 * math.pi / count)
+    # The sine of a half turn is exactly 0: a rounding error could flip the angle of a real number.
     return angles.cos(), torch.where(turns * 2 % count == 0, 0.0, angles.sin())
 
 
-def _times(x: Tensor, dim: int, matrix: Tensor) -> Tensor:
-    """The product with a matrix along one dimension."""
+def _multiply_along(x: Tensor, dim: int, matrix: Tensor) -> Tensor:
     return (x.movedim(dim, -1) @ matrix.to(x.dtype)).movedim(-1, dim)
 
 
-def _between(real: Tensor, imag: Tensor, dim: int, sign: int) -> tuple[Tensor, Tensor]:
+def _complex_dft(real: Tensor, imag: Tensor, dim: int, sign: int) -> tuple[Tensor, Tensor]:
     count = real.shape[dim]
-    cosine, sine = _waves(count, count, count, sign)
+    cosine, sine = _dft_matrix(count, count, count, sign)
     return (
-        _times(real, dim, cosine) - _times(imag, dim, sine),
-        _times(real, dim, sine) + _times(imag, dim, cosine),
+        _multiply_along(real, dim, cosine) - _multiply_along(imag, dim, sine),
+        _multiply_along(real, dim, sine) + _multiply_along(imag, dim, cosine),
     )
 
 
@@ -50,11 +48,11 @@ def from_real(
 ) -> Tensor:
     *others, last = dim
     count = x.shape[last]
-    cosine, sine = _waves(count, count // 2 + 1 if onesided else count, count, -1)
-    scale = _scale(math.prod(x.shape[each] for each in dim), normalization)
-    real, imag = _times(x, last, cosine * scale), _times(x, last, sine * scale)
+    cosine, sine = _dft_matrix(count, count // 2 + 1 if onesided else count, count, -1)
+    scale = _normalization_factor(math.prod(x.shape[each] for each in dim), normalization)
+    real, imag = _multiply_along(x, last, cosine * scale), _multiply_along(x, last, sine * scale)
     for axis in others:
-        real, imag = _between(real, imag, axis, -1)
+        real, imag = _complex_dft(real, imag, axis, -1)
     return torch.complex(real, imag)
 
 
@@ -62,10 +60,10 @@ def from_real(
 def between_complex(
     ctx: LoweringContext, x: Tensor, dim: Sequence[int], normalization: int, forward: bool
 ) -> Tensor:
-    factor = _scale(math.prod(x.shape[each] for each in dim), normalization)
+    factor = _normalization_factor(math.prod(x.shape[each] for each in dim), normalization)
     real, imag = (x.real, x.imag) if factor == 1 else (x.real * factor, x.imag * factor)
     for axis in dim:
-        real, imag = _between(real, imag, axis, -1 if forward else 1)
+        real, imag = _complex_dft(real, imag, axis, -1 if forward else 1)
     return torch.complex(real, imag)
 
 
@@ -77,18 +75,20 @@ def to_real(
     count, half = last_dim_size, last_dim_size // 2 + 1
     real, imag = x.real, x.imag
     for axis in others:
-        real, imag = _between(real, imag, axis, 1)
-    cosine, sine = _waves(half, count, count, 1)
-    # The numbers that are left out are the conjugates of those that have no weight of one.
-    places = torch.arange(half).unsqueeze(-1)
-    weight = torch.where((places == 0) | (places * 2 == count), 1.0, 2.0)
-    weight = weight * _scale(count * math.prod(x.shape[each] for each in others), normalization)
+        real, imag = _complex_dft(real, imag, axis, 1)
+    cosine, sine = _dft_matrix(half, count, count, 1)
+    # The omitted half is the conjugate of the given one, without its first and middle element.
+    positions = torch.arange(half).unsqueeze(-1)
+    weight = torch.where((positions == 0) | (positions * 2 == count), 1.0, 2.0)
+    weight = weight * _normalization_factor(
+        count * math.prod(x.shape[each] for each in others), normalization
+    )
     real, imag = real.narrow(last, 0, half), imag.narrow(last, 0, half)
-    return _times(real, last, cosine * weight) - _times(imag, last, sine * weight)
+    return _multiply_along(real, last, cosine * weight) - _multiply_along(imag, last, sine * weight)
 
 
-def _window(window: Tensor | None, win_length: int | None, n_fft: int, x: Tensor) -> Tensor:
-    """The window in the middle of a transform's length; ones where there is none."""
+def _center_window(window: Tensor | None, win_length: int | None, n_fft: int, x: Tensor) -> Tensor:
+    """Return the window, or ones, padded with zeros on both sides to the transform's length."""
     length = n_fft if win_length is None else win_length
     if window is None:
         window = torch.ones(length, dtype=x.real.dtype, device=x.device)
@@ -116,20 +116,20 @@ def stft(
         or align_to_window is not None
         or (window is not None and window.is_complex())
     ):
-        own: Tensor = ctx.origin_op(
+        original: Tensor = ctx.origin_op(
             *(x, n_fft, hop_length, win_length, window, normalized, onesided, return_complex),
             align_to_window,
         )
-        return own
+        return original
     frames = x.unfold(x.ndim - 1, n_fft, hop_length or n_fft // 4)
-    frames = frames * _window(window, win_length, n_fft, x)
+    frames = frames * _center_window(window, win_length, n_fft, x)
     spectrum = torch.ops.aten._fft_r2c.default(
         frames, [frames.ndim - 1], 1 if normalized else 0, onesided is not False
     ).transpose(-1, -2)
     return spectrum if return_complex else torch.view_as_real(spectrum)
 
 
-# torch's own decomposition adds the windows of a batch in a loop over their values.
+# torch's own decomposition adds the frames in a loop.
 @lowers("istft", open_sizes=True)
 def istft(
     ctx: LoweringContext,
@@ -145,28 +145,28 @@ def istft(
     return_complex: bool = False,
 ) -> Tensor:
     if return_complex or (window is not None and window.is_complex()):
-        own: Tensor = ctx.origin_op(
+        original: Tensor = ctx.origin_op(
             *(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length),
             return_complex,
         )
-        return own
+        return original
     hop = hop_length or n_fft // 4
-    shape = _window(window, win_length, n_fft, x)
+    shape = _center_window(window, win_length, n_fft, x)
     frames = torch.ops.aten._fft_c2r.default(
         x.transpose(-1, -2), [x.ndim - 1], 1 if normalized else 2, n_fft
     )
-    signal = _overlapped(frames * shape, hop)
-    weight = _overlapped((shape * shape).expand(frames.shape[-2:]), hop)
+    signal = _overlap_add(frames * shape, hop)
+    weight = _overlap_add((shape * shape).expand(frames.shape[-2:]), hop)
     edge = n_fft // 2 if center else 0
     count = signal.shape[-1]
     stop = count - edge if length is None else edge + length
-    found = signal[..., edge:stop] / weight[edge:stop]
+    result = signal[..., edge:stop] / weight[edge:stop]
     missing = 0 if length is None else stop - count
-    return torch.constant_pad_nd(found, [0, missing]) if missing > 0 else found
+    return torch.constant_pad_nd(result, [0, missing]) if missing > 0 else result
 
 
-def _overlapped(frames: Tensor, hop: int) -> Tensor:
-    """The sum of windows that begin ``hop`` after one another: ``[..., frames, size]``."""
+def _overlap_add(frames: Tensor, hop: int) -> Tensor:
+    """Add up frames ``[..., frames, size]`` that start ``hop`` elements apart: overlap-add."""
     *batch, count, size = frames.shape
     steps = -(-size // hop)
     parts = torch.constant_pad_nd(frames, [0, steps * hop - size])

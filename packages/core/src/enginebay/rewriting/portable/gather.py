@@ -1,4 +1,4 @@
-"""Look-ups: slices where the places are known, sums over all places else."""
+"""Lowerings of lookups by index: slices for constant indices, one-hot sums for others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import ConversionError
 from enginebay.rewriting.portable.common import (
     axis_of,
+    cat_parts,
     constant,
-    is_chosen,
-    joined,
     lowers,
-    spread,
+    one_hot_mask,
+    sum_one_hot,
+    sum_selected_rows,
     torch,
-    total,
 )
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering import LoweringContext
 
-#: Up to so many runs of neighbours, a look-up at known places is a concatenation of slices.
-_RUNS = 64
+#: The number of slices up to which a lookup by a constant index is a concatenation.
+_MAX_SLICES = 64
 
 
 @lowers("index_select")
@@ -34,22 +34,22 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
         return x.clone()
     dim, index = axis_of(x, dim), index.reshape(-1)
     if ctx.is_constant(index):
-        runs = _runs(ctx.value_of(index).tolist())
-        if len(runs) <= _RUNS:
-            return joined([x.narrow(dim, start, length) for start, length in runs], dim)
+        runs = _find_runs(ctx.value_of(index).tolist())
+        if len(runs) <= _MAX_SLICES:
+            return cat_parts([x.narrow(dim, start, length) for start, length in runs], dim)
     front = x.movedim(dim, 0)
-    rows = spread(is_chosen(index, x.shape[dim]), front.reshape(x.shape[dim], -1))
+    rows = sum_selected_rows(one_hot_mask(index, x.shape[dim]), front.reshape(x.shape[dim], -1))
     return rows.reshape(index.shape[0], *front.shape[1:]).movedim(0, dim)
 
 
-def _runs(places: list[int]) -> list[tuple[int, int]]:
-    """Places as starts and lengths of neighbours; of none one empty run."""
+def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
+    """Return the starts and lengths of runs of consecutive positions; one empty run for none."""
     runs: list[tuple[int, int]] = []
-    for place in places:
-        if runs and place == sum(runs[-1]):
+    for position in positions:
+        if runs and position == sum(runs[-1]):
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
-            runs.append((place, 1))
+            runs.append((position, 1))
     return runs or [(0, 0)]
 
 
@@ -58,60 +58,61 @@ def gather(
     ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
 ) -> Tensor:
     if x.ndim == 0 or index.ndim == 0:
-        found = gather(ctx, x.reshape(-1), 0, index.reshape(-1))
-        return found.reshape(index.shape)
+        result = gather(ctx, x.reshape(-1), 0, index.reshape(-1))
+        return result.reshape(index.shape)
     dim = axis_of(x, dim)
     for axis, size in enumerate(index.shape):
         x = x if axis == dim else x.narrow(axis, 0, size)
-    if ctx.is_constant(index) and index.numel() and (same := _same_rows(ctx, index, dim)):
+    if ctx.is_constant(index) and index.numel() and (same := _common_row(ctx, index, dim)):
         return x.index_select(dim, constant(same, x.device))
-    rows, places = x.movedim(dim, -1), index.movedim(dim, -1)
-    return _at(rows, places).movedim(-1, dim)
+    rows, positions = x.movedim(dim, -1), index.movedim(dim, -1)
+    return _gather_last(rows, positions).movedim(-1, dim)
 
 
-def _same_rows(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """The places along a dimension, if they are the same in every row."""
+def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
+    """Return the positions along a dimension if they are the same in every row, or None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
-    places: list[int] = rows[0].tolist()
-    return places if (rows == rows[:1]).all() else None
+    positions: list[int] = rows[0].tolist()
+    return positions if (rows == rows[:1]).all() else None
 
 
-def _at(rows: Tensor, places: Tensor) -> Tensor:
-    """``out[..., i] = rows[..., places[..., i]]``."""
+def _gather_last(rows: Tensor, positions: Tensor) -> Tensor:
+    """Return ``out`` with ``out[..., i] = rows[..., positions[..., i]]``."""
     if rows.is_complex():
-        return torch.complex(_at(rows.real, places), _at(rows.imag, places))
-    chosen = is_chosen(places, rows.shape[-1])
-    return total(torch.where(chosen, rows.unsqueeze(-2), rows.new_zeros(())), -1)
+        return torch.complex(_gather_last(rows.real, positions), _gather_last(rows.imag, positions))
+    chosen = one_hot_mask(positions, rows.shape[-1])
+    return sum_one_hot(torch.where(chosen, rows.unsqueeze(-2), rows.new_zeros(())), -1)
 
 
 @lowers("index")
-def index_at(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    used, places = used_places(ctx, x, indices)
+def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    used, positions = flatten_indices(ctx, x, indices)
     order = [*used, *(dim for dim in range(x.ndim) if dim not in used)]
     sizes = [x.shape[dim] for dim in order]
     count, rest = math.prod(sizes[: len(used)]), sizes[len(used) :]
     table = x.permute(order).reshape(count, *rest)
-    found = table.index_select(0, places.reshape(-1)).reshape(*places.shape, *rest)
+    result = table.index_select(0, positions.reshape(-1)).reshape(*positions.shape, *rest)
     if used != list(range(used[0], used[-1] + 1)):
-        return found
-    # Neighbouring indices leave what they look up in their own place.
-    front = [places.ndim + dim for dim in range(used[0])]
-    back = range(places.ndim + used[0], found.ndim)
-    return found.permute(*front, *range(places.ndim), *back)
+        return result
+    # If the indexed dimensions are adjacent, the result's new dimensions replace them in place.
+    front = [positions.ndim + dim for dim in range(used[0])]
+    back = range(positions.ndim + used[0], result.ndim)
+    return result.permute(*front, *range(positions.ndim), *back)
 
 
-def used_places(
+def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the dimensions that are indexed, and the places in them laid flat."""
+    """Return the indexed dimensions, and the positions in these dimensions flattened to one."""
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:
         if each is None:
             used.append(-1)
         elif each.dtype in (torch.bool, torch.uint8):
-            found = ctx.value_of(each).nonzero()  # of a mask that the inputs change: no known size
-            parts += [constant(axis, x.device) for axis in found]
+            # Only a constant mask: the result's size would otherwise depend on the inputs.
+            axes = ctx.value_of(each).nonzero()
+            parts += [constant(axis, x.device) for axis in axes]
             used += range(len(used), len(used) + each.ndim)
         else:
             parts.append(each)
@@ -126,13 +127,13 @@ def used_places(
 
 @lowers("take")
 def take(ctx: LoweringContext, x: Tensor, index: Tensor) -> Tensor:
-    return index_at(ctx, x.reshape(-1), [index])
+    return index_tensor(ctx, x.reshape(-1), [index])
 
 
 @lowers("embedding")
 def embedding(ctx: LoweringContext, weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
-    found = weight.index_select(0, indices.reshape(-1))
-    return found.reshape(*indices.shape, *weight.shape[1:])
+    result = weight.index_select(0, indices.reshape(-1))
+    return result.reshape(*indices.shape, *weight.shape[1:])
 
 
 @lowers("flip")
@@ -151,8 +152,8 @@ def diagonal(
     *front, rows, columns = last.shape
     start = offset if offset >= 0 else -offset * columns
     count = max(0, min(columns - offset, rows) if offset >= 0 else min(columns, rows + offset))
-    places = start + torch.arange(count, device=x.device) * (columns + 1)
-    return last.reshape(*front, rows * columns).index_select(-1, places)
+    positions = start + torch.arange(count, device=x.device) * (columns + 1)
+    return last.reshape(*front, rows * columns).index_select(-1, positions)
 
 
 @lowers("unfold", "unfold_copy")
@@ -161,10 +162,12 @@ def unfold(ctx: LoweringContext, x: Tensor, dimension: int, size: int, step: int
         return x.reshape(1)[:size]
     dim = axis_of(x, dimension)
     count = (x.shape[dim] - size) // step + 1
-    parts = [x.narrow(dim, place * step, size) for place in range(count)]
-    if size < count:  # the fewer slices
-        ends = [place + (count - 1) * step + 1 for place in range(size)]
-        slices = [torch.ops.aten.slice(x, dim, place, end, step) for place, end in enumerate(ends)]
+    parts = [x.narrow(dim, position * step, size) for position in range(count)]
+    if size < count:  # strided slices, since they are fewer
+        ends = [position + (count - 1) * step + 1 for position in range(size)]
+        slices = [
+            torch.ops.aten.slice(x, dim, position, end, step) for position, end in enumerate(ends)
+        ]
         return torch.stack(slices, -1)
     return torch.stack(parts, dim).movedim(dim + 1, -1)
 
@@ -177,44 +180,44 @@ def as_strided(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """Look at the memory of the tensor that is meant: that of a transposed one has other steps."""
+    """Look up the elements by their memory offsets, which depend on the tensor's strides."""
     offset = int(x.storage_offset())
-    own = _memory(x.shape, x.stride(), offset)
-    wanted = _memory(size, stride, offset if storage_offset is None else storage_offset)
-    elements = {place: element for element, place in enumerate(own)}
-    if not elements.keys() >= set(wanted):
-        raise ConversionError("as_strided beyond the tensor that it is given")
-    places = constant([elements[place] for place in wanted], x.device)
-    return x.reshape(-1).index_select(0, places).reshape(tuple(size))
+    existing = _memory_offsets(x.shape, x.stride(), offset)
+    requested = _memory_offsets(size, stride, offset if storage_offset is None else storage_offset)
+    elements = {position: element for element, position in enumerate(existing)}
+    if not elements.keys() >= set(requested):
+        raise ConversionError("as_strided reads memory outside of its tensor")
+    positions = constant([elements[position] for position in requested], x.device)
+    return x.reshape(-1).index_select(0, positions).reshape(tuple(size))
 
 
-def _memory(sizes: Sequence[int], strides: Sequence[int], offset: int) -> list[int]:
-    """The places of a tensor's elements in memory, in their order."""
-    places = [offset]
+def _memory_offsets(sizes: Sequence[int], strides: Sequence[int], offset: int) -> list[int]:
+    """Return the memory offsets of a tensor's elements, in row-major order."""
+    positions = [offset]
     for size, stride in zip(sizes, strides, strict=True):
-        places = [place + step * stride for place in places for step in range(size)]
-    return places
+        positions = [position + step * stride for position in positions for step in range(size)]
+    return positions
 
 
 @lowers("masked_scatter")
 def masked_scatter(ctx: LoweringContext, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Each element's place in the source is how many are true before it."""
-    broadcast: Any = torch.broadcast_shapes  # which has no types
+    broadcast: Any = torch.broadcast_shapes  # untyped in torch 2.13
     shape = broadcast(x.shape, mask.shape)
     if not mask.numel() or not source.numel():
         return x.expand(shape).clone()
     flat = mask.expand(shape).reshape(-1)
-    places = (flat.to(torch.int64).cumsum(0) - 1).clamp(0, source.numel() - 1)
-    found = source.reshape(-1).index_select(0, places)
-    return torch.where(flat, found, x.expand(shape).reshape(-1)).reshape(shape)
+    # The n-th true element of the mask gets the n-th element of the source.
+    positions = (flat.to(torch.int64).cumsum(0) - 1).clamp(0, source.numel() - 1)
+    result = source.reshape(-1).index_select(0, positions)
+    return torch.where(flat, result, x.expand(shape).reshape(-1)).reshape(shape)
 
 
 @lowers("repeat_interleave.Tensor")
 def repeat_interleave(
     ctx: LoweringContext, repeats: Tensor, *, output_size: int | None = None
 ) -> Tensor:
-    """Each place as often as it is repeated: the count of the runs that end before."""
+    """Count, for each output element, the repetitions that end before it."""
     size = output_size if output_size is not None else int(ctx.value_of(repeats).sum())
     ends = repeats.cumsum(0)
-    places = torch.arange(size, device=repeats.device).unsqueeze(-1)
-    return (places >= ends).sum(-1).to(repeats.dtype)
+    positions = torch.arange(size, device=repeats.device).unsqueeze(-1)
+    return (positions >= ends).sum(-1).to(repeats.dtype)

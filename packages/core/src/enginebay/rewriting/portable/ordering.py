@@ -1,10 +1,10 @@
-"""Sort, rank and count by comparing every pair of elements."""
+"""Lowerings of sorting, ranking, extremes and binning: every pair of elements is compared."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.portable.common import axis_of, is_chosen, lowers, torch, total
+from enginebay.rewriting.portable.common import axis_of, lowers, one_hot_mask, sum_one_hot, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -12,33 +12,34 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering import LoweringContext
 
 
-def _order(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """The ``count`` smallest or largest elements along a dimension, and where they are.
+def _sort_by_rank(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` smallest or largest elements along a dimension, and their positions.
 
-    An element's place in the order is how many come before it: smaller ones, and equal ones in
-    front of it. NaN is larger than all other numbers.
+    An element's rank is the number of smaller elements plus the number of equal elements before it.
+    As in torch, NaN is larger than all other numbers.
     """
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
     size = rows.shape[-1]
     keys = rows.to(torch.int64) if x.dtype is torch.bool else rows
-    own, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
-    before, tied = (other > own) if descending else (other < own), other == own
+    element, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
+    is_before, is_tied = (other > element) if descending else (other < element), other == element
     if x.dtype.is_floating_point:
-        first, second = (other, own) if descending else (own, other)
-        before = before | ((first != first) & (second == second))
-        tied = tied | ((other != other) & (own != own))
-    places = torch.arange(size, device=x.device)
-    in_front = places < places.unsqueeze(-1)
-    ranks = (before | (tied & in_front)).sum(-1)
+        # x != x is true only for NaN.
+        larger, smaller = (other, element) if descending else (element, other)
+        is_before = is_before | ((larger != larger) & (smaller == smaller))
+        is_tied = is_tied | ((other != other) & (element != element))
+    positions = torch.arange(size, device=x.device)
+    is_earlier = positions < positions.unsqueeze(-1)
+    ranks = (is_before | (is_tied & is_earlier)).sum(-1)
     chosen = torch.arange(count, device=x.device).unsqueeze(-1) == ranks.unsqueeze(-2)
-    values = total(torch.where(chosen, rows.unsqueeze(-2), rows.new_zeros(())), -1)
-    found = torch.where(chosen, places, 0).sum(-1)
-    return values.movedim(-1, dim), found.movedim(-1, dim)
+    values = sum_one_hot(torch.where(chosen, rows.unsqueeze(-2), rows.new_zeros(())), -1)
+    result = torch.where(chosen, positions, 0).sum(-1)
+    return values.movedim(-1, dim), result.movedim(-1, dim)
 
 
-def _size(x: Tensor, dim: int) -> int:
+def _dim_size(x: Tensor, dim: int) -> int:
     return x.shape[dim] if x.ndim else 1
 
 
@@ -46,7 +47,7 @@ def _size(x: Tensor, dim: int) -> int:
 def sort(
     ctx: LoweringContext, x: Tensor, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _order(x, dim, _size(x, dim), descending)
+    return _sort_by_rank(x, dim, _dim_size(x, dim), descending)
 
 
 @lowers("sort.stable", open_sizes=True)
@@ -58,7 +59,7 @@ def stable_sort(
     dim: int = -1,
     descending: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Sort: ONNX's ``TopK``, for one, keeps the order of equal elements in any case."""
+    # The lowering of sort is stable, and so is ONNX's TopK.
     return x.sort(dim, descending)
 
 
@@ -66,30 +67,30 @@ def stable_sort(
 def topk(
     ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any, **__: Any
 ) -> tuple[Tensor, Tensor]:
-    return _order(x, dim, k, largest)
+    return _sort_by_rank(x, dim, k, largest)
 
 
 @lowers("kthvalue", open_sizes=True)
 def kthvalue(
     ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    value, place = x.sort(stable=True, dim=dim)
+    value, position = x.sort(stable=True, dim=dim)
     if not x.ndim:
-        return value, place
-    value, place = value.narrow(dim, k - 1, 1), place.narrow(dim, k - 1, 1)
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+        return value, position
+    value, position = value.narrow(dim, k - 1, 1), position.narrow(dim, k - 1, 1)
+    return (value, position) if keepdim else (value.squeeze(dim), position.squeeze(dim))
 
 
 @lowers("median.dim", open_sizes=True)
 def median_dim(
     ctx: LoweringContext, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """NaN, and the first place with one, where there is one."""
-    value, place = kthvalue(ctx, x, (_size(x, dim) + 1) // 2, dim, keepdim)
+    value, position = kthvalue(ctx, x, (_dim_size(x, dim) + 1) // 2, dim, keepdim)
     if not x.dtype.is_floating_point:
-        return value, place
+        return value, position
+    # The median of numbers with a NaN is NaN, at the first one's position; max finds it.
     top, first = torch.max(x, dim, keepdim)
-    return torch.where(top != top, top, value), torch.where(top != top, first, place)
+    return torch.where(top != top, top, value), torch.where(top != top, first, position)
 
 
 @lowers("median.default", open_sizes=True)
@@ -101,7 +102,7 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The smallest of those that are there most often, and its last place; of no NaN."""
+    """Return the smallest of the most frequent elements and its last position; without NaN."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
@@ -110,57 +111,58 @@ def mode(
     keys = rows.to(torch.int64) if x.dtype is torch.bool else rows
     largest = keys.amax(-1, keepdim=True)
     value = torch.where(is_top, keys, largest).amin(-1, keepdim=True).to(x.dtype)
-    places = torch.arange(rows.shape[-1], device=x.device)
-    place = torch.where(rows == value, places, -1).amax(-1, keepdim=True)
-    value, place = value.movedim(-1, dim), place.movedim(-1, dim)
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+    positions = torch.arange(rows.shape[-1], device=x.device)
+    position = torch.where(rows == value, positions, -1).amax(-1, keepdim=True)
+    value, position = value.movedim(-1, dim), position.movedim(-1, dim)
+    return (value, position) if keepdim else (value.squeeze(dim), position.squeeze(dim))
 
 
 @lowers("argmax")
 def argmax(
     ctx: LoweringContext, x: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
-    return _place_of(x, torch.amax, dim, keepdim)[1]
+    return _find_extreme(x, torch.amax, dim, keepdim)[1]
 
 
 @lowers("argmin")
 def argmin(
     ctx: LoweringContext, x: Tensor, dim: int | None = None, keepdim: bool = False
 ) -> Tensor:
-    return _place_of(x, torch.amin, dim, keepdim)[1]
+    return _find_extreme(x, torch.amin, dim, keepdim)[1]
 
 
 @lowers("max.dim")
 def max_dim(
     ctx: LoweringContext, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _place_of(x, torch.amax, dim, keepdim)
+    return _find_extreme(x, torch.amax, dim, keepdim)
 
 
 @lowers("min.dim")
 def min_dim(
     ctx: LoweringContext, x: Tensor, dim: int, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    return _place_of(x, torch.amin, dim, keepdim)
+    return _find_extreme(x, torch.amin, dim, keepdim)
 
 
-def _place_of(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The extreme, and the first place along a dimension where it, or NaN, is."""
+def _find_extreme(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """Return the extreme along a dimension and its first position; NaN counts as the extreme."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None
     x, axis = (x.reshape(-1), 0) if dim is None else (x, axis_of(x, dim))
     rows, size = x.movedim(axis, -1), x.shape[axis]
     best = extreme(rows, -1, keepdim=True)
-    is_there = rows == best
+    is_best = rows == best
     if x.dtype.is_floating_point:
-        is_there = is_there | (rows != rows)
-    place = torch.where(is_there, torch.arange(size, device=x.device), size).amin(-1, keepdim=True)
-    values, places = best.movedim(-1, axis), place.movedim(-1, axis)
+        is_best = is_best | (rows != rows)
+    positions = torch.arange(size, device=x.device)
+    position = torch.where(is_best, positions, size).amin(-1, keepdim=True)
+    values, positions = best.movedim(-1, axis), position.movedim(-1, axis)
     if shape is not None:
-        return values.reshape(shape), places.reshape(shape)
-    return (values, places) if keepdim and dim is not None else (
-        values.squeeze(axis), places.squeeze(axis)
+        return values.reshape(shape), positions.reshape(shape)
+    return (values, positions) if keepdim and dim is not None else (
+        values.squeeze(axis), positions.squeeze(axis)
     )  # fmt: skip
 
 
@@ -207,18 +209,19 @@ def searchsorted(
 
 
 def _count_before(boundaries: Tensor, x: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """Count the boundaries in front of each number; for NaN those are all."""
+    """Count the boundaries before each number; for NaN this is all of them."""
     x = x.unsqueeze(-1)
-    behind = (boundaries > x) if right else (boundaries >= x)
-    return behind.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)
+    is_after = (boundaries > x) if right else (boundaries >= x)
+    return is_after.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 
 @lowers("histc")
 def histc(ctx: LoweringContext, x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     low, high = (x.amin(), x.amax()) if min == max else (x.new_full((), min), x.new_full((), max))
+    # torch widens an empty range by 1 on both sides.
     is_point = low == high
     low, high = torch.where(is_point, low - 1, low), torch.where(is_point, high + 1, high)
     flat = x.reshape(-1)
-    places = ((flat - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
+    positions = ((flat - low) * (bins / (high - low))).floor().clamp(max=bins - 1)
     is_inside = (flat >= low) & (flat <= high)
-    return (is_chosen(places, bins) & is_inside.unsqueeze(-1)).sum(0).to(x.dtype)
+    return (one_hot_mask(positions, bins) & is_inside.unsqueeze(-1)).sum(0).to(x.dtype)

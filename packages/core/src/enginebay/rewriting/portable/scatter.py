@@ -1,12 +1,18 @@
-"""Writes to places: of several to one place the last one stays, or all are combined."""
+"""Lowerings of writes by index; of several writes to an element the last one counts, or all."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from enginebay.rewriting.portable.common import axis_of, is_chosen, lowers, spread, torch
-from enginebay.rewriting.portable.gather import used_places
+from enginebay.rewriting.portable.common import (
+    axis_of,
+    lowers,
+    one_hot_mask,
+    sum_selected_rows,
+    torch,
+)
+from enginebay.rewriting.portable.gather import flatten_indices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,81 +22,109 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering import LoweringContext
 
 
-def _last(index: Tensor, size: int) -> Tensor:
-    """``[..., size]``: which of the writes in the last dimension stays there; −1 for none."""
+def _last_write(index: Tensor, size: int) -> Tensor:
+    """Return the number of the last write to each element ``[..., size]``, −1 for none.
+
+    Args:
+        index: The positions of the writes, ``[..., count]``.
+        size: The number of elements.
+    """
     count = index.shape[-1]
     order = torch.arange(count, device=index.device).unsqueeze(-1)
     if not count:
         return torch.full((*index.shape[:-1], size), -1, device=index.device)
-    return torch.where(is_chosen(index, size), order, -1).amax(-2)
+    return torch.where(one_hot_mask(index, size), order, -1).amax(-2)
 
 
-def _whole(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Write to the front part of the other dimensions that the index spans; the rest stays."""
+def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
+    """Write to the part of ``x`` that the index spans in the other dimensions.
+
+    ``scatter`` allows an index that is smaller than ``x``; the rest of ``x`` is unchanged.
+
+    Args:
+        x: The tensor.
+        dim: The dimension that is indexed.
+        index: The index.
+        write: Returns the new values for that part, whose last dimension is ``dim``.
+    """
     for axis, size in enumerate(index.shape):
         if axis != dim and size < x.shape[axis]:
-            front = _whole(x.narrow(axis, 0, size), dim, index, write)
+            front = _write_spanned(x.narrow(axis, 0, size), dim, index, write)
             return torch.cat([front, x.narrow(axis, size, x.shape[axis] - size)], axis)
     return write(x.movedim(dim, -1)).movedim(-1, dim)
 
 
-def _rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """A source as far as its index spans, the dimension last."""
+def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Return the part of a source that the index spans, with ``dim`` as the last dimension."""
     for axis, size in enumerate(index.shape):
         x = x.narrow(axis, 0, size)
     return x.movedim(dim, -1)
 
 
-def _scatter(
+def _scatter_rows(
     x: Tensor, dim: int, index: Tensor, source: Tensor, combine: Callable[..., Tensor]
 ) -> Tensor:
-    """Combine each row with what goes to each of its places."""
+    """Apply all writes along a dimension.
+
+    Args:
+        x: The tensor.
+        dim: The dimension that is indexed.
+        index: The position of each element of the source.
+        source: The values to write.
+        combine: Returns new rows from the rows of ``x``, the positions, and the values, all with
+            ``dim`` as the last dimension.
+    """
     if not x.ndim or not index.ndim:
-        one = _scatter(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
+        one = _scatter_rows(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
         return one.reshape(x.shape)
     dim = axis_of(x, dim)
     if not index.numel():
         return x.clone()
-    places, rows = index.movedim(dim, -1), _rows(source, dim, index)
-    return _whole(x, dim, index, lambda x: combine(x, places, rows))
+    positions, rows = index.movedim(dim, -1), _spanned_rows(source, dim, index)
+    return _write_spanned(x, dim, index, lambda x: combine(x, positions, rows))
 
 
-def _replaced(x: Tensor, places: Tensor, rows: Tensor) -> Tensor:
-    last = _last(places, x.shape[-1])
+def _replace_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
+    """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``; the last write counts."""
+    last = _last_write(positions, x.shape[-1])
     return torch.where(last >= 0, rows.gather(-1, last.clamp(min=0)), x)
 
 
-def _added(x: Tensor, places: Tensor, rows: Tensor) -> Tensor:
+def _add_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
+    """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``; all writes count."""
     if x.dtype is torch.bool:
-        return x | _added(x.to(torch.int64) * 0, places, rows.to(torch.int64)).to(torch.bool)
-    chosen = is_chosen(places, x.shape[-1])
+        return x | _add_values(x.to(torch.int64) * 0, positions, rows.to(torch.int64)).to(
+            torch.bool
+        )
+    chosen = one_hot_mask(positions, x.shape[-1])
     return x + torch.where(chosen, rows.unsqueeze(-1), 0).sum(-2, dtype=x.dtype)
 
 
-def _like(x: Tensor, index: Tensor, value: Any) -> Tensor:
+def _full_source(x: Tensor, index: Tensor, value: Any) -> Tensor:
+    """Return a source that writes the same value at every position."""
     return torch.full(index.shape, value, dtype=x.dtype, device=x.device)
 
 
 @lowers("scatter.src")
 def scatter(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter(x, dim, index, src, _replaced)
+    return _scatter_rows(x, dim, index, src, _replace_values)
 
 
 @lowers("scatter.value")
 def scatter_value(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    return _scatter(x, dim, index, _like(x, index, value), _replaced)
+    return _scatter_rows(x, dim, index, _full_source(x, index, value), _replace_values)
 
 
 @lowers("scatter_add")
 def scatter_add(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return _scatter(x, dim, index, src, _added)
+    return _scatter_rows(x, dim, index, src, _add_values)
 
 
 @lowers("scatter.reduce", "scatter.value_reduce")
 def scatter_and_reduce(
     ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str
 ) -> Tensor:
-    src = src if isinstance(src, torch.Tensor) else _like(x, index, src)
+    src = src if isinstance(src, torch.Tensor) else _full_source(x, index, src)
     return torch.scatter_reduce(x, dim, index, src, "sum" if reduce == "add" else "prod")
 
 
@@ -105,20 +139,19 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Tensor:
-    def combine(x: Tensor, places: Tensor, rows: Tensor) -> Tensor:
-        chosen = is_chosen(places, x.shape[-1])
+    def combine(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
+        chosen = one_hot_mask(positions, x.shape[-1])
         count = chosen.sum(-2)
-        start = x if include_self else torch.where(count > 0, _neutral(reduce, x), x)
+        start = x if include_self else torch.where(count > 0, _neutral_element(reduce, x), x)
         if reduce in ("amax", "amin"):
-            extreme, two = (
-                (torch.amax, torch.maximum) if reduce == "amax" else (torch.amin, torch.minimum)
-            )
-            return two(
-                start, extreme(torch.where(chosen, rows.unsqueeze(-1), _neutral(reduce, x)), -2)
-            )
+            is_max = reduce == "amax"
+            written = torch.where(chosen, rows.unsqueeze(-1), _neutral_element(reduce, x))
+            if is_max:
+                return torch.maximum(start, written.amax(-2))
+            return torch.minimum(start, written.amin(-2))
         if reduce == "prod":
             return start * torch.where(chosen, rows.unsqueeze(-1), 1).prod(-2, dtype=x.dtype)
-        added = _added(start, places, rows)
+        added = _add_values(start, positions, rows)
         if reduce == "sum":
             return added
         count = (count + 1) if include_self else count.clamp(min=1)
@@ -126,11 +159,11 @@ def scatter_reduce(
             return added / count
         return torch.div(added, count, rounding_mode="floor").to(x.dtype)
 
-    return _scatter(x, dim, index, src, combine)
+    return _scatter_rows(x, dim, index, src, combine)
 
 
-def _neutral(reduce: str, x: Tensor) -> Tensor:
-    """What a reduction does not change anything with."""
+def _neutral_element(reduce: str, x: Tensor) -> Tensor:
+    """Return the neutral element of a reduction, such as 0 for a sum and −∞ for a maximum."""
     if reduce in ("amax", "amin"):
         is_float = x.dtype.is_floating_point
         lowest = -math.inf if is_float else torch.iinfo(x.dtype).min
@@ -139,49 +172,58 @@ def _neutral(reduce: str, x: Tensor) -> Tensor:
     return x.new_full((), 1 if reduce == "prod" else 0)
 
 
-def _put(x: Tensor, places: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
-    """Write rows ``[count, …]`` to places of the first dimension."""
+def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
+    """Write to rows of ``x``.
+
+    Args:
+        x: ``[size, …]``.
+        positions: The row of ``x`` for each new row, ``[count]``.
+        rows: The new rows, ``[count, …]``.
+        accumulate: True to add all of them, False to replace; the last write to a row then counts.
+    """
     size = x.shape[0]
-    if not places.numel():
+    if not positions.numel():
         return x.clone()
     shape = (size, *[1] * (x.ndim - 1))
     if accumulate:
-        put = spread(is_chosen(places, size).t(), rows.reshape(rows.shape[0], -1)).reshape(x.shape)
-        return (x | put) if x.dtype is torch.bool else x + put
-    last = _last(places, size)
+        selected = one_hot_mask(positions, size).t()
+        added = sum_selected_rows(selected, rows.reshape(rows.shape[0], -1)).reshape(x.shape)
+        return (x | added) if x.dtype is torch.bool else x + added
+    last = _last_write(positions, size)
     return torch.where((last >= 0).reshape(shape), rows.index_select(0, last.clamp(min=0)), x)
 
 
-def _along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
+def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
+    """Write slices along a dimension, as :func:`_put_rows` writes rows."""
     if not x.ndim:
-        found = _put(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
-        return found.reshape(())
+        result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
+        return result.reshape(())
     front, rows = x.movedim(dim, 0), source.reshape(source.shape or (1,)).movedim(dim, 0)
-    return _put(front, index.reshape(-1), rows, accumulate).movedim(0, dim)
+    return _put_rows(front, index.reshape(-1), rows, accumulate).movedim(0, dim)
 
 
 @lowers("index_add")
 def index_add(
     ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
 ) -> Tensor:
-    return _along(x, dim, index, source if alpha == 1 else source * alpha, accumulate=True)
+    return _put_along(x, dim, index, source if alpha == 1 else source * alpha, accumulate=True)
 
 
 @lowers("index_copy")
 def index_copy(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _along(x, dim, index, source, accumulate=False)
+    return _put_along(x, dim, index, source, accumulate=False)
 
 
 @lowers("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if not x.ndim:
-        return _number(x, value)
-    touched = is_chosen(index.reshape(-1), x.shape[dim]).sum(0) > 0
+        return _cast_value(x, value)
+    touched = one_hot_mask(index.reshape(-1), x.shape[dim]).sum(0) > 0
     shape = [x.shape[dim] if axis == axis_of(x, dim) else 1 for axis in range(x.ndim)]
-    return torch.where(touched.reshape(shape), _number(x, value), x)
+    return torch.where(touched.reshape(shape), _cast_value(x, value), x)
 
 
-def _number(x: Tensor, value: Any) -> Tensor:
+def _cast_value(x: Tensor, value: Any) -> Tensor:
     return value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
 
 
@@ -194,26 +236,27 @@ def index_put(
     accumulate: bool = False,
 ) -> Tensor:
     last = indices[-1]
+    # x[mask] = number, the most frequent case, needs no positions.
     if values.numel() == 1 and not accumulate and last is not None and last.dtype is torch.bool:
         front = len(indices) - 1
         if not any(each is not None for each in indices[:-1]):
             mask = last.reshape(*last.shape, *[1] * (x.ndim - front - last.ndim))
             return torch.where(mask, values.reshape(()), x)
-    used, places = used_places(ctx, x, indices)
+    used, positions = flatten_indices(ctx, x, indices)
     order = [*used, *(dim for dim in range(x.ndim) if dim not in used)]
     sizes = [x.shape[dim] for dim in order]
     count, rest = math.prod(sizes[: len(used)]), sizes[len(used) :]
     neighbours = used == list(range(used[0], used[-1] + 1))
     before = rest[: used[0]] if neighbours else []
-    rows = values.expand(*before, *places.shape, *rest[len(before) :])
-    # What the indices span comes first, as in the table.
+    rows = values.expand(*before, *positions.shape, *rest[len(before) :])
+    # The dimensions of the positions come first, as in the table below.
     rows = rows.permute(
-        *range(len(before), len(before) + places.ndim),
+        *range(len(before), len(before) + positions.ndim),
         *range(len(before)),
-        *range(len(before) + places.ndim, rows.ndim),
-    ).reshape(places.numel(), *rest)
+        *range(len(before) + positions.ndim, rows.ndim),
+    ).reshape(positions.numel(), *rest)
     table = x.permute(order).reshape(count, *rest)
-    result = _put(table, places.reshape(-1), rows, accumulate).reshape(sizes)
+    result = _put_rows(table, positions.reshape(-1), rows, accumulate).reshape(sizes)
     return result.permute([order.index(dim) for dim in range(x.ndim)])
 
 
@@ -231,28 +274,28 @@ def slice_scatter(
     first, last, _ = slice(start, end).indices(x.shape[dim])
     if step == 1:
         last = max(first, last)
-        behind = x.narrow(dim, last, x.shape[dim] - last)
-        return torch.cat([x.narrow(dim, 0, first), src, behind], dim)
-    places = torch.arange(first, max(first, last), step, device=x.device)
-    return x.index_copy(dim, places, src)
+        rest = x.narrow(dim, last, x.shape[dim] - last)
+        return torch.cat([x.narrow(dim, 0, first), src, rest], dim)
+    positions = torch.arange(first, max(first, last), step, device=x.device)
+    return x.index_copy(dim, positions, src)
 
 
 @lowers("select_scatter", open_sizes=True)
 def select_scatter(ctx: LoweringContext, x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     dim = axis_of(x, dim)
-    place = index + x.shape[dim] if index < 0 else index
-    behind = x.narrow(dim, place + 1, x.shape[dim] - place - 1)
-    return torch.cat([x.narrow(dim, 0, place), src.unsqueeze(dim), behind], dim)
+    position = index + x.shape[dim] if index < 0 else index
+    rest = x.narrow(dim, position + 1, x.shape[dim] - position - 1)
+    return torch.cat([x.narrow(dim, 0, position), src.unsqueeze(dim), rest], dim)
 
 
 @lowers("diagonal_scatter")
 def diagonal_scatter(
     ctx: LoweringContext, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """Write to the places of the diagonal in the two dimensions laid flat."""
+    """Write to the positions of the diagonal in the two flattened dimensions."""
     moved = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = moved.shape[-2:]
-    places = torch.arange(rows * columns, device=x.device).reshape(rows, columns)
+    positions = torch.arange(rows * columns, device=x.device).reshape(rows, columns)
     flat = moved.reshape(*moved.shape[:-2], rows * columns)
-    found = flat.index_copy(-1, places.diagonal(offset), src)
-    return found.reshape(moved.shape).movedim((-2, -1), (dim1, dim2))
+    result = flat.index_copy(-1, positions.diagonal(offset), src)
+    return result.reshape(moved.shape).movedim((-2, -1), (dim1, dim2))

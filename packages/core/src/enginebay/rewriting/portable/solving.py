@@ -1,19 +1,19 @@
-"""Systems of equations, and matrices, of known size; the batch may be open."""
+"""Lowerings of linear algebra for matrices of fixed size; batch dimensions may be dynamic."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import RewriterError
-from enginebay.rewriting.portable.common import joined, lowers, torch
+from enginebay.rewriting.portable.common import cat_parts, lowers, torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from enginebay.rewriting.lowering import LoweringContext
 
-#: So many rows are solved; each is some operators.
-_ROWS = 128
+#: The maximum number of rows: each row adds several nodes to the graph.
+_MAX_ROWS = 128
 
 
 @lowers("linalg_solve_triangular", open_sizes=True)
@@ -30,8 +30,8 @@ def linalg_solve_triangular(
         options = {"upper": not upper, "unitriangular": unitriangular}
         turned: Tensor = torch.linalg.solve_triangular(a.mT, b.mT, **options).mT
         return turned
-    count = _count(a)
-    batch = _batch(a, b)
+    count = _checked_size(a)
+    batch = _batch_shape(a, b)
     b = b.expand(*batch, *b.shape[-2:])
     solved: list[Tensor] = []
     for row in reversed(range(count)) if upper else range(count):
@@ -39,11 +39,11 @@ def linalg_solve_triangular(
         factors = a.narrow(-2, row, 1)
         if solved:
             start, length = (row + 1, count - row - 1) if upper else (0, row)
-            result = result - factors.narrow(-1, start, length) @ joined(solved, -2)
+            result = result - factors.narrow(-1, start, length) @ cat_parts(solved, -2)
         if not unitriangular:
             result = result / factors.narrow(-1, row, 1)
         solved = [result, *solved] if upper else [*solved, result]
-    return joined(solved, -2)
+    return cat_parts(solved, -2)
 
 
 @lowers("triangular_solve", open_sizes=True)
@@ -64,142 +64,151 @@ def triangular_solve(
 def linalg_cholesky_ex(
     ctx: LoweringContext, a: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Take one column after the other off the matrix, of which torch reads one half."""
-    rows = torch.arange(_count(a), device=a.device)
+    """Compute the columns one by one (outer-product form) from the triangle that torch reads."""
+    rows = torch.arange(_checked_size(a), device=a.device)
     rest, columns = a.mT if upper else a, []
-    for place in range(_count(a)):
-        column = rest[..., place] / rest[..., place, place].sqrt().unsqueeze(-1)
-        column = torch.where(rows >= place, column, 0.0)
+    for position in range(_checked_size(a)):
+        column = rest[..., position] / rest[..., position, position].sqrt().unsqueeze(-1)
+        column = torch.where(rows >= position, column, 0.0)
         rest = rest - column.unsqueeze(-1) * column.unsqueeze(-2)
         columns.append(column)
     factor = torch.stack(columns, -1)
-    return factor.mT.clone() if upper else factor, _no_error(a)
+    return factor.mT.clone() if upper else factor, _success_code(a)
 
 
 @lowers("_linalg_solve_ex", open_sizes=True)
 def _linalg_solve_ex(
     ctx: LoweringContext, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Eliminate as :func:`_eliminated` does; the factors are for gradients, and zero."""
+    """Solve by Gauss-Jordan elimination; the LU factors, for gradients only, are zeros."""
     is_vector = b.ndim == 1 or b.shape == a.shape[:-1]
     columns = b.unsqueeze(-1) if is_vector else b
     if left or is_vector:
-        found, _ = _eliminated(a, columns)
+        result, _ = _gauss_jordan(a, columns)
     else:
-        found = _eliminated(a.mT, columns.mT)[0].mT.clone()
+        result = _gauss_jordan(a.mT, columns.mT)[0].mT.clone()
     pivots = torch.zeros_like(a[..., 0], dtype=torch.int32)
-    return found.squeeze(-1) if is_vector else found, torch.zeros_like(a), pivots, _no_error(a)
+    return (
+        result.squeeze(-1) if is_vector else result,
+        torch.zeros_like(a),
+        pivots,
+        _success_code(a),
+    )
 
 
 @lowers("linalg_inv_ex", open_sizes=True)
 def linalg_inv_ex(
     ctx: LoweringContext, a: Tensor, *, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    identity = torch.eye(_count(a), dtype=a.dtype, device=a.device)
-    return _eliminated(a, identity.expand(a.shape))[0], _no_error(a)
+    identity = torch.eye(_checked_size(a), dtype=a.dtype, device=a.device)
+    return _gauss_jordan(a, identity.expand(a.shape))[0], _success_code(a)
 
 
 @lowers("_linalg_det", open_sizes=True)
 def _linalg_det(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Multiply the pivots; the factors are for gradients, and zero."""
-    _, product = _eliminated(a, a[..., :0])
+    """Multiply the pivots; the LU factors, for gradients only, are zeros."""
+    _, product = _gauss_jordan(a, a[..., :0])
     return product, torch.zeros_like(a), torch.zeros_like(a[..., 0], dtype=torch.int32)
 
 
 @lowers("linalg_det", "det", open_sizes=True)
 def linalg_det(ctx: LoweringContext, a: Tensor) -> Tensor:
-    return _eliminated(a, a[..., :0])[1]
+    return _gauss_jordan(a, a[..., :0])[1]
 
 
 @lowers("_linalg_slogdet", open_sizes=True)
 def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Take the sign and the logarithm of the product of the pivots."""
-    _, product = _eliminated(a, a[..., :0])
+    """Return the sign and the logarithm of the product of the pivots."""
+    _, product = _gauss_jordan(a, a[..., :0])
     pivots = torch.zeros_like(a[..., 0], dtype=torch.int32)
     return product.sign(), product.abs().log(), torch.zeros_like(a), pivots
 
 
-# These leave a check of their results behind, which nothing can translate.
+# torch decomposes these to the operators above and a check that exporters cannot translate.
 @lowers("linalg_cholesky", open_sizes=True)
 @lowers("cholesky", open_sizes=True, torch="<2.14")
 def linalg_cholesky(ctx: LoweringContext, a: Tensor, upper: bool = False) -> Tensor:
-    found: Tensor = torch.linalg.cholesky_ex(a, upper=upper)[0]
-    return found
+    result: Tensor = torch.linalg.cholesky_ex(a, upper=upper)[0]
+    return result
 
 
 @lowers("linalg_inv", "inverse", open_sizes=True)
 def linalg_inv(ctx: LoweringContext, a: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.inv_ex(a)[0]
-    return found
+    result: Tensor = torch.linalg.inv_ex(a)[0]
+    return result
 
 
 @lowers("linalg_solve", open_sizes=True)
 def linalg_solve(ctx: LoweringContext, a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
-    found: Tensor = torch.linalg.solve_ex(a, b, left=left)[0]
-    return found
+    result: Tensor = torch.linalg.solve_ex(a, b, left=left)[0]
+    return result
 
 
-#: So often is a matrix halved before its exponential, and the exponential squared.
+#: The maximum number of times that a matrix is halved, and its exponential squared.
 _HALVINGS = 12
 
 
 @lowers("linalg_matrix_exp", "matrix_exp", open_sizes=True)
 def linalg_matrix_exp(ctx: LoweringContext, a: Tensor) -> Tensor:
-    """Taylor's series of a matrix halved until its norm is below 1/2; of norms up to 2048."""
+    """Use scaling and squaring with a Taylor series, for matrices of a 1-norm up to 2048.
+
+    Moler and Van Loan, "Nineteen dubious ways to compute the exponential of a matrix", SIAM Review
+    45, 2003, method 3.
+    """
     norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
     is_large = [norm > 2.0 ** (step - 1) for step in range(_HALVINGS)]
     for large in is_large:
         a = torch.where(large, a / 2, a)
-    identity = torch.eye(_count(a), dtype=a.dtype, device=a.device)
-    found = identity.expand(a.shape)
+    identity = torch.eye(_checked_size(a), dtype=a.dtype, device=a.device)
+    result = identity.expand(a.shape)
     for degree in range(12 if a.dtype is torch.float64 else 8, 0, -1):
-        found = identity + (a / degree) @ found
+        result = identity + (a / degree) @ result
     for large in is_large:
-        found = torch.where(large, found @ found, found)
-    return found
+        result = torch.where(large, result @ result, result)
+    return result
 
 
-def _eliminated(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Eliminate one column after the other, by the row that has most of it.
+def _gauss_jordan(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve by Gauss-Jordan elimination with partial pivoting.
 
     Returns:
-        The solution for each column on the right side, and the determinant.
+        The solution for each column of the right side, and the determinant.
     """
-    batch = _batch(a, right)
+    batch = _batch_shape(a, right)
     both = torch.cat([each.expand(*batch, *each.shape[-2:]) for each in (a, right)], -1)
-    count = _count(a)
+    count = _checked_size(a)
     rows = torch.arange(count, device=a.device)
     product = torch.ones_like(both[..., 0, 0])
-    for place in range(count):
-        left = torch.where(rows >= place, both[..., place].abs(), -1.0)
+    for position in range(count):
+        left = torch.where(rows >= position, both[..., position].abs(), -1.0)
         largest = left.argmax(-1, keepdim=True)
         is_pivot = (rows == largest).unsqueeze(-1)
         pivot = torch.where(is_pivot, both, 0.0).sum(-2, keepdim=True)
-        number = pivot[..., place : place + 1]
-        sign = torch.where(largest == place, 1.0, -1.0).to(a.dtype)
+        number = pivot[..., position : position + 1]
+        sign = torch.where(largest == position, 1.0, -1.0).to(a.dtype)
         product = product * (number.squeeze(-1) * sign).squeeze(-1)
-        # The row at this place goes where the pivot was.
-        both = torch.where(is_pivot, both[..., place : place + 1, :], both)
-        # A singular matrix has no solution, but a determinant.
+        # Swap rows: the row at this position moves to the pivot's position.
+        both = torch.where(is_pivot, both[..., position : position + 1, :], both)
+        # Without a right side only the determinant is needed, which is 0 for a singular matrix.
         pivot = pivot / (number if right.shape[-1] else torch.where(number == 0, 1.0, number))
-        others = both - both[..., place : place + 1] * pivot
-        both = torch.where((rows == place).unsqueeze(-1), pivot, others)
+        others = both - both[..., position : position + 1] * pivot
+        both = torch.where((rows == position).unsqueeze(-1), pivot, others)
     return both[..., count:].clone(), product
 
 
-def _batch(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    shapes: Any = torch.broadcast_shapes  # which has no types
+def _batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    shapes: Any = torch.broadcast_shapes  # untyped in torch 2.13
     return tuple(shapes(a.shape[:-2], b.shape[:-2]))
 
 
-def _count(a: Tensor) -> int:
+def _checked_size(a: Tensor) -> int:
     count = a.shape[-1]
-    if not isinstance(count, int) or count > _ROWS:
+    if not isinstance(count, int) or count > _MAX_ROWS:
         raise RewriterError(
-            f"a system of {count} equations cannot be solved step by step, wanted {_ROWS} at most"
+            f"a system of {count} equations is too large, expected at most {_MAX_ROWS}"
         )
     return count
 
 
-def _no_error(a: Tensor) -> Tensor:
+def _success_code(a: Tensor) -> Tensor:
     return torch.zeros_like(a[..., 0, 0], dtype=torch.int32)
