@@ -1,8 +1,8 @@
 """The rewriters that core ships, for every backend.
 
-Each exists because an exporter of today refuses the function or translates it wrongly, and its test
-fails without it; ``docs/rewriters.md`` lists the failures, with the versions of torch. None changes
-a result: a call that it cannot do exactly goes to ``ctx.origin_func``.
+Each one exists since a current exporter refuses the function or translates it wrongly, and its test
+fails without it; ``docs/rewriters.md`` lists the failures with the versions of torch. No rewriter
+changes a result: a call that it cannot compute exactly is passed to ``ctx.origin_func``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def builtin_rewriters() -> RewriterSet:
-    """Return core's rewriters; :func:`~enginebay.rewriting.rewrite` uses them by itself."""
-    # Imported at the first export, and not at start-up. Each file adds its rewriters to the set.
+    """Return core's rewriters, which :func:`~enginebay.rewriting.rewrite` uses by default."""
+    # Imported at the first export and not at start-up. Each file adds its rewriters to the set.
     from enginebay.rewriting.builtin import (  # noqa: F401  # see above
         activations,
         angles,

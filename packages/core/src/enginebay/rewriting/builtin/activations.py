@@ -1,4 +1,4 @@
-"""``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits``: no overflow."""
+"""``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits`` without overflow."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 # by ONNX's definition, and in an engine whose sigmoid stops earlier below -19.
 @rewriters.symbolic("log_sigmoid", is_pytorch=True, ir="onnx")
 def log_sigmoid(ctx: Context, g: Any, self: Any) -> Any:
-    """Compute -softplus(-x), which is x far below 0."""
+    """Compute −softplus(−x)."""
     return g.op("Neg", g.op("Softplus", g.op("Neg", self)))
 
 
-# Dynamo adds exponentials, which overflow from 88 on, and TorchScript has no translation. That of
-# OpenVINO is NaN for two equal infinities, and it has none for the base 2.
+# dynamo adds exponentials, which overflow from 88 on, and TorchScript has no translation. OpenVINO
+# returns NaN for two equal infinities, and has no translation for base 2.
 @rewriters.function("torch.logaddexp")
 @rewriters.function("torch.Tensor.logaddexp")
 def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
-    """Add to the larger one what the smaller one adds."""
+    """Compute max(a, b) + softplus(−|a − b|)."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
     return _log_of_sum(input, other, 1.0)
@@ -35,7 +35,7 @@ def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
 @rewriters.function("torch.logaddexp2")
 @rewriters.function("torch.Tensor.logaddexp2")
 def logaddexp2(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
-    """Do the same to the base 2."""
+    """Compute max(a, b) + softplus(−|a − b|·ln 2) / ln 2."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
     return _log_of_sum(input, other, math.log(2))
@@ -46,23 +46,23 @@ def _are_floats(*tensors: Tensor) -> bool:
 
 
 def _log_of_sum(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """Compute max(a, b) + softplus(−|a − b|·scale) / scale, with the base's logarithm as scale."""
+    """Compute max(a, b) + softplus(−|a − b|·scale) / scale; scale is the base's logarithm."""
     import torch
 
-    difference = _finite(a) - _finite(b)  # ∞ − ∞ is not a number
+    difference = _clamp_to_finite(a) - _clamp_to_finite(b)  # ∞ − ∞ is not a number
     added = torch.nn.functional.softplus(difference.abs() * -scale) / scale
     return torch.maximum(a, b) + added
 
 
-def _finite(value: Tensor) -> Tensor:
+def _clamp_to_finite(value: Tensor) -> Tensor:
     import torch
 
     largest = torch.finfo(value.dtype).max
     return value.clamp(-largest, largest)
 
 
-# TorchScript takes the logarithm of a sigmoid that is 0 or 1, and OpenVINO reads it from no other
-# file, or gets infinities from it.
+# TorchScript takes the logarithm of a sigmoid that may be 0 or 1. OpenVINO, which reads
+# TorchScript, refuses the operator or returns infinities.
 @rewriters.function("torch.nn.functional.binary_cross_entropy_with_logits", check=not_dynamo)
 def binary_cross_entropy_with_logits(
     ctx: Context,
@@ -77,10 +77,9 @@ def binary_cross_entropy_with_logits(
     """Compute (1 − target)·x + (1 + (pos_weight − 1)·target)·softplus(−x)."""
     import torch
 
-    given = (input, target, weight, size_average, reduce, reduction, pos_weight)
     is_known = reduction in ("none", "mean", "sum") and size_average is None and reduce is None
     if not is_known or input.shape != target.shape or not _are_floats(input, target):
-        return ctx.origin_func(*given)
+        return ctx.origin_func(input, target, weight, size_average, reduce, reduction, pos_weight)
     losses = torch.nn.functional.softplus(-input)
     if pos_weight is not None:
         losses = losses * (1 + (pos_weight - 1) * target)

@@ -1,4 +1,4 @@
-"""Angles, which torch's exporters get wrong on the axes."""
+"""``atan2`` and ``angle``, which torch's exporters translate wrongly on the axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ rewriters.lowering("aten.atan2", ir="onnx")(atan2)
 
 @rewriters.lowering("aten.angle", ir="onnx", needs=("complex",))
 def angle(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """The exporter has −π for negative numbers."""
+    """Use atan2: the exporter's own angle of a negative number is −π instead of π."""
     import torch
 
     return torch.atan2(x.imag, x.real)

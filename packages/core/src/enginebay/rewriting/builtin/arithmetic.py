@@ -1,4 +1,4 @@
-"""``linspace``, ``diff``, ``div`` towards zero, ``log1p`` and ``expm1``."""
+"""``linspace``, ``diff``, ``div`` with truncation, ``log1p`` and ``expm1``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Context
 
 
-# torch.export fixes an open number of steps. TorchScript writes float64 for ends that are not whole
-# and for those taken from a shape, whatever the requested dtype.
+# torch.export fixes a dynamic number of steps. TorchScript writes float64, whatever the requested
+# dtype, for ends that are not integers or come from a shape.
 @rewriters.function("torch.linspace")
 def linspace(ctx: Context, start: Any, end: Any, steps: Any, **kwargs: Any) -> Any:
-    """Compute from both ends to the middle, as torch does."""
+    """Compute both halves from their own end, as torch does."""
     import torch
 
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
@@ -27,9 +27,9 @@ def linspace(ctx: Context, start: Any, end: Any, steps: Any, **kwargs: Any) -> A
     is_known = kwargs.keys() <= {"dtype", "device", "layout", "pin_memory", "requires_grad"}
     if not (is_needed and are_numbers and is_known and dtype.is_floating_point):
         return ctx.origin_func(start, end, steps, **kwargs)
-    # A size of a traced tensor is a tensor itself.
+    # In a trace, a tensor's size is a tensor too.
     first, final = (x.to(dtype) if isinstance(x, torch.Tensor) else x for x in (start, end))
-    count: Any = steps  # an open size; torch's types know numbers only
+    count: Any = steps  # may be a dynamic size, which torch's type hints do not include
     index = torch.arange(count, dtype=dtype, device=kwargs.get("device"))
     last = index[-1:]
     step = (final - first) / last.clamp(min=1)
@@ -51,10 +51,10 @@ def diff(
     """Subtract each element from the next one, ``n`` times."""
     import torch
 
-    # Promotion, shapes that do not fit and n = 0 have rules of their own.
+    # The original handles type promotion, invalid shapes and n = 0.
     parts = [part for part in (prepend, input, append) if part is not None]
-    alike = all((part.dim(), part.dtype) == (input.dim(), input.dtype) for part in parts)
-    if kwargs or n < 1 or not alike or not -input.dim() <= dim < input.dim():
+    is_uniform = all((part.dim(), part.dtype) == (input.dim(), input.dtype) for part in parts)
+    if kwargs or n < 1 or not is_uniform or not -input.dim() <= dim < input.dim():
         return ctx.origin_func(input, n, dim, prepend, append, **kwargs)
     values = torch.cat(parts, dim) if len(parts) > 1 else input
     for _ in range(n):
@@ -68,34 +68,34 @@ def diff(
 
 @rewriters.lowering("aten.div.Tensor_mode", ir="onnx", check=not_torchscript)
 def div(ctx: LoweringContext, x: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """The default exporter divides towards zero in float32, which rounds integers beyond 2²⁴."""
-    found: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
-    if rounding_mode != "trunc" or found.dtype.is_floating_point:
-        return found
-    quotient: Tensor = x // other
+    """Truncate integers exactly: the default exporter uses float32, which rounds beyond 2²⁴."""
+    result: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
+    if rounding_mode != "trunc" or result.dtype.is_floating_point:
+        return result
+    quotient: Tensor = x // other  # rounded down: one too low for a negative inexact quotient
     is_below: Tensor = (quotient < 0) & (quotient * other != x)
     return quotient + is_below.to(quotient.dtype)
 
 
-#: Beyond it ``1 + x`` and ``exp(x)`` hold enough of ``x``. Kahan's way to get it back near zero is
-#: lost on engines that fold the constants of ``(1 + x) - 1``.
-_NEAR = 0.5
+#: Below this magnitude ``1 + x`` and ``exp(x) - 1`` lose digits of ``x``. Kahan's correction cannot
+#: be used: some engines simplify its ``(1 + x) - 1`` to ``x``.
+_NEAR_ZERO = 0.5
 
 
 @rewriters.lowering("aten.log1p", ir="onnx")
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Both exporters have ``log(1 + x)``; near zero it is an area tangent."""
+    """Compute log(1 + x) = 2·artanh(x / (x + 2)) near zero; the exporters write log(1 + x)."""
     import torch
 
     x = x.to(torch.result_type(x, 1.0))
-    return torch.where(x.abs() < _NEAR, torch.atanh(x / (x + 2)) * 2, (x + 1).log())
+    return torch.where(x.abs() < _NEAR_ZERO, torch.atanh(x / (x + 2)) * 2, (x + 1).log())
 
 
 @rewriters.lowering("aten.expm1", ir="onnx")
 def expm1(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Both exporters have ``exp(x) - 1``, which is ``tanh(x / 2) * (exp(x) + 1)``."""
+    """Compute eˣ − 1 = tanh(x / 2)·(eˣ + 1) near zero; the exporters write eˣ − 1."""
     import torch
 
     x = x.to(torch.result_type(x, 1.0))
     power = x.exp()
-    return torch.where(x.abs() < _NEAR, (x / 2).tanh() * (power + 1), power - 1)
+    return torch.where(x.abs() < _NEAR_ZERO, (x / 2).tanh() * (power + 1), power - 1)

@@ -1,8 +1,8 @@
 """``scaled_dot_product_attention``: ranks, hidden rows and grouped heads.
 
-The default exporter accepts four dimensions only, and for a row that the mask hides entirely it
-returns a mean or NaN, where torch returns zeros. The TorchScript exporter has no grouped heads, and
-no attention at all in the operator sets before 14, which configs of MMDeploy request.
+The default exporter accepts only four dimensions. For a row in which the mask hides every key it
+returns a mean or NaN instead of torch's zeros. The TorchScript exporter has no grouped heads, and
+for opsets before 14, which configs of MMDeploy request, no attention.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.rewriter import Context, Target
 
-#: torch.onnx has a symbolic for attention from this operator set on.
+#: torch.onnx has a symbolic for attention from this opset on.
 _HAS_ATTENTION = 14
 
 _NAME = "torch.nn.functional.scaled_dot_product_attention"
 
 
 class _Options(NamedTuple):
-    """What torch's function takes behind the query, the key and the value."""
+    """The arguments of torch's function after the query, the key and the value."""
 
     attn_mask: Tensor | None = None
     dropout_p: float = 0.0
@@ -46,7 +46,7 @@ def _torchscript_without_attention(target: Target) -> bool:
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Give each head of the query a key, and the mask the query's dtype, for TorchScript."""
+    """Repeat grouped heads and convert the mask to the query's dtype, for TorchScript."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False
@@ -60,11 +60,11 @@ def with_repeated_heads(
 def with_products(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Compute softmax(query keyᵀ scale + mask) value, for old operator sets."""
+    """Compute softmax(query keyᵀ scale + mask) value, for old opsets."""
     import torch
 
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
-    if dropout or (is_causal and mask is not None):  # random, or torch refuses it
+    if dropout or (is_causal and mask is not None):  # random, or an error in torch
         return ctx.origin_func(query, key, value, *args, **kwargs)
     if is_causal or (mask is not None and mask.dtype == torch.bool):
         mask = _mask_to_add(query, key, mask)
@@ -83,14 +83,14 @@ def with_four_dimensions(
 ) -> Any:
     """Call the original with four dimensions, for the default exporter."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
-    given, batch = [query, key, value], query.shape[:-2]
-    alike = all(each.dim() >= 2 and each.shape[:-2] == batch for each in given)
-    reshaped = alike and len(batch) != 2
+    inputs, batch = [query, key, value], query.shape[:-2]
+    same_batch = all(each.dim() >= 2 and each.shape[:-2] == batch for each in inputs)
+    reshaped = same_batch and len(batch) != 2
     if reshaped:
-        given = [_as_four_dimensions(each) for each in given]
+        inputs = [_as_four_dimensions(each) for each in inputs]
         mask = None if mask is None else _as_four_dimensions(mask.expand(*batch, *mask.shape[-2:]))
     result = ctx.origin_func(
-        *given, mask, dropout, is_causal, scale=scale, enable_gqa=enable_gqa and not reshaped
+        *inputs, mask, dropout, is_causal, scale=scale, enable_gqa=enable_gqa and not reshaped
     )
     if mask is not None:
         result = _zero_hidden_rows(result, mask)
@@ -98,7 +98,7 @@ def with_four_dimensions(
 
 
 def _exporter_casts_mask(query: Tensor, mask: Tensor | None, is_causal: bool) -> bool:
-    """Return True if the exporter would make a float32 mask, and with it a float32 result."""
+    """Return True if the exporter would write a float32 mask, which makes the result float32."""
     import torch
 
     by_position = is_causal if mask is None else not is_causal and mask.dtype == torch.bool
@@ -106,7 +106,7 @@ def _exporter_casts_mask(query: Tensor, mask: Tensor | None, is_causal: bool) ->
 
 
 def _mask_to_add(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """Return a mask to add, in the query's dtype: −∞ where the key is hidden."""
+    """Return an additive mask in the query's dtype: −∞ for hidden keys, else 0."""
     import torch
 
     if mask is None:
@@ -116,22 +116,22 @@ def _mask_to_add(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _as_four_dimensions(value: Tensor) -> Tensor:
-    """Return four dimensions: new ones in front, or the first ones flattened."""
+    """Return a view with four dimensions: add leading ones, or flatten the first dimensions."""
     if value.dim() > 4:  # batch, heads, rows, features
         return value.flatten(0, value.dim() - 4)
     return value[(None,) * (4 - value.dim())]
 
 
 def _repeat_heads(value: Tensor, query: Tensor) -> Tensor:
-    """Repeat each head of ``value`` as often as ``query`` has heads for it."""
+    """Repeat each head of ``value`` for the heads of ``query`` in its group."""
     times = query.shape[-3] // value.shape[-3]
     sizes = [-1] * value.dim()
     return value.unsqueeze(-3).expand(*sizes[:-2], times, -1, -1).flatten(-4, -3)
 
 
 def _zero_hidden_rows(result: Tensor, mask: Tensor) -> Tensor:
-    """Return zeros in the rows where the mask hides every key."""
+    """Set the rows to zero in which the mask hides every key."""
     import torch
 
-    seen = mask if mask.dtype == torch.bool else mask != -math.inf
-    return result.masked_fill(~seen.any(-1, keepdim=True), 0)
+    is_visible = mask if mask.dtype == torch.bool else mask != -math.inf
+    return result.masked_fill(~is_visible.any(-1, keepdim=True), 0)

@@ -1,4 +1,4 @@
-"""Calls of a ``torch.autograd.Function``: ``torch.jit.trace`` keeps them, and cannot save them."""
+"""Calls of a ``torch.autograd.Function``, which ``torch.jit.trace`` records but cannot save."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 @rewriters.function("torch.autograd.Function.apply", ir="torchscript")
 def apply(ctx: Context, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run the function's forward as the model's own code."""
+    """Call the function's forward directly, so that its operators are recorded."""
     import torch
     from torch.autograd.function import FunctionCtx
 
     if not is_tracing():
         return ctx.origin_func(function, *args, **kwargs)
-    # A function with a setup_context of its own has a forward without a context.
+    # If a function defines setup_context, its forward takes no context.
     if function.setup_context is not torch.autograd.Function.setup_context:
         return function.forward(*args, **kwargs)
     function_ctx: Any = FunctionCtx()

@@ -1,4 +1,4 @@
-"""The set that every file of this folder adds to, and the exporters that rewriters are for."""
+"""The set of the built-in rewriters, and the checks of their exporters."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ rewriters = RewriterSet(distribution=CORE)
 
 
 def not_dynamo(target: Target) -> bool:
-    """Return True if the exporter is TorchScript or unknown, or the IR is another one."""
+    """Return True unless the exporter is dynamo; also for other IRs and unknown exporters."""
     return target.exporter != "dynamo"
 
 
 def not_torchscript(target: Target) -> bool:
-    """Return True if the exporter is dynamo or unknown, or the IR is another one."""
+    """Return True unless the exporter is TorchScript; also for other IRs and unknown exporters."""
     return target.exporter != "torchscript"
 
 
 def torchscript_only(target: Target) -> bool:
-    """Return True if the exporter is TorchScript: where any other one is right by itself."""
+    """Return True if the exporter is TorchScript."""
     return target.exporter == "torchscript"
 
 
 def is_tracing() -> bool:
-    """Return True while ``torch.jit.trace`` runs, and so while the TorchScript exporter does."""
+    """Return True during ``torch.jit.trace``, which the TorchScript exporter also uses."""
     import torch
 
     return torch._C._get_tracing_state() is not None

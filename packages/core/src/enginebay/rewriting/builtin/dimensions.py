@@ -1,4 +1,4 @@
-"""Dimensions: ``permute``, ``unfold``, ``squeeze`` and the transposes."""
+"""``permute``, ``unfold``, ``squeeze`` and transposes of matrices."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 @rewriters.function("torch.permute", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.permute", ir="onnx", check=not_dynamo)
 def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Count every dimension from the front."""
-    given = kwargs.get("dims", args[0] if len(args) == 1 else args)
-    dims = list(given) if isinstance(given, tuple | list) else [given]
+    """Replace negative dimensions by positive ones."""
+    argument = kwargs.get("dims", args[0] if len(args) == 1 else args)
+    dims = list(argument) if isinstance(argument, tuple | list) else [argument]
     rank = input.dim()
     if len(args) + len(kwargs) == 0 or any(dim < -rank for dim in dims):
         return ctx.origin_func(input, *args, **kwargs)
     return ctx.origin_func(input, [dim + rank if dim < 0 else dim for dim in dims])
 
 
-# TorchScript gives a negative dimension wrong windows.
+# TorchScript writes wrong windows for a negative dimension.
 @rewriters.function("torch.Tensor.unfold", ir="onnx", check=not_dynamo)
 def unfold(ctx: Context, input: Tensor, dimension: int, size: int, step: int) -> Any:
-    """Count the dimension from the front."""
+    """Replace a negative dimension by a positive one."""
     rank = input.dim()
     front = dimension % rank if -rank <= dimension < rank else dimension
     return ctx.origin_func(input, front, size, step)
 
 
-# dynamo removes a dimension that is not 1, and the engine refuses the file. TorchScript accepts one
-# dimension only.
+# dynamo writes the removal of a dimension whose size is not 1, and the engine refuses the file.
+# TorchScript accepts only one dimension.
 @rewriters.function("torch.squeeze", ir="onnx")
 @rewriters.function("torch.Tensor.squeeze", ir="onnx")
 def squeeze(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Remove one dimension after the other, from the last."""
+    """Remove one dimension after the other, the last one first."""
     dims = _front_dims(input, *args, **kwargs)
-    # TorchScript checks the size in the graph, and each look at a size here would be a node.
+    # TorchScript checks sizes in the graph itself; reading a size here would add a node.
     tracing = is_tracing()
     if dims is None or (tracing and len(dims) == 1):
         return ctx.origin_func(input, *args, **kwargs)
@@ -52,7 +52,7 @@ def squeeze(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 def _front_dims(input: Tensor, dim: Any = None, *rest: Any, **others: Any) -> list[int] | None:
-    """Return the dimensions counted from the front; None for a call that only torch can judge."""
+    """Return the dimensions as non-negative numbers; None for a call to leave to torch."""
     dims = list(dim) if isinstance(dim, tuple | list) else [dim]
     rank = input.dim()
     valid = all(type(each) is int and -rank <= each < rank for each in dims)
@@ -62,10 +62,10 @@ def _front_dims(input: Tensor, dim: Any = None, *rest: Any, **others: Any) -> li
     return front if len(set(front)) == len(front) else None
 
 
-# TorchScript and OpenVINO, which reads it, have no translation of any of these.
+# TorchScript, and OpenVINO which reads it, have no translation of these.
 @rewriters.function("torch.Tensor.mT", check=not_dynamo)
 def matrix_transpose(ctx: Context, input: Tensor) -> Any:
-    """Exchange the last two dimensions."""
+    """Swap the last two dimensions."""
     return ctx.origin_func(input) if input.dim() < 2 else input.transpose(-2, -1)
 
 
@@ -73,7 +73,7 @@ def matrix_transpose(ctx: Context, input: Tensor) -> Any:
 @rewriters.function("torch.adjoint", check=not_dynamo)
 @rewriters.function("torch.Tensor.adjoint", check=not_dynamo)
 def adjoint(ctx: Context, input: Tensor) -> Any:
-    """Exchange the last two dimensions: real numbers are their own conjugates."""
+    """Swap the last two dimensions; real numbers are their own conjugates."""
     if input.dim() < 2 or input.is_complex():
         return ctx.origin_func(input)
     return input.transpose(-2, -1)

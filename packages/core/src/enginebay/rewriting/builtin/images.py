@@ -1,9 +1,8 @@
-"""Images without a batch: poolings and rearrangements, circular ``pad``, and ``fold``.
+"""Images without a batch dimension: pooling, rearrangement, circular ``pad`` and ``fold``.
 
-ONNX's operators want N×C×…, and the TorchScript exporter writes the input of torch as it is: an
-engine refuses the file, or takes the channels for the batch and pools too many dimensions.
-Convolutions, ``instance_norm`` and ``interpolate`` are right: torch adds the batch itself, or wants
-one.
+ONNX's operators require N×C×…, but the TorchScript exporter writes torch's input without a batch:
+an engine refuses the file, or takes the channels for the batch and pools too many dimensions.
+Convolutions, ``instance_norm`` and ``interpolate`` are correct: torch adds or requires the batch.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _RANKS = {
 
 def _with_batch(rank: int) -> Callable[..., Any]:
     def with_batch(ctx: Context, g: Any, input: Any, *args: Any) -> Any:
-        """Add the operator's own nodes, between a new batch of one and its removal."""
+        """Add a batch of size 1, the operator's own nodes, and the removal of the batch."""
         if input.type().dim() != rank:
             return ctx.origin_func(g, input, *args)
-        results = ctx.origin_func(g, _unsqueezed(g, input), *args)
+        results = ctx.origin_func(g, _add_batch(g, input), *args)
         if isinstance(results, tuple | list):
-            return tuple(_squeezed(g, each) for each in results)
-        return _squeezed(g, results)
+            return tuple(_remove_batch(g, each) for each in results)
+        return _remove_batch(g, results)
 
     return with_batch
 
@@ -52,18 +51,18 @@ for _name, _rank in _RANKS.items():
 
 @rewriters.symbolic("pad", is_pytorch=True, ir="onnx", check=torchscript_only)
 def pad(ctx: Context, g: Any, input: Any, padding: Any, mode: Any, value: Any) -> Any:
-    """Add the nodes of ``aten::pad``, whose circular mode wants a batch."""
+    """Add the nodes of ``aten::pad``, whose circular mode requires a batch."""
     from torch.onnx import symbolic_helper
 
     sizes = symbolic_helper._maybe_get_const(padding, "is")
     circular = symbolic_helper._maybe_get_const(mode, "s") == "circular"
     if circular and isinstance(sizes, list) and input.type().dim() == len(sizes) // 2 + 1:
-        return _squeezed(g, ctx.origin_func(g, _unsqueezed(g, input), padding, mode, value))
+        return _remove_batch(g, ctx.origin_func(g, _add_batch(g, input), padding, mode, value))
     return ctx.origin_func(g, input, padding, mode, value)
 
 
-# TorchScript counts the entries of F.fold's size, which it cannot for one computed from a shape.
-# There are always two.
+# TorchScript reads the number of entries of F.fold's size, which fails for a size computed from a
+# shape. It is always two.
 @rewriters.symbolic(
     "col2im",
     is_pytorch=True,
@@ -81,29 +80,27 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Any:
-    """Add ``Col2Im``, with the size as an input, and a batch where there is none."""
+    """Add ``Col2Im`` with the size as an input, and with a batch if the input has none."""
     unbatched = self.type().dim() == 2
     image = g.op(
         "Col2Im",
-        _unsqueezed(g, self) if unbatched else self,
+        _add_batch(g, self) if unbatched else self,
         output_size,
         kernel_size,
         dilations_i=dilation,
         pads_i=[*padding, *padding],
         strides_i=stride,
     )
-    return _squeezed(g, image) if unbatched else image
+    return _remove_batch(g, image) if unbatched else image
 
 
-def _unsqueezed(g: Any, value: Any) -> Any:
-    """Add a batch of one in front."""
+def _add_batch(g: Any, value: Any) -> Any:
     import torch
 
     return g.op("Unsqueeze", value, g.op("Constant", value_t=torch.tensor([0])))
 
 
-def _squeezed(g: Any, value: Any) -> Any:
-    """Remove the batch of one."""
+def _remove_batch(g: Any, value: Any) -> Any:
     import torch
 
     return g.op("Squeeze", value, g.op("Constant", value_t=torch.tensor([0])))

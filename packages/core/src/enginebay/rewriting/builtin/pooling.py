@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Context
 
 
-# TorchScript wants fixed sizes that the output sizes divide.
+# TorchScript requires fixed sizes that are multiples of the output sizes.
 @rewriters.function("torch.nn.functional.adaptive_avg_pool2d", ir="onnx", check=not_dynamo)
 def adaptive_avg_pool2d(ctx: Context, input: Tensor, output_size: Any) -> Any:
     """Multiply by one matrix of window weights for each dimension."""
     wanted = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
-    if not _fits(input, 2, wanted):
+    if not _is_supported(input, 2, wanted):
         return ctx.origin_func(input, output_size)
     for axis, size in zip((-2, -1), wanted, strict=True):
         if size is not None:
-            input = _weighted(input, axis, size)
+            input = _apply_weights(input, axis, size)
     return input
 
 
@@ -30,33 +30,33 @@ def adaptive_avg_pool2d(ctx: Context, input: Tensor, output_size: Any) -> Any:
 def adaptive_avg_pool1d(ctx: Context, input: Tensor, output_size: Any) -> Any:
     """Multiply by a matrix of window weights."""
     wanted = output_size if isinstance(output_size, tuple | list) else (output_size,)
-    if not _fits(input, 1, wanted):
+    if not _is_supported(input, 1, wanted):
         return ctx.origin_func(input, output_size)
-    return _weighted(input, -1, wanted[0])
+    return _apply_weights(input, -1, wanted[0])
 
 
-def _fits(input: Tensor, axes: int, wanted: Any) -> bool:
-    """Return True for a call that the exporter would refuse, and that can be judged here."""
+def _is_supported(input: Tensor, axes: int, wanted: Any) -> bool:
+    """Return True for a valid call that the exporter may refuse."""
     are_numbers = all(size is None or (type(size) is int and size > 0) for size in wanted)
     return (
         len(wanted) == axes
         and are_numbers
-        and set(wanted) != {1}  # a mean over everything, which the exporter can write
+        and set(wanted) != {1}  # a global mean, which the exporter supports
         and input.is_floating_point()
         and input.dim() in (axes + 1, axes + 2)
     )
 
 
-def _weighted(input: Tensor, axis: int, size: int) -> Tensor:
-    weights = _weights(input, axis, size)
+def _apply_weights(input: Tensor, axis: int, size: int) -> Tensor:
+    weights = _window_weights(input, axis, size)
     return weights @ input if axis == -2 else input @ weights.T
 
 
-def _weights(input: Tensor, axis: int, size: int) -> Tensor:
-    """Return size×n weights in rows that sum to one: window i is [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
+def _window_weights(input: Tensor, axis: int, size: int) -> Tensor:
+    """Return size×n weights whose rows sum to 1: window i is [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
     import torch
 
-    # Computed in the graph, so that an open size stays open.
+    # Computed in the graph, so that a dynamic size stays dynamic.
     length = input.shape[axis]
     outputs = torch.arange(size, device=input.device)[:, None]
     inputs = torch.arange(length, device=input.device)
@@ -66,7 +66,7 @@ def _weights(input: Tensor, axis: int, size: int) -> Tensor:
     return inside.to(input.dtype) / (end - start).to(input.dtype)
 
 
-# Both ONNX exporters forget divisor_override; OpenVINO refuses it from TorchScript, so for any IR.
+# Both ONNX exporters ignore divisor_override, and OpenVINO refuses it in TorchScript: for all IRs.
 @rewriters.function("torch.nn.functional.avg_pool2d")
 def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Multiply the average of each window by its size over ``divisor_override``."""
@@ -75,7 +75,7 @@ def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 @rewriters.function("torch.nn.functional.avg_pool3d")
 def avg_pool3d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Do the same in three dimensions."""
+    """Multiply the average of each window by its size over ``divisor_override``."""
     return _with_divisor(ctx, 3, input, *args, **kwargs)
 
 
@@ -93,12 +93,13 @@ def _with_divisor(
     from torch.nn import functional
 
     if not divisor_override:
-        own = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return ctx.origin_func(input, *own)
-    kernel, pads = _one_each(kernel_size, dims), _one_each(padding, dims)
-    steps = _one_each(stride, dims) if stride else kernel
+        return ctx.origin_func(
+            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    kernel, pads = _expand_sizes(kernel_size, dims), _expand_sizes(padding, dims)
+    steps = _expand_sizes(stride, dims) if stride else kernel
     if ceil_mode:
-        # Zeros up to the end of the last window, which starts before the padding does.
+        # Pad zeros to the end of the last window, which must start before the right padding.
         each = reversed(list(zip(kernel, steps, pads, strict=True)))
         around = [n for k, s, p in each for n in (p, min(p + s - 1, k - 1))]
         input, padding = functional.pad(input, around), 0
@@ -106,7 +107,7 @@ def _with_divisor(
     return average * (math.prod(kernel) / divisor_override)
 
 
-def _one_each(value: Any, dims: int) -> list[int]:
+def _expand_sizes(value: Any, dims: int) -> list[int]:
     """Return one number for each dimension."""
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values if len(values) == dims else values * dims

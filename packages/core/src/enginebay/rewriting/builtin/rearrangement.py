@@ -1,4 +1,4 @@
-"""Elements in other places: ``roll``, ``repeat_interleave``, ``as_strided``, and copies."""
+"""``roll``, ``repeat_interleave``, ``as_strided``, and copies of tensors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Context
 
 
-# TorchScript wants dimensions, and shifts below their sizes.
+# TorchScript requires dimensions, and shifts that are smaller than their sizes.
 @rewriters.function("torch.roll", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.roll", ir="onnx", check=not_dynamo)
 def roll(ctx: Context, input: Tensor, shifts: Any, dims: Any = ()) -> Any:
-    """Select each element by the index that it had."""
+    """Select the elements by their index before the roll."""
     moves = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
     axes = list(dims) if isinstance(dims, tuple | list) else [dims]
     flat = not axes and len(moves) == 1
@@ -27,21 +27,21 @@ def roll(ctx: Context, input: Tensor, shifts: Any, dims: Any = ()) -> Any:
     if not flat and not fits:
         return ctx.origin_func(input, shifts, dims)
     if flat:
-        return _rolled(input.reshape(-1), moves[0], 0).reshape(input.shape)
+        return _roll_axis(input.reshape(-1), moves[0], 0).reshape(input.shape)
     for move, axis in zip(moves, axes, strict=True):
-        input = _rolled(input, move, axis)
+        input = _roll_axis(input, move, axis)
     return input
 
 
-def _rolled(input: Tensor, move: int, axis: int) -> Tensor:
+def _roll_axis(input: Tensor, move: int, axis: int) -> Tensor:
     import torch
 
     size = input.shape[axis]
     return input.index_select(axis, (torch.arange(size, device=input.device) - move) % size)
 
 
-# TorchScript splits the tensor into as many parts as the dimension is long, and for some shapes an
-# internal check of the exporter fails.
+# TorchScript splits the tensor into one part for each element of the dimension, and for some shapes
+# an internal check of the exporter fails.
 @rewriters.function("torch.repeat_interleave", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.repeat_interleave", ir="onnx", check=not_dynamo)
 def repeat_interleave(
@@ -51,10 +51,10 @@ def repeat_interleave(
     dim: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Expand a new dimension by the number of repetitions, and fold it into the other."""
+    """Expand a new dimension by the number of repetitions, and flatten both."""
     if type(repeats) is not int or kwargs or (repeats < 0 or input.dim() == 0):
-        given = () if repeats is None else (repeats, dim)
-        return ctx.origin_func(input, *given, **kwargs)
+        options = () if repeats is None else (repeats, dim)
+        return ctx.origin_func(input, *options, **kwargs)
     axis = 0 if dim is None else dim
     values = input.reshape(-1) if dim is None else input
     if not -values.dim() <= axis < values.dim():
@@ -65,7 +65,7 @@ def repeat_interleave(
     return values.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)
 
 
-# TorchScript writes nodes for a contiguous input, whatever its strides are.
+# TorchScript assumes a contiguous input, whatever its strides are.
 @rewriters.function("torch.as_strided", ir="onnx", check=torchscript_only)
 @rewriters.function("torch.Tensor.as_strided", ir="onnx", check=torchscript_only)
 def as_strided(
@@ -75,42 +75,42 @@ def as_strided(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Any:
-    """Bring the elements in the order that they have in memory, and select them by index."""
+    """Permute the input to its order in memory, and select the elements by index."""
     import torch
 
     order = sorted(range(input.dim()), key=input.stride, reverse=True)
     start = 0 if storage_offset is None else storage_offset - input.storage_offset()
     reach = sum((int(n) - 1) * step for n, step in zip(size, stride, strict=False))
     in_memory = input.permute(order)
-    # Memory beside the input's own elements is not in the graph: such a call stays with torch.
+    # Memory outside of the input's elements is not in the graph: such a call is left to torch.
     inside = in_memory.is_contiguous() and 0 <= start <= start + reach < input.numel()
     if len(size) != len(stride) or not inside or min([*stride, 0]) < 0:
         return ctx.origin_func(input, size, stride, storage_offset)
-    place = torch.full([1] * len(size), int(start), device=input.device)
+    position = torch.full([1] * len(size), int(start), device=input.device)
     for axis, (count, step) in enumerate(zip(size, stride, strict=True)):
         along = [-1 if each == axis else 1 for each in range(len(size))]
-        place = place + torch.arange(count, device=input.device).view(along) * step
-    return in_memory.reshape(-1)[place]
+        position = position + torch.arange(count, device=input.device).view(along) * step
+    return in_memory.reshape(-1)[position]
 
 
-# torch.export asks for the memory of a tensor that has none; a trace keeps an empty tensor, which
-# every engine then gives back, and Python's copy.deepcopy(x) comes here.
+# copy.deepcopy(x) calls this method. torch.export fails since a fake tensor has no memory, and a
+# trace records an empty tensor, which every engine then returns.
 @rewriters.function("torch.Tensor.__deepcopy__")
 def deepcopy(ctx: Context, input: Tensor, memo: dict[int, Any]) -> Any:
-    """Clone what the model has computed; its own parameters are copied as torch does it."""
+    """Clone computed tensors; parameters are left to torch."""
     if id(input) in memo or input.requires_grad:
         return ctx.origin_func(input, memo)
     copied = memo[id(input)] = input.clone()
     return copied
 
 
-# copy_ reaches the exporters as copy. TorchScript has no translation, and dynamo's does not
-# broadcast.
+# copy_ becomes copy before it is exported. TorchScript has no translation of it, and dynamo's does
+# not broadcast.
 @rewriters.symbolic("copy", is_pytorch=True, ir="onnx")
 def copy(ctx: Context, g: Any, self: Any, src: Any, non_blocking: Any = None) -> Any:
-    """Give the source the dtype and the shape of the target."""
+    """Cast and expand the source to the dtype and the shape of the target."""
     from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 
-    # CastLike would need no dtype, and opset 15.
+    # Not CastLike, which needs no dtype but requires opset 15.
     dtype: Any = JitScalarType._from_name(self.type().scalarType()).onnx_type()
     return g.op("Expand", g.op("Cast", src, to_i=int(dtype)), g.op("Shape", self))

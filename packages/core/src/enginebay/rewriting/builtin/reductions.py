@@ -23,27 +23,27 @@ def any_or_all(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Compare each number with zero first."""
     import torch
 
-    is_right = input.dtype == torch.bool or (
+    is_supported = input.dtype == torch.bool or (
         ctx.exporter == "dynamo" and input.dtype != torch.uint8
     )
-    if is_right or "out" in kwargs:
+    if is_supported or "out" in kwargs:
         return ctx.origin_func(input, *args, **kwargs)
-    found = ctx.origin_func(input != 0, *args, **kwargs)
-    return found.to(torch.uint8) if input.dtype == torch.uint8 else found
+    result = ctx.origin_func(input != 0, *args, **kwargs)
+    return result.to(torch.uint8) if input.dtype == torch.uint8 else result
 
 
 # torch._check_tensor_all calls it, and dynamo has no translation.
 @rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
-def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:  # never the original
-    """Say it as everybody else does."""
+def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
+    """Return ``x.all()``, which is the same for bools."""
     return x.all()
 
 
-# TorchScript keeps the dtype of bools and small integers, which ONNX's CumSum does not accept.
+# TorchScript does not convert bools and small integers, which ONNX's CumSum does not accept.
 @rewriters.function("torch.cumsum", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.cumsum", ir="onnx", check=not_dynamo)
 def cumsum(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Add bools and integers up as int64, as torch does."""
+    """Convert bools and integers to int64, as torch does."""
     import torch
 
     is_integer = not (input.dtype.is_floating_point or input.dtype.is_complex)
@@ -52,7 +52,7 @@ def cumsum(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     return ctx.origin_func(input, *args, **kwargs)
 
 
-# Only dynamo has a translation; OpenVINO, which reads TorchScript, has none either.
+# Only dynamo has a translation; OpenVINO, which reads TorchScript, does not.
 @rewriters.function("torch.histc", check=not_dynamo)
 @rewriters.function("torch.Tensor.histc", check=not_dynamo)
 def histc(
@@ -66,12 +66,12 @@ def histc(
     """Compare each value's bin with every bin."""
     import torch
 
-    # With equal ends torch takes the range from the data: such a call stays with torch.
+    # With equal ends the range depends on the data: such a call is left to torch.
     if not min < max or bins < 1 or kwargs or not input.dtype.is_floating_point:
         return ctx.origin_func(input, bins, min, max, **kwargs)
     values = input.reshape(-1, 1)
     inside = (values >= min) & (values <= max)
-    # The largest value belongs to the last bin; the rest as torch rounds it.
-    place = ((values - min) * bins / (max - min)).floor().clamp(max=bins - 1)
-    every = torch.arange(bins, dtype=input.dtype, device=input.device)
-    return ((place == every) & inside).to(input.dtype).sum(0)
+    # The largest value belongs to the last bin; the bins are rounded as in torch.
+    position = ((values - min) * bins / (max - min)).floor().clamp(max=bins - 1)
+    all_bins = torch.arange(bins, dtype=input.dtype, device=input.device)
+    return ((position == all_bins) & inside).to(input.dtype).sum(0)

@@ -1,4 +1,4 @@
-"""Assignments that torch's exporters get wrong."""
+"""``scatter_reduce``, ``index_put`` and ``fill``, which torch's exporters translate wrongly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scatter_mean(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Divide the sum by the number of values; the exporter assigns the values."""
+    """Divide the sum by the number of values; the exporter's "mean" only assigns the values."""
     import torch
 
     if reduce != "mean" or not x.dtype.is_floating_point:
@@ -47,18 +47,18 @@ def index_put(
     values: Tensor,
     accumulate: bool = False,
 ) -> Any:
-    """Make the indices int64: the exporter writes int32 ones, which ONNX's ScatterND refuses."""
+    """Convert int32 indices to int64: ONNX's ScatterND does not accept int32."""
     import torch
 
-    wide = [
+    converted = [
         each.long() if each is not None and each.dtype is torch.int32 else each for each in indices
     ]
-    return ctx.origin_op(x, wide, values, accumulate)
+    return ctx.origin_op(x, converted, values, accumulate)
 
 
 @rewriters.lowering("aten.fill", ir="onnx", versions={"torch": ">=2.15"})
 def fill(ctx: LoweringContext, x: Tensor, value: Any) -> Any:
-    """Make a new tensor: the TorchScript exporter fills a copy, and fails at what it traced."""
+    """Return a new tensor: the TorchScript exporter traces a fill of a copy, and fails on it."""
     import torch
 
     if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""``cov`` and ``corrcoef``, of which torch's own reads a number that a captured graph has not."""
+"""``cov`` and ``corrcoef``; torch's own code reads a tensor's value, which a capture cannot."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 @rewriters.function("torch.cov")
 @rewriters.function("torch.Tensor.cov")
 def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: Any) -> Any:
-    """Multiply what is left of the observations without their means."""
+    """Compute (X − mean)·(X − mean)ᵀ / (n − correction)."""
     weighted = any(value is not None for value in kwargs.values())
     if input.ndim not in (1, 2) or not input.dtype.is_floating_point or weighted:
         return ctx.origin_func(input, correction=correction, **kwargs)
     rows = input.reshape(-1, input.shape[-1])
     rows = rows - rows.mean(1, keepdim=True)
-    # The count as a tensor: the tracer and torch.export have other kinds of numbers for it.
+    # The count as a tensor: in a trace a size is a tensor, in torch.export a SymInt.
     count = rows.new_ones(rows.shape[1:]).sum() - correction
-    found = (rows @ rows.mT) / count.clamp(min=0)
-    return found.reshape(()) if input.ndim == 1 or input.shape[0] == 1 else found
+    result = (rows @ rows.mT) / count.clamp(min=0)
+    return result.reshape(()) if input.ndim == 1 or input.shape[0] == 1 else result
 
 
 @rewriters.function("torch.corrcoef")
