@@ -98,7 +98,7 @@ class Counter:
         self._log_every = log_every
         self._to_skip = [None] * warmup  # list.pop is atomic, and subtraction is not
 
-    def measure(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    def measure_call(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
         """Call a function and record its duration; a call that raises is not counted."""
         self._synchronize()  # earlier work of the device must not count for this call
         start = time.perf_counter()
@@ -137,11 +137,11 @@ def count_time(name: str) -> Callable[[F], F]:
         ...         return boxes
     """
 
-    def mark(method: F) -> F:
+    def mark_method(method: F) -> F:
         setattr(method, _MARK, name)
         return method
 
-    return mark
+    return mark_method
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., Any]]]:
@@ -204,8 +204,8 @@ class Latency(msgspec.Struct, frozen=True):
             high=high,
             mean=mean,
             stdev=math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / len(ordered)),
-            p90=_percentile(ordered, 90),
-            p99=_percentile(ordered, 99),
+            p90=_nearest_rank(ordered, 90),
+            p99=_nearest_rank(ordered, 99),
             min=ordered[0],
             max=ordered[-1],
         )
@@ -227,7 +227,7 @@ def _median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     )
 
 
-def _percentile(ordered: Sequence[float], percent: int) -> float | None:
+def _nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
     """Return a percentile by the nearest rank, which is a measured duration."""
     rank = math.ceil(len(ordered) * percent / 100)
     return ordered[rank - 1] if len(ordered) - rank >= MIN_DURATIONS_ABOVE else None

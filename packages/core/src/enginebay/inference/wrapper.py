@@ -244,7 +244,7 @@ class Wrapper(ABC):
 
     def __run_engine(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
         if self.__counter is not None:
-            execute = partial(self.__counter.measure, execute)
+            execute = partial(self.__counter.measure_call, execute)
         try:
             if self.__lock is None:
                 return execute(feed)
@@ -286,7 +286,7 @@ class Wrapper(ABC):
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}
         for attribute, name, method in find_marked_methods(self):
-            changed[attribute] = partial(timing.counter(prefix + name).measure, method)
+            changed[attribute] = partial(timing.counter(prefix + name).measure_call, method)
         vars(self).update(changed)
         try:
             yield

@@ -55,7 +55,7 @@ class Raised(msgspec.Struct, tag="raised"):
     hint: str | None
 
 
-def encode(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
     """Encode a value.
 
     Raises:
@@ -64,7 +64,7 @@ def encode(value: Any) -> bytes:
     return msgspec.msgpack.encode(value, enc_hook=_encode_path)
 
 
-def decode(data: bytes, kind: Any) -> Any:
+def decode_value(data: bytes, kind: Any) -> Any:
     """Decode a value of type ``kind``.
 
     Raises:
@@ -102,11 +102,11 @@ def serve_call(function: str) -> None:
     request = exchange.read()
     reply: Returned | Raised
     try:
-        reply = Returned(encode(_call_by_name(function, request)))
+        reply = Returned(encode_value(_call_by_name(function, request)))
     except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
         reply = _describe_error(error)
     faulthandler.disable()
-    exchange.write(encode(reply))
+    exchange.write(encode_value(reply))
     exchange.close()
 
 
@@ -136,7 +136,7 @@ def serve_messages(function: str) -> None:
                 reply = Returned(value)
             except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
                 reply = _describe_error(error)
-            exchange.write(frame_message(encode(reply)))
+            exchange.write(frame_message(encode_value(reply)))
             exchange.flush()
 
 
@@ -183,8 +183,8 @@ def _take_descriptor() -> int:
 
 def _call_by_name(name: str, request: bytes) -> Any:
     function = _find_function(name)
-    types = _argument_types(function, len(decode(request, list[Any])))
-    return function(*decode(request, GenericAlias(tuple, tuple(types))))
+    types = _argument_types(function, len(decode_value(request, list[Any])))
+    return function(*decode_value(request, GenericAlias(tuple, tuple(types))))
 
 
 def _find_function(name: str) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import msgspec
 
 from enginebay import errors
 from enginebay.errors import IsolationError
-from enginebay.isolation.child import Raised, Returned, decode, encode
+from enginebay.isolation.child import Raised, Returned, decode_value, encode_value
 from enginebay.isolation.programs import Finished, crash_error, run_to_end
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ def encode_arguments(function: str, args: tuple[Any, ...]) -> bytes:
         IsolationError: msgspec does not support an argument's type.
     """
     try:
-        return encode(args)
+        return encode_value(args)
     except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
         raise IsolationError(f"an argument of '{function}' cannot be sent: {error}") from error
 
 
 def _read_reply(data: bytes, finished: Finished, subject: str) -> Returned | Raised:
     try:
-        reply: Returned | Raised = decode(data, Returned | Raised)
+        reply: Returned | Raised = decode_value(data, Returned | Raised)
     except msgspec.DecodeError:
         error = crash_error(finished, " before it returned", subject)
         if data:  # the traceback of faulthandler
@@ -132,6 +132,6 @@ def raise_from_child(subject: str, raised: Raised) -> NoReturn:
 
 def _decode_result(subject: str, returned: Returned, result_type: type[T]) -> T:
     try:
-        return cast("T", decode(returned.value, result_type))
+        return cast("T", decode_value(returned.value, result_type))
     except msgspec.ValidationError as error:
         raise IsolationError(f"{subject} returned another type: {error}") from error

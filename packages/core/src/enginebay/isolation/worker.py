@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from typing import Any, Self
 
-from enginebay.isolation.child import LENGTH_BYTES, Raised, Returned, decode, frame_message
+from enginebay.isolation.child import LENGTH_BYTES, Raised, Returned, decode_value, frame_message
 from enginebay.isolation.function_calls import child_command, encode_arguments, raise_from_child
 from enginebay.isolation.process_group import (
     KILL_GRACE_SECONDS,
@@ -104,7 +104,7 @@ class Worker:
                 end_group(self._group, self._process, self._log)
                 raise timeout_error(self._collect_output(), limit_name)
             self._exchange_data(left)
-        reply: Returned | Raised = decode(message, Returned | Raised)
+        reply: Returned | Raised = decode_value(message, Returned | Raised)
         if isinstance(reply, Raised):
             raise_from_child(f"'{self._name}'", reply)
         return reply.value

@@ -158,10 +158,10 @@ class AttributePatch(Patch):
 
     def _make_wrapper(self) -> Callable[..., Any]:
         @functools.wraps(self.original)
-        def rewritten(*args: Any, **kwargs: Any) -> Any:
+        def call_patch(*args: Any, **kwargs: Any) -> Any:
             return self.call(*args, **kwargs)
 
-        return rewritten
+        return call_patch
 
 
 def get_patch(found: ResolvedName, code_patch: type[CodePatch] = CodePatch) -> Patch:
@@ -275,15 +275,15 @@ def _find_original(found: ResolvedName) -> Callable[..., Any]:
         return cast("Callable[..., Any]", getattr(value, "__func__", value))
 
     # Looked up by super at each call, so that a rewriter of the base class is called too.
-    def inherited(*args: Any, **kwargs: Any) -> Any:
+    def call_inherited(*args: Any, **kwargs: Any) -> Any:
         if isinstance(value, staticmethod):
             return getattr(super(owner, owner), attribute)(*args, **kwargs)
         if _is_property(value):
             return getattr(super(owner, args[0]), attribute)
         return getattr(super(owner, args[0]), attribute)(*args[1:], **kwargs)
 
-    inherited.__name__ = attribute
-    return functools.update_wrapper(inherited, _unwrap_function(value) or value)
+    call_inherited.__name__ = attribute
+    return functools.update_wrapper(call_inherited, _unwrap_function(value) or value)
 
 
 def _is_property(value: Any) -> bool:
