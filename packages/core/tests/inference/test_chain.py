@@ -53,7 +53,7 @@ def chain(*parts: Engine, takes: str = "x", gives: str = "y") -> ChainedWrapper:
 ONES = np.ones(2, np.float32)
 
 
-def test_each_part_takes_what_it_names() -> None:
+def test_each_part_gets_its_own_inputs() -> None:
     first = Engine("x", "a b", lambda x: (x + 1, x * 3))
     second = Engine("z a", "c", lambda z, a: (z * a,))
     third = Engine("b c", "y", lambda b, c: (b - c,))
@@ -112,7 +112,7 @@ def test_the_receipt_has_every_fallback() -> None:
     assert receipt.fallbacks == ("part 1: no GPU", "part 2: slow", "part 2: small")
 
 
-def test_closing_closes_every_part_once_whatever_one_raises() -> None:
+def test_close_closes_every_part_once_even_if_one_raises() -> None:
     parts = [Engine("x", "a", lambda x: (x,)), Engine("a", "y", lambda x: (x,), driver="stuck")]
     whole = chain(*parts)
     with pytest.raises(RuntimeError, match="cannot be closed"):
@@ -121,7 +121,7 @@ def test_closing_closes_every_part_once_whatever_one_raises() -> None:
     assert [part.closed for part in parts] == [1, 1]
 
 
-def test_wrong_inputs_meet_no_engine() -> None:
+def test_wrong_inputs_are_refused_before_any_part() -> None:
     whole = chain(Engine("x", "y", lambda x: 1 / 0))
     with pytest.raises(InputError, match="unknown input 'z'"):
         whole({"z": ONES})
@@ -129,7 +129,7 @@ def test_wrong_inputs_meet_no_engine() -> None:
         whole({"x": ONES})
 
 
-def test_a_call_is_timed_as_one() -> None:
+def test_chain_is_timed_as_one_call_and_by_part() -> None:
     whole = chain(Engine("x", "a", lambda x: (x,)), Engine("a", "y", lambda x: (x,)))
     with whole.time_execution() as timing:
         whole({"x": ONES})

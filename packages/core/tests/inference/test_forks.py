@@ -67,7 +67,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("given", ["x", "{}", "{'x': [1]}"])
-def test_a_call_is_refused(given: str) -> None:
+def test_inherited_wrapper_refuses_calls(given: str) -> None:
     child = ("try:", f"    wrapper({given})", "except Exception as err:", "    print(err)")
     found = run(*child)
     assert found[1:] == PARENT
@@ -77,10 +77,10 @@ def test_a_call_is_refused(given: str) -> None:
 @pytest.mark.parametrize(
     "child", ["wrapper.close()", "with wrapper: pass", "del wrapper; gc.collect()", "sys.exit()"]
 )
-def test_the_engine_is_never_freed(child: str) -> None:
+def test_inherited_engine_is_never_freed(child: str) -> None:
     assert run(child) == PARENT
 
 
-def test_a_wrapper_of_the_child_runs() -> None:
+def test_wrapper_loaded_in_the_child_runs() -> None:
     child = ("wrapper = One()", "wrapper(x)", "wrapper.close()", "del wrapper")
     assert run(*child) == ["engine", "release", "destructor", *PARENT]

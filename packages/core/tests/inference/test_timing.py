@@ -12,7 +12,7 @@ seconds = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=300)
 
 
 @given(seconds)
-def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> None:
+def test_statistics_are_ordered_and_measured_values(durations: list[float]) -> None:
     found = Latency.of(durations)
     assert found.min <= found.low <= found.median <= found.high <= found.max
     assert {found.min, found.low, found.high, found.max} <= set(durations)
@@ -25,7 +25,7 @@ def test_the_figures_are_in_order_and_were_measured(durations: list[float]) -> N
 
 
 @pytest.mark.parametrize("n", [12, 100, 1000])
-def test_the_interval_holds_the_median_as_often_as_it_says(n: int) -> None:
+def test_confidence_interval_contains_the_median_at_its_level(n: int) -> None:
     random = np.random.default_rng(0)
     # Skewed, as latencies are; the true median of this distribution is ln 2.
     found = [Latency.of(random.exponential(size=n).tolist()) for _ in range(1000)]
@@ -33,7 +33,7 @@ def test_the_interval_holds_the_median_as_often_as_it_says(n: int) -> None:
     assert 0.94 <= held <= 0.985
 
 
-def test_one_duration_is_all_there_is_to_say() -> None:
+def test_statistics_of_a_single_duration() -> None:
     found = Latency.of([0.5])
     assert (found.low, found.median, found.high, found.stdev) == (0.5, 0.5, 0.5, 0)
 
@@ -46,6 +46,6 @@ def test_a_percentile_needs_two_durations_above_it(
     assert (found.p90, found.p99) == (p90, p99)
 
 
-def test_the_spread_is_that_of_the_durations() -> None:
+def test_standard_deviation_is_that_of_the_durations() -> None:
     found = Latency.of([1.0, 2.0, 3.0, 4.0])
     assert (found.mean, found.stdev) == (2.5, pytest.approx(1.25**0.5))

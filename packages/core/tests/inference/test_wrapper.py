@@ -56,7 +56,7 @@ class Doubler(Wrapper):
         self.released += 1
 
 
-def test_private_names_are_the_backends() -> None:
+def test_subclass_may_use_any_private_names() -> None:
     class Private(Doubler):
         def __init__(self) -> None:
             super().__init__()
@@ -268,14 +268,14 @@ BOTH = np.ones(2, bool)
 
 @pytest.mark.parametrize("spec", [X, STATIC])
 @pytest.mark.parametrize("x", [ONES, torch.ones(2, 3)])
-def test_called_as_a_model_it_gives_what_a_model_gives(spec: TensorSpec, x: Any) -> None:
+def test_positional_call_returns_as_the_model_does(spec: TensorSpec, x: Any) -> None:
     for double, total in (Doubler(spec)(x), Doubler(spec)(x=x)):
         assert type(double) is type(total) is type(x)
         assert float(total) == 6
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
-def test_inputs_in_order_by_name_and_mixed_give_the_only_output(kind: Any) -> None:
+def test_positional_and_named_inputs_return_the_only_output(kind: Any) -> None:
     wrapper, x, mask = Masked(), kind(ONES), kind(np.array([True, False]))
     for found in (wrapper(x, mask), wrapper(x, mask=mask), wrapper(mask=mask, x=x)):
         assert type(found) is type(x)
@@ -318,12 +318,12 @@ def test_wrong_inputs_raise_with_the_expected_ones(given: Any, named: Any, kinds
     assert wrapper.calls == 0
 
 
-def test_any_mapping_holds_inputs() -> None:
+def test_inputs_may_be_any_mapping() -> None:
     inputs = MappingProxyType({"x": np.ones((2, 3), np.float32)})
     assert Doubler(STATIC)(inputs)["sum"] == 6
 
 
-def test_arrays_and_tensors_are_told_their_own_methods() -> None:
+def test_dtype_hint_shows_the_conversion_of_the_given_type() -> None:
     for x, call in (
         (np.ones((2, 3)), "astype('float32')"),
         (torch.ones(2, 3).double(), "to(torch.float32)"),
@@ -340,7 +340,7 @@ def test_a_missing_input_does_not_reuse_the_previous_one() -> None:
         wrapper({"x": np.ones((2, 3), np.float32)})
 
 
-def test_a_misspelled_input_is_told_its_nearest_name() -> None:
+def test_misspelled_input_hints_at_the_nearest_name() -> None:
     with pytest.raises(InputError) as caught:
         Doubler(X, MASK)({"x": np.ones((2, 3), np.float32), "maks": np.ones(2, bool)})
     assert caught.value.hint == "did you mean 'mask'?"
@@ -411,7 +411,7 @@ def test_time_execution_counts_the_engine_calls_after_the_warm_up() -> None:
     assert summary.p90 is summary.p99 is None
 
 
-def test_statistics_without_a_counted_call_say_so() -> None:
+def test_statistics_without_a_counted_call_raise() -> None:
     with (
         Doubler().time_execution(warmup=1) as timing,
         pytest.raises(ValueError, match=r"no engine call was counted \(warm-up: 1\)"),
@@ -470,7 +470,7 @@ def test_marked_parts_are_counted_by_name() -> None:
         timing.statistics("dance")
 
 
-def test_what_is_not_counted_is_called_as_it_is() -> None:
+def test_marked_method_is_called_directly_outside_of_timing() -> None:
     wrapper = Parts()
     before = set(vars(wrapper))
     with wrapper.time_execution(), wrapper.time_execution() as inner:
@@ -481,7 +481,7 @@ def test_what_is_not_counted_is_called_as_it_is() -> None:
     assert Parts.copied.__name__ == "copied"
 
 
-def test_averages_are_logged_every_so_many_calls(caplog: pytest.LogCaptureFixture) -> None:
+def test_averages_are_logged_every_n_calls(caplog: pytest.LogCaptureFixture) -> None:
     wrapper = Parts()
     with (
         caplog.at_level("INFO", logger="enginebay.inference"),

@@ -276,7 +276,7 @@ class TestValues:
             "'engine_under_test:echo' returned another type: Expected `int`, got `str`"
         )
 
-    def test_an_argument_that_cannot_travel(self):
+    def test_argument_that_cannot_be_sent(self):
         with pytest.raises(IsolationError) as caught:
             there("echo", object())
         assert str(caught.value) == (
@@ -284,7 +284,7 @@ class TestValues:
             " values of type 'object' cannot be sent"
         )
 
-    def test_a_result_that_cannot_travel(self):
+    def test_result_that_cannot_be_sent(self):
         with pytest.raises(IsolationError) as caught:
             there("unsendable")
         assert str(caught.value) == (
@@ -350,7 +350,7 @@ class TestSurroundings:
         assert there("echo", 1) == 1
 
     @pytest.mark.parametrize("way", ["file", "-c", "stdin", "exec"])
-    def test_any_main_will_do(self, way, tmp_path):
+    def test_main_module_needs_no_guard(self, way, tmp_path):
         code = textwrap.dedent(
             f"""
             import sys
@@ -381,13 +381,13 @@ class TestSurroundings:
 
 @pytest.mark.process
 class TestNoise:
-    def test_whatever_is_printed_is_log_and_not_answer(self):
+    def test_printed_output_is_logged_and_not_returned(self):
         said: list[str] = []
         answer = call("engine_under_test:noisy", timeout=600, result_type=str, on_line=said.append)
         assert answer == "clean"
         assert said == ["print ü", "error", "engine on 1", "engine on 2", "grandchild"]
 
-    def test_it_goes_to_the_log_where_nobody_listens(self, caplog):
+    def test_output_is_logged_without_on_line(self, caplog):
         with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
             there("noisy")
         assert "engine on 1" in caplog.messages
@@ -423,14 +423,14 @@ class TestRaised:
             there("raises", "InputError", "wrong", None)
         assert caught.value.hint is None
 
-    def test_a_mismatch_comes_as_its_base_class(self):
+    def test_not_verified_error_becomes_its_base_class(self):
         with pytest.raises(EnginebayError) as caught:
             there("raises_mismatch")
         assert type(caught.value) is EnginebayError
         assert str(caught.value) == "worst element is off by 2"
         assert caught.value.hint == "look"
 
-    def test_a_plugins_own_error_comes_as_the_nearest_of_ours(self):
+    def test_plugins_own_error_becomes_the_nearest_base_class(self):
         with pytest.raises(errors.ConversionError) as caught:
             there("raises_own")
         assert str(caught.value) == "no such layer"
@@ -455,12 +455,12 @@ class TestRaised:
             "free some space; temporary files are in '/var/tmp', TMPDIR moves them"
         )
 
-    def test_one_without_a_text(self):
+    def test_exception_without_a_message(self):
         with pytest.raises(IsolationError) as caught:
             there("raises_empty")
         assert str(caught.value) == "'engine_under_test:raises_empty' raised RuntimeError"
 
-    def test_one_with_a_text_that_is_not_unicode(self):
+    def test_exception_whose_message_is_not_unicode(self):
         with pytest.raises(IsolationError, match=r"raised ValueError: file \\udcff"):
             there("raises_odd")
 
@@ -495,7 +495,7 @@ class TestCrash:
         with pytest.raises(ChildCrashedError, match="ended with SIGINT before it returned"):
             there("interrupts")
 
-    def test_segfault_tells_what_was_said_and_where_it_was(self):
+    def test_segfault_reports_output_and_traceback(self):
         with pytest.raises(ChildCrashedError) as caught:
             there("segfaults")
         assert str(caught.value) == (
@@ -507,7 +507,7 @@ class TestCrash:
         assert where.startswith("In the child process:\nFatal Python error: Segmentation fault")
         assert 'engine_under_test.py", line ' in where
 
-    def test_a_crash_after_the_answer_is_a_crash(self):
+    def test_crash_after_the_reply_is_a_crash(self):
         with pytest.raises(ChildCrashedError) as caught:
             there("aborts_later")
         assert str(caught.value) == (
@@ -518,7 +518,7 @@ class TestCrash:
 
 class TestTimeout:
     @pytest.mark.parametrize("name", ["hangs", "hangs_in_run"])
-    def test_everything_it_started_ends(self, name, tmp_path, soon):
+    def test_children_of_the_child_are_ended(self, name, tmp_path, soon):
         with pytest.raises(ChildTimeoutError) as caught:
             there(name, tmp_path / "pid", timeout=soon)
         assert str(caught.value).startswith(
@@ -526,7 +526,7 @@ class TestTimeout:
         )
         assert ends_soon(read_pid(tmp_path / "pid"))
 
-    def test_one_that_is_deaf_to_sigterm_is_killed(self, tmp_path, monkeypatch, soon):
+    def test_child_that_ignores_sigterm_is_killed(self, tmp_path, monkeypatch, soon):
         monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 0.2)
         with pytest.raises(ChildTimeoutError):
             there("hangs_in_c", tmp_path / "pid", timeout=soon)

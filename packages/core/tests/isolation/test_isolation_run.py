@@ -123,7 +123,7 @@ class TestOutput:
         run(python(code, str(tmp_path / "go")), timeout=600, on_line=on_line)
         assert seen == ["started", "saw it"]
 
-    def test_lines_go_to_the_log_where_nobody_listens(self, caplog):
+    def test_output_is_logged_without_on_line(self, caplog):
         with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
             run(["printf", "100%% done\nrest"], timeout=600)
         assert [record.getMessage() for record in caplog.records] == ["100% done", "rest"]
@@ -152,7 +152,7 @@ class TestOutput:
 
     @given(st.lists(st.binary(max_size=20) | st.sampled_from([b"\r", b"\n", b"a", b"\xc3"])))
     @settings(deadline=None)
-    def test_any_pieces_make_the_text_of_the_whole(self, pieces):
+    def test_text_does_not_depend_on_the_chunks(self, pieces):
         lines: list[str] = []
         log = OutputLog(lines.append)
         for piece in pieces:
@@ -163,7 +163,7 @@ class TestOutput:
         expected = log.text().split("\n")
         assert lines == (expected if expected[-1] else expected[:-1])
 
-    def test_a_line_without_end_is_handed_on_in_parts(self):
+    def test_very_long_line_is_passed_on_in_parts(self):
         lines: list[str] = []
         log = OutputLog(lines.append)
         for _ in range(3):
@@ -233,16 +233,16 @@ class TestTimeout:
         )
         assert caught.value.__notes__ == ["$ sh -c 'echo working; sleep 600'\nworking\n"]
 
-    def test_no_time_at_all(self):
+    def test_time_limit_of_zero(self):
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sleep", "600"], timeout=0)
         assert str(caught.value) == "'sleep' ran past its time limit of 0 s; it printed nothing"
 
-    def test_a_child_that_talks_all_the_time_is_ended_too(self):
+    def test_child_with_constant_output_is_ended(self):
         with pytest.raises(ChildTimeoutError):
             run(["yes"], timeout=0.1, on_line=lambda line: None)
 
-    def test_a_child_that_closed_its_output_is_ended_too(self):
+    def test_child_that_closed_its_output_is_ended(self):
         with pytest.raises(ChildTimeoutError):
             run(["sh", "-c", "exec >&- 2>&-; sleep 600"], timeout=0.3)
 
@@ -259,7 +259,7 @@ class TestTimeout:
         assert "output:\n  ready\n" in str(caught.value)
         assert str(caught.value).endswith("\n  cleaned up")
 
-    def test_one_that_ignores_sigterm_is_killed(self, monkeypatch, tmp_path, soon):
+    def test_child_that_ignores_sigterm_is_killed(self, monkeypatch, tmp_path, soon):
         monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 0.2)
         script = "trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done"
         with pytest.raises(ChildTimeoutError):
@@ -275,7 +275,7 @@ class TestLeftBehind:
         assert ends_soon(read_pid(tmp_path / "pid"))
 
     @pytest.mark.parametrize("program", ["sleep 600", "yes"])
-    def test_one_that_left_the_group_does_not_hold_us_up(self, program, tmp_path):
+    def test_process_that_left_the_group_does_not_block(self, program, tmp_path):
         script = f"setsid sh -c 'echo $$ >pid; exec {program}' & until [ -s pid ]; do :; done"
         try:
             run(["sh", "-c", script], timeout=600, cwd=tmp_path)
@@ -308,7 +308,7 @@ class TestLeftBehind:
 
 
 class TestRequiredOutputs:
-    def test_written(self, tmp_path):
+    def test_written_outputs_are_accepted(self, tmp_path):
         outputs = ["a", tmp_path / "b"]
         script = "echo x >a; echo y >b"
         run(["sh", "-c", script], timeout=600, cwd=tmp_path, required_outputs=outputs)
@@ -330,14 +330,14 @@ class TestRequiredOutputs:
         with pytest.raises(IsolationError, match="did not write"):
             run(["mkdir", "out"], timeout=600, required_outputs=["out"], cwd=tmp_path)
 
-    def test_empty(self, tmp_path):
+    def test_empty_output_is_an_error(self, tmp_path):
         with pytest.raises(IsolationError) as caught:
             run(["touch", "a"], timeout=600, cwd=tmp_path, required_outputs=["a"])
         assert str(caught.value) == (
             f"'touch' ended with exit code 0 but left '{tmp_path / 'a'}' empty; it printed nothing"
         )
 
-    def test_older(self, tmp_path):
+    def test_older_output_is_an_error(self, tmp_path):
         (tmp_path / "a").write_text("from yesterday")
         with pytest.raises(IsolationError) as caught:
             run(["true"], timeout=600, cwd=tmp_path, required_outputs=["a"])
@@ -354,12 +354,12 @@ class TestRequiredOutputs:
 
 
 class TestTimeLimitOfABlock:
-    def test_it_ends_a_child_whose_own_limit_is_longer(self):
+    def test_shorter_block_limit_ends_the_child(self):
         with time_limit(0.3), pytest.raises(ChildTimeoutError) as caught:
             run(["sleep", "600"], timeout=600)
         assert str(caught.value) == ("'sleep' ran past the time limit of 0.3 s; it printed nothing")
 
-    def test_it_counts_for_all_children_together(self, soon):
+    def test_block_limit_covers_all_children_together(self, soon):
         with time_limit(1.5 * soon) as limit:
             run(["sleep", str(soon)], timeout=None)
             with pytest.raises(ChildTimeoutError):
@@ -370,13 +370,13 @@ class TestTimeLimitOfABlock:
         with time_limit(600), pytest.raises(ChildTimeoutError, match=r"its time limit of 0\.1 s"):
             run(["sleep", "600"], timeout=0.1)
 
-    def test_it_ends_with_its_block(self):
+    def test_limit_ends_with_its_block(self):
         with time_limit(0.1):
             pass
         run(["sleep", "0.2"], timeout=600)
         check_time_limit()
 
-    def test_it_ends_work_in_this_process(self):
+    def test_limit_ends_work_in_this_process(self):
         with time_limit(600):
             check_time_limit()
             with time_limit(0), pytest.raises(ChildTimeoutError) as caught:

@@ -57,7 +57,7 @@ def test_messages_larger_than_any_buffer_go_both_ways() -> None:
         assert [worker.receive(600), worker.receive(600)] == [b"bbb", b""]
 
 
-def test_an_error_is_raised_here_and_the_child_goes_on() -> None:
+def test_error_is_raised_in_the_parent_and_the_child_continues() -> None:
     with Worker("engine", "served:build", 1) as worker:
         worker.receive(600)
         worker.send(b"raise")
@@ -71,7 +71,7 @@ def test_an_error_is_raised_here_and_the_child_goes_on() -> None:
         assert caught.value.hint == "add some"
 
 
-def test_a_paused_child_does_nothing_until_it_is_resumed() -> None:
+def test_paused_child_is_idle_until_resumed() -> None:
     with Worker("engine", "served:build", 1) as worker:
         worker.receive(600)
         worker.send(b"pid")
@@ -107,7 +107,7 @@ def test_a_child_that_hangs_is_ended() -> None:
     assert time.monotonic() - start < 300
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_process_is_left_running() -> None:
     this = psutil.Process()
     before = this.num_fds()
     with Worker("engine", "served:build", 1) as worker:

@@ -515,7 +515,7 @@ def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
     ],
 )
 @WITHOUT_ONEDNN
-def test_what_it_writes_holds_for_other_sizes(export, exporter, function, args, dims, others):
+def test_exported_graph_is_correct_for_other_sizes(export, exporter, function, args, dims, others):
     model = Model(function)
     exported = export(model, args, exporter=exporter, dynamic=dims, builtin=True)
     for each in (args, *others):
@@ -560,7 +560,7 @@ def test_autograd_functions_can_be_saved_in_a_trace(export, function):
     assert same(exported.run(*args)[0], model(*args))
 
 
-def test_a_trace_knows_no_adjoint_either(export):
+def test_adjoint_in_a_trace(export):
     model, args = Model(lambda x: x.mT @ x.mH), (rand(2, 3, 3),)
     exported = export(model, args, exporter="jit.trace", builtin=True)
     assert same(exported.run(*args)[0], model(*args))
@@ -573,7 +573,7 @@ def test_autograd_functions_are_themselves_where_nothing_is_traced():
     assert x.grad.tolist() == [0.5] * 3
 
 
-def test_every_one_is_tested_here():
+def test_every_builtin_rewriter_is_tested():
     named = {
         *("torch.any", "torch.all", "torch.Tensor.any", "torch.Tensor.all", "torch.roll"),
         *("torch.Tensor.roll", "torch.squeeze", "torch.Tensor.squeeze", "torch.linspace", "copy"),

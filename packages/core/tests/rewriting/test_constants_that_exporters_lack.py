@@ -28,7 +28,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_it_is_a_constant(export, name):
+def test_missing_operators_of_constants_are_folded(export, name):
     torch.manual_seed(0)
     model = MODELS[name]().eval()
     exported = export(model, (torch.rand(2, 6),), builtin=True, **OPEN)
@@ -52,7 +52,7 @@ class Counts(nn.Module):
 
 
 @pytest.mark.parametrize("model", [Net(lambda x: torch.i0(x)), Counts()], ids=["input", "buffer"])
-def test_what_changes_is_none(export, model):
+def test_values_that_depend_on_inputs_are_not_folded(export, model):
     with pytest.raises(ExportError, match="bessel_i0"):
         export(model, (torch.rand(2, 6),), builtin=True)
 

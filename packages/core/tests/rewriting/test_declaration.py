@@ -15,7 +15,7 @@ def replacement(ctx, *args):
     return None
 
 
-def test_declaring_answers_the_replacement_and_changes_nothing_else():
+def test_declaration_returns_the_replacement_and_changes_nothing_else():
     rewriters = RewriterSet(backend="ncnn")
     assert rewriters.function("a.b")(replacement) is replacement
     assert rewriters.symbolic("squeeze", is_pytorch=True)(replacement) is replacement
@@ -46,7 +46,7 @@ def test_one_replacement_may_be_declared_several_times():
     assert [each.backend for each in rewriters] == ["one", "two"]
 
 
-def test_what_the_caller_hands_over_is_copied():
+def test_callers_conditions_are_copied():
     versions, descriptors = {"torch": ">=1"}, ["v"]
     rewriters = RewriterSet()
     rewriters.symbolic("relu", is_pytorch=True, versions=versions, arg_descriptors=descriptors)(
@@ -80,7 +80,7 @@ def test_a_set_can_be_marked_as_shipped_by_a_distribution():
         ({"backend": "b", "check": replacement}, "backend b, check replacement"),
     ],
 )
-def test_a_condition_in_words(conditions, words):
+def test_condition_as_text(conditions, words):
     rewriters = RewriterSet()
     rewriters.function("a.b", **conditions)(replacement)
     (rewriter,) = rewriters
@@ -170,7 +170,7 @@ ORIGIN = f"{__name__}.replacement"
         ),
     ],
 )
-def test_a_name_that_cannot_be_one(declare, name, message, hint):
+def test_invalid_names_are_refused(declare, name, message, hint):
     with pytest.raises(RewriterError) as caught:
         declare(name)
     assert str(caught.value) == message
@@ -288,14 +288,14 @@ def test_a_decorator_without_its_name(declare):
         ([replacement], "rewriters holds a function, expected a sequence of enginebay.RewriterSet"),
     ],
 )
-def test_what_is_handed_over_must_be_sets(given, message):
+def test_rewriters_must_be_sets(given, message):
     with pytest.raises(RewriterError) as caught:
         eb.rewrite(backend=None, rewriters=given)
     assert (str(caught.value), caught.value.hint) == (message, "rewriters=[my_set]")
 
 
 @pytest.mark.usefixtures("loopback")
-def test_what_options_hold_must_be_sets(tmp_path):
+def test_options_must_hold_sets(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     options = eb.ExportOptions(rewriters=[replacement])
     for call in (
@@ -334,7 +334,7 @@ def test_an_unknown_keyword_is_an_error(declare):
 
 
 @pytest.mark.process
-def test_the_room_imports_no_torch():
+def test_rewriting_imports_no_torch():
     code = (
         "import sys, enginebay.rewriting as r\n"
         "s = r.RewriterSet('b')\n"

@@ -312,7 +312,7 @@ def test_super_calls_of_a_subclass_reach_the_rewriter(subject):
         assert subject.Grandchild().method(1) == ("grandchild", "base", 1, "rewritten")
 
 
-def test_what_is_not_written_in_python_is_replaced_with_its_aliases(subject):
+def test_c_functions_are_replaced_with_their_aliases(subject):
     rewriters = RewriterSet()
 
     @rewriters.function("math.hypot")
@@ -406,7 +406,7 @@ def test_generators_may_end_early_and_in_any_order(subject, order):
     assert (torch.relu(zero), subject.double(0)) == (0, 0)
 
 
-def test_other_modes_stay_where_they_are():
+def test_other_modes_stay_on_the_stack():
     with torch.device("meta"):
         context = in_force(counting("torch.zeros"))
         context.__enter__()
@@ -476,7 +476,7 @@ def test_a_context_that_another_thread_closes_leaves_nothing_in_force(subject):
     assert context.report.fired == {"torch.relu": 1}
 
 
-def test_tensor_subclasses_keep_their_say():
+def test_tensor_subclasses_still_override_functions():
     class Marked(torch.Tensor):
         @classmethod
         def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -511,7 +511,7 @@ def test_tensor_subclasses_keep_their_say():
         ),
     ],
 )
-def test_a_name_that_is_not_found_is_one_line_and_an_error_only_if_asked_for(name, line):
+def test_name_that_is_not_found_is_reported_and_raises_only_if_strict(name, line):
     with in_force(counting(name, "torch.relu")) as rewriting:
         torch.relu(torch.zeros(1))
     assert rewriting.report.not_found == (line,)
@@ -538,7 +538,7 @@ def test_a_number_is_not_a_function():
 
 
 @pytest.mark.parametrize("name", ["torch.Size.numel", "math.pi.hex", "torch.float32.to_real"])
-def test_what_python_cannot_replace_is_said_and_nothing_else_stays_replaced(subject, name):
+def test_attribute_that_cannot_be_replaced_raises_and_reverts_all(subject, name):
     with (
         pytest.raises(RewriterError, match=f'"{name.rpartition(".")[2]}" cannot be rewritten: '),
         in_force(counting("rewriting_subject.double", "math.hypot", name)),

@@ -104,7 +104,7 @@ def test_two_equally_specific_ones_are_an_error_that_names_both():
     assert active_lowerings() is None
 
 
-def test_one_for_fixed_sizes_leaves_open_ones_to_the_next():
+def test_lowering_for_fixed_sizes_falls_back_for_dynamic_ones():
     sets = [declared("aten.relu", plus(1), needs=("dims",)), declared("aten.relu", plus(2))]
     dynamic = ({0: torch.export.Dim("batch", min=2)},)
     assert applied(*sets) == 1
@@ -137,7 +137,7 @@ def test_lacking_is_a_backend_that_names_it_among_what_its_engine_lacks():
     [
         ("aten.rond", '"aten.rond": torch.ops has no "aten.rond" (did you mean "round"?)'),
         ("aten.max.dims", '"aten.max.dims": "aten.max" has no overload "dims"'),
-        ("round", '"round": wanted "aten.round"'),
+        ("round", '"round": expected "aten.round"'),
         ("rond", '"rond": torch.ops has no "aten.rond" (did you mean "round"?)'),
     ],
 )

@@ -29,7 +29,7 @@ def test_an_engine_needs_no_operators_for_constants():
     assert len(program.graph_signature.inputs_to_lifted_tensor_constants) == 3
 
 
-def test_what_an_engine_fills_by_itself_stays():
+def test_tensors_that_an_engine_can_fill_are_not_folded():
     run(lambda x: x + torch.full((1000, 3), 2.0)[:2], expected=["aten.add.Tensor"])
     run(lambda x: x + torch.full((2, 3), 2.0), expected=["aten.full.default", "aten.add.Tensor"])
 
@@ -39,7 +39,7 @@ def test_an_output_may_be_constant():
     assert program.module()(X)[1].tolist() == [0, 1, 2]
 
 
-def test_a_random_number_is_none():
+def test_random_numbers_are_not_constants():
     program, _ = lower(lambda x: x + torch.rand(3), (X,), operators={*OPERATORS, "aten.rand"})
     assert targets(program) == ["aten.rand.default", "aten.add.Tensor"]
     assert not program.module()(X).equal(program.module()(X))
@@ -91,7 +91,7 @@ def test_constants_keep_their_numbers_where_torch_changes_their_order():
         ("aten.outer", lambda x, w: x @ w.outer(w), True),  # more numbers than it is made of
     ],
 )
-def test_what_is_lacking_is_computed_of_constants(operator, function, fired):
+def test_missing_operators_of_constants_are_computed(operator, function, fired):
     calls = []
 
     def lowering(ctx, x, *others):

@@ -56,7 +56,7 @@ def test_weights_and_what_is_computed_from_them_are_constants(kind):
         lambda x: x * torch.bernoulli(torch.full((3,), 0.5)),
     ],
 )
-def test_what_depends_on_inputs_or_on_chance_is_none(function):
+def test_inputs_and_random_numbers_are_not_constants(function):
     assert facts(function, "aten.mul", lambda ctx, x, y: ctx.is_constant(y)) is False
 
 
@@ -78,7 +78,7 @@ def test_a_graph_may_be_deeper_than_pythons_stack():
     np.testing.assert_array_equal(found[1], TABLE.numpy() + depth)
 
 
-def test_a_buffer_that_the_model_changes_is_none():
+def test_buffer_that_the_model_changes_is_not_constant():
     class Counter(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -109,7 +109,7 @@ def test_bfloat16_is_read_as_float32():
     np.testing.assert_array_equal(found, TABLE.numpy())
 
 
-def test_the_array_is_the_lowerings_own():
+def test_value_is_a_copy():
     weight = TABLE.clone()
 
     def spoil(ctx, x, y):
@@ -150,7 +150,7 @@ def test_operators_that_torch_composes_of_others_know_their_values_too():
     np.testing.assert_array_equal(bias, np.ones(2))
 
 
-def test_attention_is_met_whole():
+def test_attention_is_observed_as_one_operator():
     query = torch.rand(1, 2, 4, 8)
     found = facts(
         lambda x, mask: functional.scaled_dot_product_attention(x, x, x, mask),

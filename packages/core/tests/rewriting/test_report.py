@@ -19,7 +19,7 @@ def applied(name, count, kind="function"):
     )
 
 
-def test_the_report_for_people():
+def test_report_as_text():
     report = RewriteReport(
         applied=(applied("a.f", 0), applied("a.g", 1), applied("a.M", 7, "module")),
         not_found=("no such thing",),

@@ -192,7 +192,7 @@ def test_a_branch_on_a_constant_is_taken() -> None:
     ["if bool(x.sum() > 0):\n            x = -x\n", "x = x[: int(x.sum())]\n"],
     ids=["branch", "size"],
 )
-def test_what_depends_on_numbers_is_refused(source: str, tmp_path: Any) -> None:
+def test_sizes_and_branches_that_depend_on_inputs_are_refused(source: str, tmp_path: Any) -> None:
     text = f"""
 import torch
 class Model(torch.nn.Module):
@@ -220,7 +220,7 @@ def load(text: str, folder: Any) -> Any:
     return module
 
 
-def test_a_constant_that_is_written_to_starts_anew() -> None:
+def test_written_constant_is_reset_for_every_call() -> None:
     x, total = torch.randn(2), torch.zeros(2)
     with quiet():
         script = traced(lambda x: total.add_(x) * 2, x)
@@ -241,7 +241,7 @@ def test_weights_are_not_copied() -> None:
     assert {tensor.data_ptr() for tensor in program.state_dict.values()} == places
 
 
-def test_nodes_know_their_line() -> None:
+def test_nodes_have_their_line_of_code() -> None:
     program = capture(traced(numbers, torch.randn(2, 8)), (torch.randn(2, 8),))
     traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]
     assert any("test_script_capture.py" in trace for trace in traces)
