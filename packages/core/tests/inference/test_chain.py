@@ -1,4 +1,4 @@
-"""A chain of wrappers keeps the contract of one."""
+"""A chain of wrappers has the contract of a single wrapper."""
 
 from __future__ import annotations
 

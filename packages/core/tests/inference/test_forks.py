@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.process,
 ]
 
-#: An engine whose destructor and release() would be heard; what the child does is added.
+#: An engine with a destructor and release() that print, and a child's code.
 SOURCE = """
 import gc, os, sys
 import numpy as np

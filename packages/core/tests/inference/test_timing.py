@@ -1,4 +1,4 @@
-"""The figures that stand for many durations."""
+"""Statistics of durations."""
 
 from __future__ import annotations
 

@@ -435,7 +435,7 @@ def test_timing_waits_for_the_device() -> None:
 
 
 class Parts(Doubler):
-    """Doubles in two marked steps, one of which may raise."""
+    """Doubles in two marked steps; the second may raise."""
 
     def execute(self, feed: dict[str, Any]) -> list[Any]:
         return [*self.decoded(super().execute(self.copied(feed)))]

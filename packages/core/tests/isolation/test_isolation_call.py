@@ -1,4 +1,4 @@
-"""`enginebay.isolation.call`: functions of a module that only this process's path leads to."""
+"""`enginebay.isolation.call`: functions of a module that only this process's sys.path has."""
 
 from __future__ import annotations
 

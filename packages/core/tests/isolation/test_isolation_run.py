@@ -26,7 +26,7 @@ def python(code: str, *args: str) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended but was not reaped yet does not."""
+    """Return True if the process is running; a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -36,7 +36,7 @@ class Exported(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def run_on_target(self, *args):
-        """The outputs by ONNX Runtime, whose missing kernels are what is rewritten for."""
+        """Return ONNX Runtime's outputs; the rewriters replace operators that it lacks."""
         import onnxruntime
         import torch
 

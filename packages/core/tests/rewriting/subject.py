@@ -1,4 +1,4 @@
-"""Code to be rewritten: stands for a model's package."""
+"""Code to be rewritten, in place of a model's package."""
 
 from __future__ import annotations
 

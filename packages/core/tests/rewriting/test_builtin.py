@@ -62,7 +62,7 @@ class Projected(nn.Module):
 
 
 class Packed(nn.Module):
-    """A GRU over sequences of their own lengths, one of which may be as long as the input."""
+    """A GRU over sequences of different lengths; the longest may be as long as the input."""
 
     def __init__(self, **options):
         super().__init__()

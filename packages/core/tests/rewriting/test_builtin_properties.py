@@ -291,7 +291,7 @@ def test_grouped_mm(sizes, left, dtype):
     ends = torch.tensor(sizes).cumsum(0).to(torch.int32)
     rows = torch.randn(int(ends[-1]) + left, 16).to(dtype)
     matrices = torch.randn(len(sizes), 16, 8).to(dtype)
-    # What lies behind the last group is whatever was in memory.
+    # Rows after the last group are uninitialised memory.
     check(lambda: F.grouped_mm(rows, matrices, offs=ends)[: int(ends[-1])])
 
 

@@ -1,4 +1,4 @@
-"""What no exporter has an operator for is computed beforehand where no input is part of it."""
+"""What no exporter has an operator for is computed at export if it does not depend on an input."""
 
 from __future__ import annotations
 

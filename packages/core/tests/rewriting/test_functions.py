@@ -118,7 +118,7 @@ def test_calls_inside_python_functions_of_torch_are_caught_beside_other_modes():
 
 
 def test_the_overridable_python_functions_of_torch_are_known():
-    """Those that ask, by the modules where they ask; what is missing would not be looked into."""
+    """The modules whose functions check for modes; a missing one would hide its inner calls."""
     from enginebay.rewriting.torch_functions import _MODULES
 
     functions = {f for group in torch.overrides.get_overridable_functions().values() for f in group}

@@ -24,7 +24,7 @@ def plus(number):
 
 
 def applied(*sets, function=torch.relu, **target):
-    """The number that the chosen lowering added; None where none fired."""
+    """The number that the selected lowering added; None if no lowering fired."""
     program, _ = lower(function, (X,), *sets, **target)
     added = [node.args[1] for node in program.graph.nodes if str(node.target) == "aten.add.Tensor"]
     return added[0] if added else None

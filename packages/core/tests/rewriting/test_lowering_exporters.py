@@ -142,7 +142,7 @@ def test_where_open_sizes_cannot_be_captured_a_note_says_so(export, exporter):
 
 @pytest.mark.parametrize(("model", "given"), [(Unreadable, OPEN), (Stops, {})])
 def test_where_the_engine_lists_its_operators_that_is_an_error(export, model, given):
-    """Of a model that neither can capture the first reason is said."""
+    """If neither exporter can capture a model, the first reason is reported."""
     operators = {"aten.add", "aten.mul"}
     with pytest.raises(ExportError, match=r"lowerings were not applied, because.*data-dependent"):
         export(model(), (torch.rand(2, 3),), exporter="jit.trace", operators=operators, **given)
@@ -204,7 +204,7 @@ def test_writes_to_rows_that_the_inputs_choose(export, exporter):
 
 
 class Merged(nn.Module):
-    """Computes the weights that it runs with of others, and keeps them."""
+    """Computes its weights from other weights, and stores them."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Marks do nothing but where a graph is cut; there each is one node."""
+"""Marks have no effect until a graph is cut; then each one is a node."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def net(subject):
 
 @pytest.fixture(autouse=True)
 def _no_trace(net):
-    """Whatever a test does to ``net`` inside a context, nothing of it is left."""
+    """Check that no change to ``net`` inside a context is left."""
     before, keys = fingerprint(net), list(net.state_dict())
     yield
     assert fingerprint(net) == before

@@ -65,7 +65,7 @@ def sizes(x: Any) -> Any:
 
 
 def repeated(x: Any) -> Any:
-    """Repeats as often as sizes and a constant say, which a trace records as tensors."""
+    """Repeats by sizes and a constant, which a trace records as tensors."""
     often = torch.tensor([2, 0, 1, 1, 0, 3, 1, 1])
     return x.repeat_interleave(x.shape[0], 0), x.repeat_interleave(often, 1)
 
@@ -88,7 +88,7 @@ def scripted(x: Any) -> Any:
 
 
 def written_twice(x: Any) -> Any:
-    """Writes to a constant, first what is known and then what is not."""
+    """Writes constants and then inputs to a constant."""
     total = torch.tensor([1.0, 2.0, 3.0, 4.0])
     total += 1
     before = total * 2

@@ -73,7 +73,7 @@ CALLS = {
     "where": lambda x: torch.where(x > 0.5, x, 0 * x),
 }
 
-#: What an exporter never meets, and which exporter does.
+#: Operators that an exporter never translates, and the exporter that does.
 REFUSED = {
     ("norm", "dynamo"): None,
     ("norm", "torchscript"): None,
@@ -153,7 +153,7 @@ def test_a_symbolic_of_what_nothing_uses_is_not_refused(export):
 
 @pytest.mark.parametrize("name", SUPERSEDED)
 def test_what_torch_calls_instead(name):
-    """The claim is held against torch."""
+    """Check the table against torch."""
     order = "nuc" if name == "aten::nuclear_norm" else "fro"
     model = Called(lambda x: torch.norm(x, order, dim=(0, 1)))
     program = torch.export.export(model, (torch.rand(2, 3),))

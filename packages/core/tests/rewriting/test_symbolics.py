@@ -302,7 +302,7 @@ _STATISTICS = (torch.zeros(3), torch.ones(3))
 )
 @pytest.mark.one_in(2)
 def test_operators_that_the_default_exporter_never_meets_are_said(name, call, reason) -> None:
-    """Those that it meets fire, the others never: the claim is held against the exporter."""
+    """Check against the exporter which symbolics fire and which never do."""
 
     class Model(torch.nn.Module):
         def forward(self, x):
@@ -383,7 +383,7 @@ def test_the_callers_own_that_an_exporter_never_meets_is_an_error(name, exporter
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit.trace
 @pytest.mark.parametrize("name", sorted(_NOT_TRACED))
 def test_operators_that_the_torchscript_exporter_never_meets(name):
-    """The claim is held against the tracer."""
+    """Check the table against the tracer."""
     rank = int(name[-2]) if name.endswith("d") else 1
     weight, x = torch.ones(3, 3, *[1] * rank), torch.ones(1, 3, *[4] * rank)
     rest = [None, [1] * rank, [0] * rank, [1] * rank, False, [0] * rank, 1]

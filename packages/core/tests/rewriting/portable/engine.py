@@ -1,4 +1,4 @@
-"""A small engine, and operators run without those that it lacks."""
+"""A small engine with few operators, and runs of other operators through their lowerings."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def check(*cases, exact=True, operators=SMALL_ENGINE):
 
     Args:
         cases: A function each, and the tensors that it is called with, which are inputs.
-        exact: False where an engine adds in another order than torch.
-        operators: What the engine has.
+        exact: False if the engine adds in a different order from torch.
+        operators: The operators of the engine.
     """
     inputs = [tensor for _, *tensors in cases for tensor in tensors]
 

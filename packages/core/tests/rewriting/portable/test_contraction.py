@@ -46,7 +46,7 @@ def test_einsum(draw):
 
 @examples(operators=REAL)
 def test_einsum_of_complex_numbers(draw):
-    """As neural operators multiply the modes of a transform, and three of them at once."""
+    """As neural operators multiply the modes of a transform, and three at once."""
     equation = draw(st.sampled_from(["bixy,ioxy->boxy", "ij,kj", "bld,bmd,m->bl", "i,i->"]))
     shapes = {"bixy,ioxy->boxy": [(2, 3, 4, 2), (3, 5, 4, 2)], **EQUATIONS}
     dtype = (draw(st.sampled_from(FLOATS)),)

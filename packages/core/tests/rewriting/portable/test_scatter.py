@@ -17,7 +17,7 @@ X = torch.arange(60.0).reshape(3, 4, 5)
 
 
 def scattered(draw, dtypes=NUMBERS, **kwargs):
-    """A tensor, a dimension, places for a part of it, and a source that is larger than those."""
+    """A tensor, a dimension, an index for a part of it, and a source larger than the index."""
     x = draw(tensors(dtypes=dtypes, **kwargs))
     dim = draw(st.integers(-x.ndim, x.ndim - 1))
     shape = [draw(st.integers(1, n)) for n in x.shape]
@@ -27,7 +27,7 @@ def scattered(draw, dtypes=NUMBERS, **kwargs):
 
 @examples
 def test_scatter(draw):
-    """To different places: which of two writes to one of them stays is open."""
+    """Different positions only: the order of two writes to one position is undefined."""
     x, dim, index, source = scattered(draw, dtypes=EVERY, special=True)
     index = index.sort(dim)[1]
     if draw(st.booleans()):

@@ -66,7 +66,7 @@ class LoweredOperator:
         mode = get_proxy_mode()
         if mode is None:
             return NotImplemented
-        check_time_limit()
+        check_time_limit()  # lowering a large graph may take minutes
         if self._use_origin:
             return self.origin(*args, **kwargs)
         if not self._is_applicable(args, kwargs):

@@ -128,6 +128,7 @@ def einsum(
         result, term = _contract_pair(
             result, term, operands[position], terms[position], later, sizes
         )
+    # Dimensions of a single operand that the result does not have.
     summed = [axis for axis, letter in enumerate(term) if letter not in output]
     if summed:
         result = result.sum(summed)

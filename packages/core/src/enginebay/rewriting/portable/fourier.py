@@ -51,6 +51,7 @@ def from_real(
     cosine, sine = _dft_matrix(count, count // 2 + 1 if onesided else count, count, -1)
     scale = _normalization_factor(math.prod(x.shape[each] for each in dim), normalization)
     real, imag = _multiply_along(x, last, cosine * scale), _multiply_along(x, last, sine * scale)
+    # After the first transform the numbers are complex.
     for axis in others:
         real, imag = _complex_dft(real, imag, axis, -1)
     return torch.complex(real, imag)

@@ -61,6 +61,7 @@ def gather(
         result = gather(ctx, x.reshape(-1), 0, index.reshape(-1))
         return result.reshape(index.shape)
     dim = axis_of(x, dim)
+    # torch allows an index that is smaller than x in the other dimensions.
     for axis, size in enumerate(index.shape):
         x = x if axis == dim else x.narrow(axis, 0, size)
     if ctx.is_constant(index) and index.numel() and (same := _common_row(ctx, index, dim)):

@@ -100,6 +100,7 @@ def adaptive_max_pool(
     positions = (
         torch.arange(math.prod(sizes), device=x.device).reshape(tuple(sizes)).expand(x.shape)
     )
+    # A window's maximum is the maximum of the maxima of its rows.
     for axis in reversed(range(len(sizes))):
         dim = x.ndim - len(sizes) + axis
         values, result = [], []

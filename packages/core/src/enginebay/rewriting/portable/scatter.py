@@ -92,7 +92,7 @@ def _replace_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
 
 def _add_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
     """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``; all writes count."""
-    if x.dtype is torch.bool:
+    if x.dtype is torch.bool:  # the sum of bools is their disjunction
         return x | _add_values(x.to(torch.int64) * 0, positions, rows.to(torch.int64)).to(
             torch.bool
         )

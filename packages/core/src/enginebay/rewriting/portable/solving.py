@@ -27,6 +27,7 @@ def linalg_solve_triangular(
     unitriangular: bool = False,
 ) -> Tensor:
     if not left:
+        # x·a = b is the same as aᵀ·xᵀ = bᵀ.
         options = {"upper": not upper, "unitriangular": unitriangular}
         turned: Tensor = torch.linalg.solve_triangular(a.mT, b.mT, **options).mT
         return turned

@@ -127,6 +127,7 @@ def prod(
     while (size := x.shape[dim]) > 1:
         half = size // 2
         product = x.narrow(dim, 0, half) * x.narrow(dim, half, half)
+        # If the size is odd, the last element is left for the next round.
         x = cat_parts([product, x.narrow(dim, 2 * half, 1)], dim) if size % 2 else product
     if not x.shape[dim]:
         x = torch.ones([1 if axis == dim else n for axis, n in enumerate(x.shape)], dtype=x.dtype)
