@@ -310,7 +310,7 @@ def test_options_must_hold_sets(tmp_path):
             export=options,
         ),
     ):
-        with pytest.raises(RewriterError, match="rewriters holds a function, wanted a sequence"):
+        with pytest.raises(RewriterError, match="rewriters holds a function, expected a sequence"):
             call()
     for given in (RewriterSet(), "mine"):
         with pytest.raises(ParamsError, match=r"does not fit ExportOptions\.rewriters"):
