@@ -93,7 +93,9 @@ def lowered(
     before = lowerings.fired
     try:
         # The ONNX exporter behind the tracer has symbolics for autograd functions.
-        with nullcontext() if known is None else rewriting.functions_kept() as functions:
+        with (
+            nullcontext() if known is None else rewriting.preserve_autograd_functions() as functions
+        ):
             program, notes = _captured_or_traced(job)
             program = lower_program(program, lowerings, known)
     except EnginebayError:

@@ -24,7 +24,7 @@ in the exporters. Lowerings have their own folder. ``export_patch`` applies all 
 
 from __future__ import annotations
 
-from enginebay.rewriting.autograd_functions import functions_kept
+from enginebay.rewriting.autograd_functions import preserve_autograd_functions
 from enginebay.rewriting.builtin import builtin_rewriters
 from enginebay.rewriting.declaration import RewriterSet, check_sets
 from enginebay.rewriting.dotted_names import NameNotFoundError
@@ -71,7 +71,6 @@ __all__ = [
     "builtin_rewriters",
     "capture",
     "check_sets",
-    "functions_kept",
     "has_symbolic",
     "joined",
     "list_rewriters",
@@ -82,6 +81,7 @@ __all__ = [
     "operator_name",
     "operators_met",
     "placeholder_translations",
+    "preserve_autograd_functions",
     "replace_functions",
     "rewrite",
     "untranslated",

@@ -174,7 +174,7 @@ class AutogradOperators:
 
 
 @contextmanager
-def functions_kept() -> Iterator[AutogradOperators]:
+def preserve_autograd_functions() -> Iterator[AutogradOperators]:
     """Make torch.export capture each autograd function with a symbolic as one operator."""
     with ExitStack() as undo:
         operators = AutogradOperators(None)
