@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay import rewriting
 from enginebay.errors import EnginebayError, ExportError, reason
-from enginebay.rewriting import active_lowerings, capture, lower_program, operators_met
+from enginebay.rewriting import active_lowerings, capture, lower_program, observe_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +88,7 @@ def lowered(
         return job.flat, []
     if lowerings.operators is None and not always:
         names = lowerings.names(known)
-        if not names or names.isdisjoint(operators_met(lambda: job.flat(*job.tensors))):
+        if not names or names.isdisjoint(observe_operators(lambda: job.flat(*job.tensors))):
             return job.flat, []
     before = lowerings.fired
     try:

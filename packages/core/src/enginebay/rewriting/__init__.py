@@ -34,7 +34,7 @@ from enginebay.rewriting.lowering import (
     active_lowerings,
     capture,
     lower_program,
-    operators_met,
+    observe_operators,
 )
 from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes, marks
 from enginebay.rewriting.patches import replace_functions
@@ -78,8 +78,8 @@ __all__ = [
     "mark",
     "mark_nodes",
     "marks",
+    "observe_operators",
     "operator_name",
-    "operators_met",
     "placeholder_translations",
     "preserve_autograd_functions",
     "replace_functions",

@@ -9,7 +9,7 @@ to a captured graph, and ``operator_check`` refuses the operators that the engin
 from __future__ import annotations
 
 from enginebay.rewriting.lowering.context import LoweringContext
-from enginebay.rewriting.lowering.observed_operators import operators_met
+from enginebay.rewriting.lowering.observed_operators import observe_operators
 from enginebay.rewriting.lowering.program import capture, lower_program
 from enginebay.rewriting.lowering.rewriters import LoweringRewriters, active_lowerings
 
@@ -19,5 +19,5 @@ __all__ = [
     "active_lowerings",
     "capture",
     "lower_program",
-    "operators_met",
+    "observe_operators",
 ]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
-    """Return an operator's name in the result of :func:`operators_met`."""
+    """Return an operator's name in the result of :func:`observe_operators`."""
     return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
 
 
@@ -19,7 +19,7 @@ def _format_name(name: str, *, is_complex: bool) -> str:
     return f"{name} of complex numbers" if is_complex else name
 
 
-def operators_met(run: Callable[[], Any]) -> set[str]:
+def observe_operators(run: Callable[[], Any]) -> set[str]:
     """Return the names of the operators that a run calls, without namespace and overload.
 
     A call with complex numbers adds a second name: see :func:`observed_name`.
