@@ -100,7 +100,7 @@ def _export(job: Job, translated: Collection[str], obstacles: list[Obstacle]) ->
     import torch
     from torch._library.fake_profile import unsafe_generate_fake_kernels
 
-    from enginebay.rewriting import placeholder_translations, untranslated
+    from enginebay.rewriting import find_untranslated, placeholder_translations
 
     with quiet():
         with _parameters_as_buffers(job.flat):
@@ -112,7 +112,7 @@ def _export(job: Job, translated: Collection[str], obstacles: list[Obstacle]) ->
         # Of oneDNN's recurrent layers torch's shapes are not those of a run.
         tolerant = torch._functorch.config.patch(generate_fake_kernels_from_real_mismatches=True)
         with unsafe_generate_fake_kernels(report.op_profiles), tolerant:
-            missing = untranslated(program, translated)
+            missing = find_untranslated(program, translated)
             obstacles += [
                 Obstacle(
                     operator=node.target._schema.name,  # type: ignore[union-attr]  # of call_function

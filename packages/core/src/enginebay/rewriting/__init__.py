@@ -40,9 +40,9 @@ from enginebay.rewriting.marking import DOMAIN, OPERATOR, Cut, mark, mark_nodes,
 from enginebay.rewriting.patches import replace_functions
 from enginebay.rewriting.placeholders import (
     PLACEHOLDER_DOMAIN,
+    find_untranslated,
     operator_name,
     placeholder_translations,
-    untranslated,
 )
 from enginebay.rewriting.report import AppliedRewriter, RewriteReport, joined
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
@@ -71,6 +71,7 @@ __all__ = [
     "builtin_rewriters",
     "capture",
     "check_sets",
+    "find_untranslated",
     "has_symbolic",
     "joined",
     "list_rewriters",
@@ -84,5 +85,4 @@ __all__ = [
     "preserve_autograd_functions",
     "replace_functions",
     "rewrite",
-    "untranslated",
 ]

@@ -22,7 +22,7 @@ PLACEHOLDER_DOMAIN = "enginebay.untranslated"
 _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
-def untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
+def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
     """Return the nodes that the exporter cannot translate, after its own decompositions.
 
     Args:
