@@ -23,7 +23,7 @@ from enginebay.hooks import ConvertRequest
 from enginebay.ir import IR_FOLDER, SUFFIXES
 from enginebay.isolation import check_time_limit, time_limit
 from enginebay.operations.rewrite_model import export_patch
-from enginebay.rewriting import joined, mark_nodes
+from enginebay.rewriting import join_reports, mark_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -185,7 +185,7 @@ def _through(build: Build, kind: IRKind) -> Engine:
             kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
             lower = settings.backend.lowering(kind, settings.export.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
-            rewriting = joined(rewriting, lower.report)
+            rewriting = join_reports(rewriting, lower.report)
         show(", ".join(file.as_posix() for file in files))
     return Engine(build, exported, files, parts, rewriting, kept=kept)
 

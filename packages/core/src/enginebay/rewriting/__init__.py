@@ -44,7 +44,7 @@ from enginebay.rewriting.placeholders import (
     operator_name,
     placeholder_translations,
 )
-from enginebay.rewriting.report import AppliedRewriter, RewriteReport, joined
+from enginebay.rewriting.report import AppliedRewriter, RewriteReport, join_reports
 from enginebay.rewriting.rewriter import CORE, Context, Rewriter, RewriterKind, Target
 from enginebay.rewriting.rewriting import Rewriting, rewrite
 from enginebay.rewriting.selection import list_rewriters
@@ -73,7 +73,7 @@ __all__ = [
     "check_sets",
     "find_untranslated",
     "has_symbolic",
-    "joined",
+    "join_reports",
     "list_rewriters",
     "lower_program",
     "mark",

@@ -75,7 +75,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(self.lines()) or "no rewriter applied"
 
 
-def joined(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
+def join_reports(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
     """Join the reports of two contexts; return None if both are None.
 
     The counts of a rewriter that was active in both are added.
