@@ -133,7 +133,7 @@ def run_to_end(
 
 
 def crash_error(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
-    """Return the error for a child that crashed; ``when`` is added to the ending, if known."""
+    """Return the error for a child that crashed; ``when`` describes the moment, if it is known."""
     ending = f"ended with {_describe_ending(finished.exit_code)}{when}"
     return _build_error(ChildCrashedError, ending, finished, subject)
 

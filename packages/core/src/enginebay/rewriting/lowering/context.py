@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """A lowering reads the values of a tensor that is not a constant; internal, without a text."""
+    """A lowering reads the values of a tensor that is not a constant; never reaches the user."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Capture a module or TorchScript, which torch.export itself does not accept.
+    """Capture a module as a program; TorchScript too, which torch.export alone does not accept.
 
     Args:
         module: The module, or TorchScript.

@@ -144,7 +144,7 @@ def _find_written_tensors(graph: Any) -> Iterator[str]:
 
 
 def _creates_tensor(kind: str) -> bool:
-    """Return True if a node of this kind makes a new tensor in each run; a stored one persists."""
+    """Return True if each run of such a node makes a new tensor; it then reads no stored one."""
     return kind.startswith("aten::") or kind == "prim::NumToTensor"
 
 
