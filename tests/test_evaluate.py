@@ -105,7 +105,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, message in (
         ("torchmetrics:MeanSquareError", "torchmetrics .* has no metric 'MeanSquareError'"),
         ("torchmetrics:MulticlassF1Score", "'torchmetrics:MulticlassF1Score' cannot be built"),
-        ("torchmetrics:Mean(x=open('a'))", "names no metric"),
+        ("torchmetrics:Mean(x=open('a'))", "is not the name of a metric"),
     ):
         with pytest.raises(eb.EnginebayError, match=message):
             lab.evaluate(where, folder / "data.npz", name)
@@ -117,7 +117,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_torchmetrics_goes_on_after_an_interruption(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
     with np.load(folder / "data.npz") as data:
         x, target = data["input"], data["target"]
     stop = True

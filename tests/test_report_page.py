@@ -480,7 +480,7 @@ def test_the_plots_leave_no_finder_behind() -> None:
     """pygal adds one of a kind that Python warns of, at each import of what is not there."""
     code = (
         "import sys\n"
-        "from enginebay_lab.reports.saving import check_packages\n"
+        "from enginebay_lab.reports.output_files import check_packages\n"
         "check_packages()\n"
         "assert all(hasattr(finder, 'find_spec') for finder in sys.meta_path)\n"
     )

@@ -16,7 +16,7 @@ import pytest
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import EnginebayError
-from enginebay_lab.evaluation.shards import SHARD
+from enginebay_lab.evaluation.shards import SHARD_ITEMS
 from enginebay_lab.executors.dask import dask_executor
 
 from .processes import Cluster
@@ -110,7 +110,7 @@ def killed(folder: Path, pids: Callable[[], Iterable[int]]) -> Iterator[None]:
 
     def in_the_middle() -> Iterator[int]:
         for notes in folder.glob("seen-*"):  # a worker, or its child for what users wrote
-            whole, more = divmod(notes.stat().st_size, SHARD)
+            whole, more = divmod(notes.stat().st_size, SHARD_ITEMS)
             if whole and 20 < more < 50:
                 yield from set(pids()) & {int(pid) for pid in notes.name.split("-")[1:]}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from enginebay_lab.sweeps.arrival import arrived
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts, job_of
+from enginebay_lab.sweeps.worker_replies import arrived
 
 if TYPE_CHECKING:
     from pathlib import Path

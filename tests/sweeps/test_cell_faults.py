@@ -14,12 +14,12 @@ from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
-from enginebay_lab.sweeps.arrival import arrived, folder_name
 from enginebay_lab.sweeps.cell_job import encode
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts, job_of
 from enginebay_lab.sweeps.sweep_rows import SweepRow
+from enginebay_lab.sweeps.worker_replies import arrived, folder_name
 
 PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
 

@@ -15,10 +15,10 @@ import torch
 from tests.sweeps.cells import NET, cell_of, reply_from_elsewhere, swept
 
 import enginebay as eb
-from enginebay_lab.sweeps.arrival import arrived
 from enginebay_lab.sweeps.cell_task import run_cell
-from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts, job_of
 from enginebay_lab.sweeps.sweep_rows import SweepRow
+from enginebay_lab.sweeps.worker_replies import arrived
 
 
 def test_a_row_says_what_was_deployed_and_where(net, tmp_path) -> None:
@@ -170,7 +170,7 @@ def test_metrics_are_in_the_row(net, tmp_path) -> None:
     assert {each.artifact for each in row.metrics} == {row.artifact}
     row = swept(cell_of(data="data.npz", metrics=("accuracyy",)))
     assert row.verdict == "verified"
-    assert "there is no metric 'accuracyy'" in row.metrics[0].failure()
+    assert "unknown metric 'accuracyy'" in row.metrics[0].failure()
 
 
 def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:

@@ -22,5 +22,5 @@ def test_evaluate_without_a_task(cli: Run) -> None:
     assert "'photos' holds no .npz file, and nothing says how its files become inputs" in ran.err
     ran = cli("evaluate", "build", "finder", "--data", "photos", "--metric", "accuracy")
     assert ran.err.splitlines()[0] == (
-        "error: 'build' and 'finder' make different inputs or targets of an item, by their tasks"
+        "error: the tasks of 'build' and 'finder' prepare inputs or targets differently"
     )

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from enginebay_lab.measurement.benchmark import Benchmark as Benchmark
     from enginebay_lab.measurement.benchmark_artifact import benchmark as benchmark
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow as BenchmarkRow
-    from enginebay_lab.reports.gathering import report as report
-    from enginebay_lab.reports.result import Report as Report
+    from enginebay_lab.reports.record_collector import report as report
+    from enginebay_lab.reports.report import Report as Report
     from enginebay_lab.sweeps.cells import Cell as Cell
     from enginebay_lab.sweeps.run_sweep import sweep as sweep
     from enginebay_lab.sweeps.sweep_rows import (
@@ -66,8 +66,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "measurement.benchmark": "Benchmark",
         "measurement.benchmark_artifact": "benchmark",
         "measurement.benchmark_rows": "BenchmarkRow",
-        "reports.gathering": "report",
-        "reports.result": "Report",
+        "reports.record_collector": "report",
+        "reports.report": "Report",
         "sweeps.cells": "Cell",
         "sweeps.run_sweep": "sweep",
         "sweeps.sweep_rows": "Sweep SweepRow",

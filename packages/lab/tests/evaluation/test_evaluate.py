@@ -91,11 +91,11 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "accuracy", "--max-drop", "1")
     assert (ran.code, ran.err) == (
         2,
-        "error: --max-drop compares with PyTorch, and there is no model\nhint: add --model MODEL\n",
+        "error: --max-drop requires a model to compare with\nhint: add --model MODEL\n",
     )
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "cosine")
     assert ran.code == 2
-    assert ran.err.startswith("error: metric 'cosine' compares with PyTorch, and there is no model")
+    assert ran.err.startswith("error: metric 'cosine' requires a model to compare with")
 
 
 def test_items_of_any_size_and_any_source(here: Path) -> None:

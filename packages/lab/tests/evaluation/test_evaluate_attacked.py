@@ -168,7 +168,7 @@ def test_what_cannot_be_evaluated(here: Path) -> None:
     assert message("nan.npz", "cosine") == "item 7 of 'nan.npz': input 'x' holds NaN at [0, 0]"
     assert message([]) == "the list given as data holds no item"
     assert message("two.npz").startswith(
-        "metric 'accuracy' on item 0 of 'two.npz': the target has shape (2,), and the output (1, 3)"
+        "metric 'accuracy' on item 0 of 'two.npz': the target has shape (2,), expected (1,)"
     )
 
 
@@ -186,11 +186,14 @@ def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
     ran = cli("evaluate", "good", "other", *DATA)
     assert (ran.code, ran.err) == (
         2,
-        "error: 'other' takes z float32, and 'good' x float32\nhint: evaluate them one by one\n",
+        (
+            "error: 'good' and 'other' have different inputs: x float32, and z float32\n"
+            "hint: evaluate them one by one\n"
+        ),
     )
     assert cli("evaluate", "good", "good", *DATA).err.startswith("error: 'good' is named twice")
     assert cli("evaluate", "nowhere", *DATA).code == 1
-    with pytest.raises(UsageError, match="there is no artifact to evaluate"):
+    with pytest.raises(UsageError, match="no artifact to evaluate"):
         lab.evaluate([], "data.npz", "accuracy")
     shutil.copytree("good", "torn")
     (here / "torn" / "model.onnx").write_bytes(b"")
@@ -229,7 +232,7 @@ def test_rows_that_are_there_are_not_measured_again(here: Path, cli: Run) -> Non
         2,
         (
             "error: 'rows.jsonl' exists already\n"
-            "hint: go on with it with --resume, or name another file\n"
+            "hint: add --resume to continue it, or name a different file\n"
         ),
     )
     ran = cli("evaluate", "good", *words, "--output", "rows.jsonl", "--resume", "--json")
@@ -299,7 +302,7 @@ def repeated(count: int, seconds: float = 0.0) -> Iterator[Any]:
 def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
     asked = (["good", "bad"], lambda: repeated(interrupted), ["accuracy", "cosine"])
     interrupted = 1200
     seen: list[str] = []
@@ -385,7 +388,7 @@ def test_a_file_of_something_else_is_left_alone(here: Path, cli: Run) -> None:
     ran = cli("evaluate", "good", *DATA, "--resume")
     assert (ran.code, ran.err) == (
         2,
-        "error: there is nothing to go on with\nhint: name the file: --output ROWS\n",
+        "error: nothing to resume\nhint: name the file: --output ROWS\n",
     )
     ran = cli("evaluate", "good", *DATA, "--output", "nowhere/rows.jsonl")
     assert (ran.code, ran.err) == (1, "error: 'nowhere/rows.jsonl': No such file or directory\n")

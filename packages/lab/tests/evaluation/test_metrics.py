@@ -11,8 +11,8 @@ import pytest
 import enginebay_lab as lab
 from enginebay.errors import InputError, MissingDependencyError, UsageError
 from enginebay.testing import temporary_backend
-from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.meter import Meter
+from enginebay_lab.evaluation.guarded_metric import GuardedMetric
+from enginebay_lab.evaluation.metric_sources import find_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,22 +87,22 @@ def test_errors_and_angles() -> None:
 @pytest.mark.parametrize(
     ("metric", "outputs", "target", "message"),
     [
-        ("accuracy", SCORES, 3, "the target 3 is no class: the output has 3"),
-        ("accuracy", SCORES, -1, "the target -1 is no class: the output has 3"),
-        ("accuracy", SCORES, 1.0, "the target has dtype float64, wanted integers: class numbers"),
+        ("accuracy", SCORES, 3, "the target 3 is not a class: the output has 3 classes"),
+        ("accuracy", SCORES, -1, "the target -1 is not a class: the output has 3 classes"),
+        ("accuracy", SCORES, 1.0, "the target has dtype float64, expected integers: class numbers"),
         (
             *("accuracy", SCORES, np.array([1, 2])),
-            "the target has shape (2,), and the output (1, 3) has rows for (1,)",
+            "the target has shape (2,), expected (1,) for an output of shape (1, 3)",
         ),
         (
             *("accuracy", {"a": SCORES, "b": SCORES}, 1),
-            "it takes one output, and the model has a, b",
+            "the metric takes one output, and the model has a, b",
         ),
         (
             *("mean-absolute-error", SCORES, np.zeros(4)),
-            "the target has shape (4,), and the output (1, 3): wanted equal",
+            "the target has shape (4,), expected (1, 3) as the output has",
         ),
-        ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, wanted numbers"),
+        ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, expected numbers"),
     ],
 )
 def test_targets_that_do_not_fit(metric: str, outputs: Any, target: Any, message: str) -> None:
@@ -136,7 +136,7 @@ def test_an_object_in_python_is_copied(here: Path) -> None:
             "metric 'own.py:Fails' raised ZeroDivisionError on item 0 of 'data.npz': ",
         ),
         ("own.py:Exits", "metric 'own.py:Exits' raised SystemExit on item 0 of 'data.npz': 3"),
-        ("own.py:Sums", "'good': own.py:Sums: metric 'own.py:Sums' returned a dict, wanted one "),
+        ("own.py:Sums", "'good': own.py:Sums: metric 'own.py:Sums' returned a dict, expected one "),
         ("own.py:Late", "'good': own.py:Late: metric 'own.py:Late' raised KeyError: 'late'"),
     ],
 )
@@ -153,14 +153,14 @@ def test_a_metric_that_raises_is_named(here: Path, cli: Run, metric: str, messag
         (
             "acuracy",
             (
-                "there is no metric 'acuracy'; there is accuracy, top-5, mean-absolute-error, "
-                "cosine, file.py:attr, torchmetrics:NAME, or SCHEME:NAME of a plugin"
+                "unknown metric 'acuracy'; available: accuracy, top-5, mean-absolute-error, "
+                "cosine, file.py:attr, torchmetrics:NAME, SCHEME:NAME of a plugin"
             ),
             "did you mean 'accuracy'?",
         ),
         (
             "own.py:Partial",
-            "metric 'own.py:Partial' has no method 'reset': it is of type Partial",
+            "metric 'own.py:Partial', of type Partial, has no method 'reset'",
             "a metric has update(outputs, target), compute() and reset()",
         ),
         ("own.py:Shares", "'own.py:Shares': there is no 'Shares' in 'own.py'", "did you mean"),
@@ -178,7 +178,7 @@ def test_what_is_no_metric(here: Path, cli: Run, metric: str, message: str, hint
 def test_metrics_are_named_once() -> None:
     with pytest.raises(UsageError, match="two metrics are called 'accuracy'"):
         find_metrics(["accuracy", "accuracy"])
-    with pytest.raises(UsageError, match="there is no metric"):
+    with pytest.raises(UsageError, match="no metric to compute"):
         find_metrics([])
 
 
@@ -200,7 +200,7 @@ def test_a_plugin_brings_metrics(here: Path) -> None:
     importlib.util.find_spec("torchmetrics") is not None, reason="torchmetrics is installed here"
 )
 def test_what_to_install_for_torchmetrics() -> None:
-    with pytest.raises(MissingDependencyError, match="'torchmetrics' is needed") as caught:
+    with pytest.raises(MissingDependencyError, match="requires torchmetrics, which") as caught:
         find_metrics("torchmetrics:MeanSquaredError")
     assert caught.value.hint == "pip install 'enginebay-lab[metrics]'"
 
@@ -213,4 +213,4 @@ def test_a_number_that_no_float_holds_is_infinite() -> None:
             return 10**400
 
     (source,) = find_metrics(Huge())
-    assert Meter(source, "the data").value() is None
+    assert GuardedMetric(source, "the data").value() is None

@@ -13,11 +13,11 @@ import pytest
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ArtifactError, EnginebayError, InputError, ModelError, UsageError
-from enginebay_lab.evaluation.candidates import find_candidates
 from enginebay_lab.evaluation.evaluation_job import describe_job
-from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.run import Run
-from enginebay_lab.evaluation.shard_task import ShardTask, evaluate_shards
+from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+from enginebay_lab.evaluation.evaluation_subjects import open_subjects
+from enginebay_lab.evaluation.metric_sources import find_metrics
+from enginebay_lab.evaluation.shard_task import ShardTask, evaluate_task
 from enginebay_lab.executors.local import local_executor
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
         f"items 128 to 191 of 'data.npz' were not evaluated on {HOST}: "
         "its process ended with SIGKILL"
     )
-    assert caught.value.hint == "go on with --resume"
+    assert caught.value.hint == "continue with --resume"
     assert not (here / "deadly").exists()
     seen: list[str] = []
     resumed = found(
@@ -176,7 +176,7 @@ def test_what_only_one_process_can_evaluate(here: Path, executor: Executor) -> N
         return str(caught.value), caught.value.hint
 
     hint = "write it as on the command line: "
-    unnamed = "has no name by which an executor's workers find it"
+    unnamed = "cannot be sent to an executor's workers"
     assert refused(model=torch.nn.Linear(4, 3)) == (
         f"the model, of type Linear, {unnamed}",
         f"{hint}net.py:build",
@@ -192,15 +192,15 @@ def test_what_only_one_process_can_evaluate(here: Path, executor: Executor) -> N
     )
     assert refused(metrics="own.py:Alone") == (
         (
-            "metric 'own.py:Alone' cannot be computed in pieces, as an executor does: "
-            "it has no 'merge_state'"
+            "metric 'own.py:Alone' cannot be evaluated on an executor, since its states cannot be "
+            "merged: it has no 'merge_state'"
         ),
-        "evaluate in one process, or give it metric_state and merge_state(state)",
+        "evaluate in one process, or define metric_state and merge_state(state)",
     )
     assert not (here / "rows.jsonl").exists()
     assert refused(metrics="own.py:Sets") == (
-        "the state of a metric cannot be sent: a set cannot be kept",
-        "metric_state is a dict of numbers, arrays, and lists of them",
+        "the state of a metric cannot be sent: a set cannot be stored",
+        "metric_state must be a dict of numbers, arrays, and lists of these",
     )
 
 
@@ -221,14 +221,15 @@ def test_a_model_that_is_another_one_in_each_process(here: Path, executor: Execu
     with pytest.raises(ModelError) as caught:
         found("rows.jsonl", executor, model="net.py:build")
     assert str(caught.value) == (
-        f"the model on {HOST} has other weights, or another source file, than elsewhere"
+        f"the model on {HOST} differs from the model on other workers in its weights or its "
+        "source file"
     )
 
 
 def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
     import torch
 
-    run = Run(find_candidates(["good"]), find_metrics("cosine"), eb.DataSet("data.npz"))
+    run = EvaluationRun(open_subjects(["good"]), find_metrics("cosine"), eb.DataSet("data.npz"))
     job = describe_job(run, "cosine", "net.py:build", 60.0)
     assert sorted(job.files) == ["data.npz", "net.py:build"]
     assert job.threads == torch.get_num_threads()  # with others, PyTorch's last digits differ
@@ -236,20 +237,22 @@ def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
     def failure(**changed: Any) -> Any:
         other = msgspec.structs.replace(job, **changed)
         with pytest.raises(EnginebayError) as caught:
-            evaluate_shards(msgspec.msgpack.encode(ShardTask(other, 0, 64)))
+            evaluate_task(msgspec.msgpack.encode(ShardTask(other, 0, 64)))
         return caught.value
 
     nowhere = failure(folder="/nowhere")
-    assert str(nowhere) == f"there is no folder '/nowhere' (on {HOST})"
-    assert nowhere.hint == "start the workers where they see the same files, or copy them there"
+    assert str(nowhere) == f"folder '/nowhere' does not exist (on {HOST})"
+    assert (
+        nowhere.hint == "start the workers where they see the same files, or copy the files there"
+    )
     assert str(failure(files={"nothing.npz": "1"})) == (
-        f"'nothing.npz' leads to nothing in '{here}' (on {HOST})"
+        f"'nothing.npz' does not exist in '{here}' (on {HOST})"
     )
     assert str(failure(files={"data.npz": "1"})) == (
-        f"'data.npz' is another one than where the evaluation was begun (on {HOST})"
+        f"'data.npz' differs from the one that the evaluation started with (on {HOST})"
     )
     assert str(failure(artifacts={"good": "1"})) == (
-        f"'good' is another artifact than where the evaluation was begun (on {HOST})"
+        f"'good' differs from the artifact that the evaluation started with (on {HOST})"
     )
     missing = failure(artifacts={"missing": "1"})
     assert str(missing).startswith('"missing" does not exist; wanted the directory of an artifact')

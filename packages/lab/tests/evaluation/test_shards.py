@@ -13,9 +13,9 @@ import enginebay_lab as lab
 from enginebay.data import Item
 from enginebay.errors import EnginebayError
 from enginebay_lab.evaluation.digests import ItemDigests
-from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.shards import SHARD, Shard
-from enginebay_lab.evaluation.tally import Tally
+from enginebay_lab.evaluation.metric_sources import find_metrics
+from enginebay_lab.evaluation.output_accumulator import OutputAccumulator
+from enginebay_lab.evaluation.shards import SHARD_ITEMS, Shard
 from enginebay_lab.executors.tasks import Fault
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ def figures(cuts: set[int], shape: tuple[int, ...], *, transposed: bool) -> Any:
     if transposed:
         expected = [np.asfortranarray(each) for each in expected]
     sources = find_metrics(["mean-absolute-error", "cosine"])
-    tally = Tally(sources, "data", keep_errors=True)
+    accumulator = OutputAccumulator(sources, "data", record_errors=True)
     places = [0, *sorted(cuts), 90]
     for start, stop in pairwise(places):
-        tally.add(
+        accumulator.add(
             [Item(n, {}, targets[n]) for n in range(start, stop)],
             [{"y": each} for each in found[start:stop]],
             [{"y": each} for each in expected[start:stop]],
         )
-    return tally.state
+    return accumulator.state
 
 
 @settings(max_examples=40, deadline=None)
@@ -65,9 +65,9 @@ def test_any_chunks_give_the_same_sums(
 def test_items_that_decide_nothing_take_no_decision_from_others() -> None:
     scores, number = np.float32([[0.1, 0.9]]), np.float32([[0.5]])
     outputs = [{"y": each} for each in (scores, number, scores)]
-    tally = Tally(find_metrics("cosine"), "data")
-    tally.add([Item(n, {}) for n in range(3)], outputs, outputs)
-    assert (tally.state.agreed, tally.state.decided) == (2, 2)
+    accumulator = OutputAccumulator(find_metrics("cosine"), "data")
+    accumulator.add([Item(n, {}) for n in range(3)], outputs, outputs)
+    assert (accumulator.state.agreed, accumulator.state.decided) == (2, 2)
 
 
 def items(count: int) -> Iterator[Any]:
@@ -82,14 +82,14 @@ def items(count: int) -> Iterator[Any]:
 @pytest.mark.usefixtures("here")
 def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(size: int) -> Any:
-        for name in ("FIRST", "MOST"):
-            monkeypatch.setattr(f"enginebay_lab.evaluation.chunks.{name}", size)
+        for name in ("FIRST_CHUNK_ITEMS", "MAX_CHUNK_ITEMS"):
+            monkeypatch.setattr(f"enginebay_lab.evaluation.item_reader.{name}", size)
         metrics = ["mean-absolute-error", "cosine"]
         return lab.evaluate(["good", "bad"], lambda: items(-1), metrics, model="net.py:build").rows
 
     whole = rows(1024)
-    assert whole[0].count == 270 > 4 * SHARD
-    assert rows(7) == rows(SHARD) == whole
+    assert whole[0].count == 270 > 4 * SHARD_ITEMS
+    assert rows(7) == rows(SHARD_ITEMS) == whole
 
 
 @pytest.mark.usefixtures("here")
@@ -97,9 +97,9 @@ def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch)
 def test_an_interrupted_run_ends_with_the_same_digits(
     stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
-    for name in ("FIRST", "MOST"):
-        monkeypatch.setattr(f"enginebay_lab.evaluation.chunks.{name}", 10)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
+    for name in ("FIRST_CHUNK_ITEMS", "MAX_CHUNK_ITEMS"):
+        monkeypatch.setattr(f"enginebay_lab.evaluation.item_reader.{name}", 10)
     metrics = ["mean-absolute-error", "cosine"]
 
     def rows(count: int, output: str) -> Any:
@@ -182,7 +182,7 @@ def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
 def test_a_number_that_a_checkpoint_cannot_hold(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
     (here / "own.py").write_text(OWN)
     (row,) = lab.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
     assert row.value == float(1 << 70)
@@ -192,7 +192,7 @@ def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torchmetrics")
-    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.INTERVAL", 0)
+    monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
     (here / "full.py").write_text(FULL)
     options: Any = {"output": "rows.jsonl", "resume": True}
     with pytest.raises(KeyboardInterrupt):
@@ -222,7 +222,7 @@ def test_which_metrics_of_torchmetrics_are_merged(name: str, reason: str) -> Non
 def test_a_mean_of_means_is_not_merged() -> None:
     image = pytest.importorskip("torchmetrics.image")
     (source,) = find_metrics(image.PeakSignalNoiseRatio(data_range=1.0))
-    assert source.unmergeable == "nothing says how its state 'data_range' is merged"
+    assert source.unmergeable == "its state 'data_range' has no reduction that is exact for parts"
 
 
 @pytest.mark.filterwarnings("ignore:.*will save all targets:UserWarning")
@@ -241,17 +241,17 @@ def test_states_of_torchmetrics_are_merged_in_the_order_of_the_items() -> None:
 def test_a_shard_travels_as_messagepack() -> None:
     import msgspec
 
-    tally = Tally(find_metrics("mean-absolute-error"), "data")
-    tally.add([Item(0, {}, np.ones(3))], [{"y": np.zeros(3)}])
+    accumulator = OutputAccumulator(find_metrics("mean-absolute-error"), "data")
+    accumulator.add([Item(0, {}, np.ones(3))], [{"y": np.zeros(3)}])
     shard = Shard(
         start=64,
         items=ItemDigests(b"", b"12345678"),
         reference=None,
-        artifacts={"one": tally.state},
+        artifacts={"one": accumulator.state},
         lost={"two": "it is gone"},
     )
-    data = msgspec.msgpack.encode(shard.packed())
-    assert msgspec.msgpack.decode(data, type=Shard).unpacked() == shard
+    data = msgspec.msgpack.encode(shard.pack_metrics())
+    assert msgspec.msgpack.decode(data, type=Shard).unpack_metrics() == shard
     assert shard.count == 1
 
 

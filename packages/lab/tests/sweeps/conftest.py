@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.matrix import read_cells
+from enginebay_lab.sweeps.read_cells import read_cells
 
 Read = Callable[..., list[Cell]]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from enginebay.inference import Latency
-from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.baseline import VERDICTS, judged_cells, regressions
@@ -19,10 +19,12 @@ MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", engi
 change = msgspec.structs.replace
 
 
-def accuracy(value: float | None, *, reference: float | None = 0.98, **fields: Any) -> Row:
+def accuracy(
+    value: float | None, *, reference: float | None = 0.98, **fields: Any
+) -> EvaluationRow:
     drop = None if value is None or reference is None else reference - value
     named: dict[str, Any] = {"artifact": "a", "backend": "b", "metric": "accuracy", "count": 500}
-    return Row(value=value, reference=reference, drop=drop, **{**named, **fields})
+    return EvaluationRow(value=value, reference=reference, drop=drop, **{**named, **fields})
 
 
 def speed(median: float, width: float = 0.01, **fields: Any) -> BenchmarkRow:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.matrix import read_cells
+from enginebay_lab.sweeps.read_cells import read_cells
 
 Read = Callable[..., list[Cell]]
 
@@ -166,7 +166,8 @@ def test_no_model_is_imported_and_neither_is_torch(here: Path) -> None:
         'data = "items.npz"\nmetrics = ["accuracy"]\ninputs = ["x=1x3"]'
     )
     code = (
-        "import sys; from enginebay_lab.sweeps.matrix import read_cells; read_cells('sweep.toml');"
+        "import sys; from enginebay_lab.sweeps.read_cells import read_cells;"
+        "read_cells('sweep.toml');"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ import pytest
 
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.matrix import read_cells
+from enginebay_lab.sweeps.read_cells import read_cells
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,8 +125,8 @@ WRONG = [
     (
         f"{BASE}data = 'items.npz'\nmetrics = ['acuracy']",
         (
-            "sweep.toml: metrics: there is no metric 'acuracy'; there is accuracy, top-5, "
-            "mean-absolute-error, cosine, file.py:attr, torchmetrics:NAME, or SCHEME:NAME of a "
+            "sweep.toml: metrics: unknown metric 'acuracy'; available: accuracy, top-5, "
+            "mean-absolute-error, cosine, file.py:attr, torchmetrics:NAME, SCHEME:NAME of a "
             "plugin"
         ),
         "did you mean 'accuracy'?",

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from enginebay.errors import ConfigError, UsageError
 from enginebay_lab.sweeps.cell_job import CellJob
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.sending import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts, job_of
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from enginebay.testing.command_runs import Ran, call_command, command, environment
-from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
@@ -60,7 +60,7 @@ def hang():
 """
 
 MACHINE = Machine(processor="Hand-made", cores=2, system="s", python="3", enginebay="1")
-DROPPED = Row(
+DROPPED = EvaluationRow(
     artifact="a",
     backend="ncnn",
     metric="accuracy",

@@ -88,9 +88,7 @@ def run(args: Namespace) -> int:
     if data is None:
         raise UsageError("there is no data to evaluate on", hint="add --data FILE.npz")
     if args.max_drop is not None and not args.model:
-        raise UsageError(
-            "--max-drop compares with PyTorch, and there is no model", hint="add --model MODEL"
-        )
+        raise UsageError("--max-drop requires a model to compare with", hint="add --model MODEL")
     check_report(args, *args.artifacts)
     with executor(args) as workers, progress() as watch, stdout_on_stderr():
         evaluation = evaluate(

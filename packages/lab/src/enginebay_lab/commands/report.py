@@ -47,8 +47,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 def run(args: Namespace) -> int:
     """Gather, and write the page."""
-    from enginebay_lab.reports.gathering import report
-    from enginebay_lab.reports.saving import check_output
+    from enginebay_lab.reports.output_files import check_output
+    from enginebay_lab.reports.record_collector import report
 
     output = args.output or (None if args.json else _OUTPUT)
     if output is not None:

@@ -46,8 +46,8 @@ def check_report(args: Namespace, *artifacts: Any) -> None:
     """
     if args.report is None:
         return
-    from enginebay_lab.reports.gathering import report
-    from enginebay_lab.reports.saving import check_output
+    from enginebay_lab.reports.output_files import check_output
+    from enginebay_lab.reports.record_collector import report
 
     check_output(args.report)
     if artifacts:
@@ -68,7 +68,7 @@ def show(args: Namespace, found: Result, *artifacts: Any, **more: Any) -> None:
     else:
         print_blocks(found.blocks())
     if args.report is not None:
-        from enginebay_lab.reports.gathering import report
+        from enginebay_lab.reports.record_collector import report
 
         command = repeatable_command(args.argv)
         report(*artifacts, found, command=command).save(args.report)

@@ -66,7 +66,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Sweep; a cell that is not verified, a drop or a regression fails with exit code 1."""
     from enginebay.commands import progress
-    from enginebay_lab.sweeps.matrix import read_cells
+    from enginebay_lab.sweeps.read_cells import read_cells
     from enginebay_lab.sweeps.rows_file import ROWS_FILE
     from enginebay_lab.sweeps.run_sweep import sweep
 
@@ -100,7 +100,7 @@ def run(args: Namespace) -> int:
 def _own_report(output: Path | None) -> Path | None:
     """The page in the folder of ``--output``, where what pages are made with is installed."""
     from enginebay.errors import MissingDependencyError
-    from enginebay_lab.reports.saving import check_packages
+    from enginebay_lab.reports.output_files import check_packages
 
     if output is None or (output.exists() and not output.is_dir()):
         return None

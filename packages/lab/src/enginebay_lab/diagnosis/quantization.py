@@ -15,8 +15,8 @@ from enginebay.commands import Fields, Result, join_names, python_call, short_pa
 from enginebay.errors import NotVerifiedError, UsageError
 from enginebay_lab.diagnosis.rank_layers import check_precision, sensitivity
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
-from enginebay_lab.evaluation.evaluation_rows import Row
-from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
+from enginebay_lab.evaluation.metric_sources import find_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
     """
 
     deployment: eb.Deployment
-    accuracy: Row
+    accuracy: EvaluationRow
     max_drop: float
     kept: tuple[str, ...]
     layers: int
@@ -84,7 +84,7 @@ class Attempt(NamedTuple):
 
     nodes: tuple[str, ...]
     deployment: eb.Deployment
-    accuracy: Row
+    accuracy: EvaluationRow
     max_drop: float
 
     @property
@@ -241,7 +241,7 @@ def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt])
     return found
 
 
-def _checked(row: Row) -> Row:
+def _checked(row: EvaluationRow) -> EvaluationRow:
     if row.reference is None:
         raise UsageError(
             f"metric '{row.metric}' gives no number for PyTorch, on {row.count} items",
@@ -250,7 +250,7 @@ def _checked(row: Row) -> Row:
     return row
 
 
-def _figures(row: Row, max_drop: float) -> str:
+def _figures(row: EvaluationRow, max_drop: float) -> str:
     value = f"has none: {row.error}" if row.value is None else f"is {row.value:.4g}"
     drop = "" if row.drop is None else f": a drop of {row.drop:.4g}"
     beside = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"

@@ -1,6 +1,6 @@
-"""Evaluation: what a deployment costs in accuracy, on a data set, beside PyTorch.
+"""Evaluation: the accuracy that artifacts lose on a data set, compared with PyTorch.
 
-Each item is read once and passes through PyTorch and through every artifact, whose engine runs in
-a child process of its own. Figures are those of shards of the items, merged in order, whether this
-process computes them or an executor's workers do.
+Each item is read once, and runs through PyTorch and through every artifact, whose engine has a
+child process of its own. Results are computed per shard of the items and merged in the order of
+the items, on this machine or on an executor's workers.
 """

@@ -1,8 +1,8 @@
-"""The file that rows are written to as they come, and how far an evaluation has come.
+"""The rows file of an evaluation, and the checkpoint that an interrupted one resumes from.
 
-Rows are JSON, a line each, and each line is written at once: several evaluations may write to one
-file. Beside it lies ``NAME.DIGEST.part`` until the evaluation has ended, with the state of its
-metrics after some of the items, replaced every few seconds. It is MessagePack and runs no code.
+Rows are lines of JSON, each written at once, so that several evaluations may write to one file.
+The checkpoint ``NAME.DIGEST.part`` is next to it until the evaluation has ended: the states of the
+metrics after some of the items, replaced every few seconds. It is MessagePack, and runs no code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.authors import write_whole
-from enginebay_lab.evaluation.evaluation_rows import ROW_KIND, Row
+from enginebay_lab.evaluation.evaluation_rows import ROW_KIND, EvaluationRow
 from enginebay_lab.evaluation.shards import Shard
 from enginebay_lab.journal import Journal
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-#: Seconds between two checkpoints.
-INTERVAL = 2.0
+#: Minimum time between two checkpoints.
+CHECKPOINT_SECONDS = 2.0
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an evaluation has come.
+    """The state of an evaluation that has not ended.
 
     Attributes:
-        key: What it evaluates, as a digest.
-        count: How many items were evaluated without a gap, in whole shards.
-        digest: Of these items.
-        totals: What was found on them.
-        shards: What was found on items behind them.
+        key: A digest of its artifacts, metrics and model.
+        count: The number of items in complete, consecutive shards.
+        digest: The digest of these items.
+        totals: The results on these items.
+        shards: The results on later items.
     """
 
     key: str
@@ -46,76 +46,84 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationJournal(Journal):
-    """The file of one evaluation, with its checkpoint.
+    """The rows file of one evaluation, and its checkpoint.
 
     Args:
-        path: The file.
-        resume: Go on with what is there; else there must be nothing.
+        path: The file of rows.
+        resume: Continue with the rows and the checkpoint of an earlier run; else the file must not
+            exist.
 
     Attributes:
-        rows: The rows that are there, by their keys; those of lost artifacts are left out.
+        rows: The rows in the file by their keys, without those of lost artifacts.
 
     Raises:
-        UsageError: There is a file and ``resume`` is not set, or it holds something else.
+        UsageError: The file exists and ``resume`` is not set, or it contains something else.
         OSError: It cannot be written.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         super().__init__(path, ROW_KIND)
-        found = self.read(Row) if resume else []
-        self.rows = {row.key: row for _, row in found if row.key and not row.error}
-        self.open(resume=resume, hint="go on with it with --resume, or name another file")
-        self._part: Path | None = None
+        lines = self.read(EvaluationRow) if resume else []
+        self.rows = {row.key: row for _, row in lines if row.key and not row.error}
+        self.open(resume=resume, hint="add --resume to continue it, or name a different file")
+        self._checkpoint_path: Path | None = None
         self._key = ""
-        self._last = time.monotonic()
+        self._last_save = time.monotonic()
 
     def start(self, key: str) -> Checkpoint | None:
-        """Say what is evaluated; returns how far an earlier run with the same key has come."""
-        self._key, self._last = key, time.monotonic()
+        """Start an evaluation, and return the checkpoint of an earlier run with the same key.
+
+        Args:
+            key: A digest of its artifacts, metrics and model.
+        """
+        self._key, self._last_save = key, time.monotonic()
         assert self.path is not None
         digest = blake2b(key.encode(), digest_size=4).hexdigest()
-        self._part = self.path.with_name(f"{self.path.name}.{digest}.part")
+        self._checkpoint_path = self.path.with_name(f"{self.path.name}.{digest}.part")
+        # A checkpoint that cannot be read is as good as none.
         with suppress(OSError, msgspec.MsgspecError):
-            found = msgspec.msgpack.decode(self._part.read_bytes(), type=Checkpoint)
-            if found.key == key:
-                shards = [shard.unpacked() for shard in found.shards]
-                totals = found.totals.unpacked()
-                return msgspec.structs.replace(found, totals=totals, shards=shards)
+            data = self._checkpoint_path.read_bytes()
+            checkpoint = msgspec.msgpack.decode(data, type=Checkpoint)
+            if checkpoint.key == key:
+                shards = [shard.unpack_metrics() for shard in checkpoint.shards]
+                totals = checkpoint.totals.unpack_metrics()
+                return msgspec.structs.replace(checkpoint, totals=totals, shards=shards)
         return None
 
     @property
     def is_due(self) -> bool:
-        """True some seconds after the last checkpoint."""
-        return self._part is not None and time.monotonic() - self._last > INTERVAL
+        """True if the last checkpoint is :data:`CHECKPOINT_SECONDS` old."""
+        elapsed = time.monotonic() - self._last_save
+        return self._checkpoint_path is not None and elapsed > CHECKPOINT_SECONDS
 
     def save(self, count: int, digest: str, totals: Shard, shards: Iterable[Shard]) -> None:
-        """Replace the checkpoint; nothing happens where a metric does not say its state.
+        """Replace the checkpoint; a no-op if a metric's state cannot be stored.
 
         Args:
-            count: How many items were evaluated without a gap.
-            digest: Of these items.
-            totals: What was found on them.
-            shards: What was found on items behind them.
+            count: The number of items in complete, consecutive shards.
+            digest: The digest of these items.
+            totals: The results on these items.
+            shards: The results on later items.
 
         Raises:
-            EnginebayError: The disk is full or read-only; the one before stays.
-            OSError: It cannot be written for another reason.
+            EnginebayError: The disk is full or read-only; the earlier checkpoint stays.
+            OSError: The file cannot be written for another reason.
         """
-        assert self._part is not None
-        self._last = time.monotonic()
+        assert self._checkpoint_path is not None
+        self._last_save = time.monotonic()
         try:
-            found = Checkpoint(
+            checkpoint = Checkpoint(
                 key=self._key,
                 count=count,
                 digest=digest,
-                totals=totals.packed(),
-                shards=[shard.packed() for shard in shards],
+                totals=totals.pack_metrics(),
+                shards=[shard.pack_metrics() for shard in shards],
             )
         except TypeError:
             return
-        write_whole(self._part, msgspec.msgpack.encode(found))
+        write_whole(self._checkpoint_path, msgspec.msgpack.encode(checkpoint))
 
     def finish(self) -> None:
         """Remove the checkpoint: all rows are written."""
-        if self._part is not None:
-            self._part.unlink(missing_ok=True)
+        if self._checkpoint_path is not None:
+            self._checkpoint_path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What identifies the items of an evaluation: a digest of each, whoever reads them."""
+"""Digests of items: the same in every process that reads them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from enginebay.authors import is_torch, to_numpy
 
-#: Bytes of one item's digest.
-SIZE = 8
+#: Size of one item's digest.
+DIGEST_BYTES = 8
 
 
 class ItemDigests(msgspec.Struct, frozen=True, array_like=True):
-    """Digests of items that follow one another, :data:`SIZE` bytes each.
+    """Digests of consecutive items, :data:`DIGEST_BYTES` bytes each.
 
     Attributes:
-        inputs: Of their inputs.
-        targets: Of their targets.
+        inputs: The digests of the items' inputs, joined.
+        targets: The digests of the items' targets, joined.
     """
 
     inputs: bytes
@@ -27,44 +27,44 @@ class ItemDigests(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TotalDigest:
-    """A digest of all items from the first on, whoever read them."""
+    """A digest of all items from the first one on, in one piece or merged from shards."""
 
     def __init__(self) -> None:
         self._inputs, self._targets = blake2b(digest_size=16), blake2b(digest_size=16)
 
     def add(self, items: ItemDigests) -> None:
-        """Add the items that come next."""
+        """Add the next items."""
         self._inputs.update(items.inputs)
         self._targets.update(items.targets)
 
     @property
     def inputs(self) -> str:
-        """Of the inputs, as in a :class:`~enginebay.DataRecord`."""
+        """The digest of the inputs, as a :class:`~enginebay.DataRecord` contains it."""
         return self._inputs.hexdigest()
 
     @property
     def text(self) -> str:
-        """Of the inputs and the targets."""
+        """The digests of the inputs and of the targets."""
         return f"{self.inputs}-{self._targets.hexdigest()}"
 
 
-def target_digest(target: Any) -> bytes:
-    """A digest of a target, of whatever kind."""
-    digest = blake2b(digest_size=SIZE)
-    _add(digest, target)
+def digest_target(target: Any) -> bytes:
+    """Return a digest of a target of any type."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    _add_value(digest, target)
     return digest.digest()
 
 
-def _add(digest: blake2b, value: Any) -> None:
-    """Add a target, of whatever kind, to a digest."""
+def _add_value(digest: blake2b, value: Any) -> None:
     if is_torch(value):
         value = to_numpy(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
         digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(value.tobytes())
     elif isinstance(value, dict | list | tuple):
+        # The length tells [[1], 2] from [[1, 2]].
         digest.update(f"{type(value).__name__}{len(value)}".encode())
-        for each in value.items() if isinstance(value, dict) else value:
-            _add(digest, each)
+        for entry in value.items() if isinstance(value, dict) else value:
+            _add_value(digest, entry)
     else:
         digest.update(repr(value).encode())

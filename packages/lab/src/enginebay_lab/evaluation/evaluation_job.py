@@ -1,4 +1,4 @@
-"""What workers are told of an evaluation: everything by its name, and the digests of what it is."""
+"""An evaluation as its workers get it: names, and digests of the files that they name."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ import msgspec
 from enginebay.errors import UsageError
 
 if TYPE_CHECKING:
-    from enginebay_lab.evaluation.run import Run
+    from collections.abc import Iterable
+
+    from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+
+SAME_FILES_HINT = "start the workers where they see the same files, or copy the files there"
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An evaluation, as plain data.
+    """An evaluation as plain data.
 
     Attributes:
         folder: The folder that its names are relative to.
-        artifacts: The digest of each artifact's manifest, by its folder.
-        data: What names the data set.
-        take: As many of its items; None for all.
-        seed: Another seed, other items.
-        metrics: The metrics.
-        model: The PyTorch model; empty for none.
+        artifacts: The digest of each artifact's manifest, by the artifact's folder.
+        data: The name of the data set.
+        take: The number of items to use; None for all.
+        seed: The random seed for ``take``.
+        metrics: The names of the metrics.
+        model: The name of the PyTorch model; empty without one.
         timeout: Seconds that an engine may take to load, and for each chunk of items.
-        threads: PyTorch's threads: with another number the last digits may differ.
-        files: Digests of the files that the other names lead to, by the name.
+        threads: PyTorch's threads: with a different number the last digits may differ.
+        files: Digests of the files that the other names refer to, by the name.
     """
 
     folder: str
@@ -44,13 +48,13 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> EvaluationJob:
+def describe_job(run: EvaluationRun, metrics: Any, model: Any, timeout: float) -> EvaluationJob:
     """Describe an evaluation so that any process can do a part of it.
 
     Args:
         run: The evaluation.
-        metrics: The metrics as they were given.
-        model: The model as it was given.
+        metrics: The metrics, as the caller passed them.
+        model: The model, as the caller passed it.
         timeout: Seconds that an engine may take to load, and for each chunk of items.
 
     Raises:
@@ -58,89 +62,87 @@ def describe_job(run: Run, metrics: Any, model: Any, timeout: float) -> Evaluati
             merged.
     """
     listed = metrics if isinstance(metrics, list | tuple) else [metrics]
-    names = tuple(_name(metric, "a metric", "file.py:attr") for metric in listed)
+    metric_names = tuple(_check_name(metric, "a metric", "file.py:attr") for metric in listed)
     for source in run.sources:
         if source.unmergeable:
             raise UsageError(
-                f"metric '{source.name}' cannot be computed in pieces, as an executor does: "
-                f"{source.unmergeable}",
-                hint="evaluate in one process, or give it metric_state and merge_state(state)",
+                f"metric '{source.name}' cannot be evaluated on an executor, since its states "
+                f"cannot be merged: {source.unmergeable}",
+                hint="evaluate in one process, or define metric_state and merge_state(state)",
             )
     if run.data.named is None:
-        raise _unnamed(run.data.description, "data.npz, a folder, or file.py:attr")
-    name = "" if model is None else _name(model, "the model", "net.py:build")
-    named = (run.data.named.source, *names, *([name] if name else []))
+        raise _unnamed_error(run.data.description, "data.npz, a folder, or file.py:attr")
+    model_name = "" if model is None else _check_name(model, "the model", "net.py:build")
+    names = (run.data.named.source, *metric_names, *([model_name] if model_name else []))
     return EvaluationJob(
         folder=str(Path.cwd()),
-        artifacts={each.name: each.identity for each in run.candidates},
+        artifacts={subject.name: subject.identity for subject in run.subjects},
         data=run.data.named.source,
         take=run.data.named.take,
         seed=run.data.named.seed,
-        metrics=names,
-        model=name,
+        metrics=metric_names,
+        model=model_name,
         timeout=timeout,
-        threads=_threads() if name else 0,
-        files={text: digest for text in named if (digest := content_digest(text))},
+        threads=_torch_threads() if model_name else 0,
+        files={name: digest for name in names if (digest := _digest_content(name))},
     )
 
 
 def check_files(job: EvaluationJob) -> None:
-    """Check that the names lead to the same files on this machine.
+    """Check that the names refer to the same files on this machine.
 
     Raises:
-        UsageError: One is missing, or another one.
+        UsageError: A file is missing or differs.
     """
-    for text, wanted in job.files.items():
-        found = content_digest(text)
-        if not found:
+    for name, expected in job.files.items():
+        digest = _digest_content(name)
+        if not digest:
+            raise UsageError(f"'{name}' does not exist in '{job.folder}'", hint=SAME_FILES_HINT)
+        if digest != expected:
             raise UsageError(
-                f"'{text}' leads to nothing in '{job.folder}'",
-                hint="start the workers where they see the same files, or copy them there",
-            )
-        if found != wanted:
-            raise UsageError(
-                f"'{text}' is another one than where the evaluation was begun",
-                hint="copy that one there",
+                f"'{name}' differs from the one that the evaluation started with",
+                hint="copy the original there",
             )
 
 
-def content_digest(text: str) -> str:
-    """A digest of the file, or of the names and sizes in the folder, that a text leads to.
+def _digest_content(name: str) -> str:
+    """Return a digest of the file that a name refers to; of a folder, its files' names and sizes.
 
-    Empty where it leads to none, as ``accuracy`` and ``module:attr`` do.
+    Empty if the name does not refer to a file, as ``accuracy`` and ``module:attr`` do not.
     """
-    left = text.rpartition(":")[0]
-    path = Path(left if left.endswith(".py") else text)
+    file = name.rpartition(":")[0]
+    path = Path(file if file.endswith(".py") else name)
     if not path.exists():
         return ""
     if path.is_dir():
-        files = sorted(each for each in path.rglob("*") if each.is_file())
-        return _digest(f"{each.relative_to(path)} {each.stat().st_size}" for each in files)
-    if is_zipfile(path):  # it holds checksums, so that large data is not read for this
+        files = sorted(entry for entry in path.rglob("*") if entry.is_file())
+        return _digest_lines(f"{e.relative_to(path)} {e.stat().st_size}" for e in files)
+    if is_zipfile(path):  # its checksums spare reading large data, such as an .npz file
         with ZipFile(path) as archive:
-            return _digest(f"{one.filename} {one.CRC} {one.file_size}" for one in archive.filelist)
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
+            entries = archive.filelist
+            return _digest_lines(f"{e.filename} {e.CRC} {e.file_size}" for e in entries)
+    with path.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
 
 
-def _digest(lines: Any) -> str:
+def _digest_lines(lines: Iterable[str]) -> str:
     return blake2b("\n".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
-def _name(given: Any, what: str, example: str) -> str:
-    if not isinstance(given, str | PathLike):
-        raise _unnamed(f"{what}, of type {type(given).__qualname__},", example)
-    return fspath(given)
+def _check_name(value: Any, role: str, example: str) -> str:
+    if not isinstance(value, str | PathLike):
+        raise _unnamed_error(f"{role}, of type {type(value).__qualname__},", example)
+    return fspath(value)
 
 
-def _unnamed(what: str, example: str) -> UsageError:
+def _unnamed_error(role: str, example: str) -> UsageError:
     return UsageError(
-        f"{what} has no name by which an executor's workers find it",
+        f"{role} cannot be sent to an executor's workers",
         hint=f"write it as on the command line: {example}",
     )
 
 
-def _threads() -> int:
+def _torch_threads() -> int:
     import torch
 
     return torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""What an evaluation finds: a row for each artifact and metric."""
+"""The result of an evaluation: a row for each artifact and metric."""
 
 from __future__ import annotations
 
@@ -14,41 +14,40 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: What a row is called in a file of rows.
+#: The ``kind`` of these rows in a file of rows.
 ROW_KIND = "evaluation row"
 
-_RIGHT = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
+_NUMBER_COLUMNS = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 
 
 class WorstItem(msgspec.Struct, frozen=True):
-    """An item that an artifact is far from PyTorch on.
+    """An item on which an artifact is far from PyTorch.
 
     Attributes:
         item: Its number in the source.
-        error: The distance of the outputs from PyTorch's, as a part of PyTorch's own length:
-            ``|found - expected| / |expected|``; None where it is no finite number.
+        error: The distance of the outputs from PyTorch's, relative to the length of PyTorch's:
+            ``|found - expected| / |expected|``; None if it is not finite.
     """
 
     item: int
     error: float | None
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of a metric for an artifact, beside PyTorch's on the same items.
+class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The value of a metric for an artifact, and PyTorch's value on the same items.
 
     Attributes:
-        artifact: The folder as it was named.
-        backend: The backend that made it.
-        metric: The metric as it was named.
-        value: The artifact's value; None where it has none, or NaN or infinity.
+        artifact: The artifact's folder, as the caller wrote it.
+        backend: The backend that built the artifact.
+        metric: The metric, as the caller wrote it.
+        value: The artifact's value; None if it has none, or NaN or infinity.
         reference: PyTorch's value; None without a model.
-        drop: How much worse the artifact is: negative where it is better. None where a value is
-            missing.
-        count: How many items.
-        agreement: The share of the items on which the artifact decides as PyTorch does: the
-            largest entry along the last axis of each output is at the same place, and integers
-            are the same. None without a model, and where no output decides anything.
-        worst: The items that the artifact is farthest from PyTorch on, the worst one first.
+        drop: How much worse the artifact is: negative if it is better. None if a value is missing.
+        count: The number of items.
+        agreement: The fraction of the items on which the artifact decides as PyTorch does: the
+            largest entry along the last axis of each output is at the same index, and integers are
+            equal. None without a model, or if no output decides.
+        worst: The items on which the artifact is farthest from PyTorch, the farthest first.
         error: Why there is no value: the artifact crashed, or the metric raised; else empty.
         key: A digest of the artifact, the metric, the model and the data.
     """
@@ -66,31 +65,31 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
     def failure(self, max_drop: float | None = None) -> str:
-        """Say in one line why the row fails; empty where it does not.
+        """Describe in one line why the row fails; empty if it passes.
 
         Args:
-            max_drop: The largest drop that passes; None where any does.
+            max_drop: The largest drop that passes; None to accept any drop.
 
         Example:
-            >>> row = Row(artifact="a", backend="b", metric="accuracy", value=0.9, reference=0.98,
-            ...           drop=0.08, count=50)
+            >>> row = EvaluationRow(artifact="a", backend="b", metric="accuracy", value=0.9,
+            ...                     reference=0.98, drop=0.08, count=50)
             >>> row.failure(0.01)
             "'a': accuracy is 0.9, and 0.98 in PyTorch: a drop of 0.08 on 50 items, above 0.01"
             >>> row.failure(0.1)
             ''
         """
-        named = f"'{self.artifact}': {self.metric}"
+        subject = f"'{self.artifact}': {self.metric}"
         if self.error:
-            return f"{named}: {self.error}"
+            return f"{subject}: {self.error}"
         if max_drop is None:
             return ""
         if self.drop is None:
             missing = "the artifact" if self.value is None else "PyTorch"
-            return f"{named} has no value for {missing} that is a number, on {self.count} items"
+            return f"{subject} has no finite value for {missing}, on {self.count} items"
         if self.drop <= max_drop:
             return ""
         return (
-            f"{named} is {self.value:.6g}, and {self.reference:.6g} in PyTorch: a drop of "
+            f"{subject} is {self.value:.6g}, and {self.reference:.6g} in PyTorch: a drop of "
             f"{self.drop:.6g} on {self.count} items, above {max_drop:g}"
         )
 
@@ -98,16 +97,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Evaluation(
     Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="evaluation"
 ):
-    """What :func:`enginebay_lab.evaluate` found.
+    """The result of :func:`enginebay_lab.evaluate`.
 
     Attributes:
-        rows: One for each artifact and metric, in the order in which they were named.
-        data: The items that were used.
-        reference: What the artifacts were compared with; empty without a model.
-        command: What to type to evaluate again; empty where it was called in Python.
+        rows: A row for each artifact and metric, in the order of the arguments.
+        data: A record of the items.
+        reference: A description of the model that artifacts were compared with; empty without one.
+        command: The command that repeats the evaluation; empty if it was called in Python.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
     data: DataRecord
     reference: str = ""
     command: str = ""
@@ -116,9 +115,10 @@ class Evaluation(
         return f"<Evaluation on {self.data.source}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """A row for each artifact and metric."""
-        rows = [_cells(row) for row in self.rows]
-        yield Table(("ARTIFACT", "METRIC", *_RIGHT, "WORST ITEMS"), rows, right=_RIGHT)
+        """Yield a table with a row for each artifact and metric, and the notes."""
+        rows = [_format_row(row) for row in self.rows]
+        header = ("ARTIFACT", "METRIC", *_NUMBER_COLUMNS, "WORST ITEMS")
+        yield Table(header, rows, right=_NUMBER_COLUMNS)
         notes = []
         if self.data.targets:
             notes.append(f"the targets are numbered by {self.data.targets}")
@@ -127,26 +127,26 @@ class Evaluation(
         yield Fields([("note", note) for note in notes])
 
     def failures(self, max_drop: float | None = None) -> list[str]:
-        """One line for each row that fails: its artifact was lost, or dropped by more than that.
+        """Return one line for each row that fails: an artifact was lost, or dropped too much.
 
         Args:
-            max_drop: The largest drop that passes; None where any does.
+            max_drop: The largest drop that passes; None to accept any drop.
         """
         return [text for row in self.rows if (text := row.failure(max_drop))]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_row(row: EvaluationRow) -> tuple[str, ...]:
     worst = [
-        f"{one.item} (not a number)" if one.error is None else f"{one.item} ({one.error:.2g})"
-        for one in row.worst[:3]
+        f"{item.item} (not a number)" if item.error is None else f"{item.item} ({item.error:.2g})"
+        for item in row.worst[:3]
     ]
-    figures = (_figure(row.value), _figure(row.reference), _figure(row.drop))
+    figures = (row.value, row.reference, row.drop)
     agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
     return (
-        *(row.artifact, row.metric, *figures, str(row.count), agreement),
+        *(row.artifact, row.metric, *map(_format_figure, figures), str(row.count), agreement),
         ", ".join(worst) or "-",
     )
 
 
-def _figure(value: float | None) -> str:
+def _format_figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from enginebay.authors import Item, ModelSource, NumpyArray
-    from enginebay_lab.evaluation.run import Run
+    from enginebay_lab.evaluation.evaluation_run import EvaluationRun
 
     Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]
 
-#: Parameters of a model, and bytes of an item, up to which PyTorch runs in one thread: it has no
-#: work for several, and the engines run meanwhile. Not by the time that an item takes: with another
-#: number of threads PyTorch adds in another order, and the last digits would differ between runs.
-PARAMETERS, BYTES = 1 << 20, 1 << 16
+#: The size of a model and of an item up to which PyTorch runs in one thread: there is no work for
+#: more threads, and the engines run at the same time. Not decided by the time that an item takes:
+#: a different number of threads changes the order of additions, so the last digits would differ
+#: between runs.
+SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
@@ -31,35 +32,37 @@ class TorchModel:
 
     Args:
         source: The model.
-        runner: Runs it.
+        runner: Runs the model.
     """
 
     def __init__(self, source: ModelSource, runner: Runner) -> None:
         self._source = source
         self._runner = runner
         assert source.model is not None
-        self._is_small = sum(each.numel() for each in source.model.parameters()) <= PARAMETERS
+        parameters = sum(parameter.numel() for parameter in source.model.parameters())
+        self._is_small = parameters <= SMALL_MODEL_PARAMETERS
 
     @cached_property
     def identity(self) -> str:
-        """A digest of the weights and of the class's source."""
+        """A digest of the weights and of the class's source file."""
         return model_identity(self._source)
 
-    def leaves_cores(self, item: Item) -> bool:
-        """True if it runs items of this size in one thread."""
-        return self._is_small and sum(each.nbytes for each in item.inputs.values()) <= BYTES
+    def is_single_threaded(self, item: Item) -> bool:
+        """Return true if the model runs items of this size in one thread."""
+        size = sum(array.nbytes for array in item.inputs.values())
+        return self._is_small and size <= SMALL_ITEM_BYTES
 
     def outputs(self, items: Sequence[Item]) -> list[dict[str, NumpyArray]]:
-        """The outputs for each item; items have the same shapes.
+        """Return the outputs for each item; the items have the same shapes.
 
         Raises:
-            ModelError: The model raised; names the item.
-            InputError: An item does not fit it.
+            ModelError: The model raised; the message names the item.
+            InputError: An item does not fit the model.
         """
-        with _one_thread() if self.leaves_cores(items[0]) else nullcontext():
-            return [self._run(item) for item in items]
+        with _one_torch_thread() if self.is_single_threaded(items[0]) else nullcontext():
+            return [self._run_item(item) for item in items]
 
-    def _run(self, item: Item) -> dict[str, NumpyArray]:
+    def _run_item(self, item: Item) -> dict[str, NumpyArray]:
         try:
             return self._runner(item.inputs)
         except (ModelError, InputError) as err:
@@ -67,11 +70,11 @@ class TorchModel:
 
 
 @contextmanager
-def torch_model(model: Any, run: Run) -> Iterator[TorchModel]:
-    """Yield a PyTorch model bound to an evaluation's inputs; after the block it is as it was.
+def torch_model(model: Any, run: EvaluationRun) -> Iterator[TorchModel]:
+    """Yield a PyTorch model bound to an evaluation's inputs; restore the model after the block.
 
     Raises:
-        ModelSourceError: There is no such model.
+        ModelSourceError: The model does not exist.
         UsageError: It is an ONNX file, which PyTorch cannot run.
         InputError: The items do not fit it.
     """
@@ -91,34 +94,34 @@ def find_torch_model(model: Any) -> ModelSource:
     """Find a model that PyTorch can run.
 
     Raises:
-        ModelSourceError: There is no such model.
+        ModelSourceError: The model does not exist.
         UsageError: It is an ONNX file, which PyTorch cannot run.
     """
     source = find_model(model)
     if source.model is None:
         raise UsageError(
-            f"'{source.description}' does not run in PyTorch, which artifacts are compared with",
-            hint="name the PyTorch model that it was made from, or leave --model out",
+            f"'{source.description}' is not a PyTorch model, which artifacts are compared with",
+            hint="name the PyTorch model that it was exported from, or omit --model",
         )
     return source
 
 
 def model_identity(source: ModelSource) -> str:
-    """A digest of the model's weights and of its class's source."""
-    found = blake2b(source.description.encode(), digest_size=16)
+    """Return a digest of the model's weights and of its class's source file."""
+    digest = blake2b(source.description.encode(), digest_size=16)
     for name, value in source.module.state_dict().items():
-        found.update(name.encode())
-        found.update(to_numpy(value).tobytes() if is_torch(value) else repr(value).encode())
+        digest.update(name.encode())
+        digest.update(to_numpy(value).tobytes() if is_torch(value) else repr(value).encode())
     kind = type(source.module)
     try:
-        found.update(Path(inspect.getfile(kind)).read_bytes())
+        digest.update(Path(inspect.getfile(kind)).read_bytes())
     except (TypeError, OSError):  # built in, or typed into an interpreter
-        found.update(kind.__qualname__.encode())
-    return found.hexdigest()
+        digest.update(kind.__qualname__.encode())
+    return digest.hexdigest()
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_torch_thread() -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""A part of an evaluation in a worker: some shards of its items."""
+"""The task of a worker: evaluate some shards of the items."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import msgspec
 
 from enginebay import DataSet
 from enginebay.errors import ArtifactError, EnginebayError, InputError, UsageError
-from enginebay_lab.evaluation.candidates import common_task, find_candidates
-from enginebay_lab.evaluation.chunks import Reader
-from enginebay_lab.evaluation.evaluation_job import EvaluationJob, check_files
-from enginebay_lab.evaluation.find import find_metrics
-from enginebay_lab.evaluation.loop import Loop
+from enginebay_lab.evaluation.evaluation_job import SAME_FILES_HINT, EvaluationJob, check_files
+from enginebay_lab.evaluation.evaluation_loop import EvaluationLoop
+from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+from enginebay_lab.evaluation.evaluation_subjects import common_task, open_subjects
+from enginebay_lab.evaluation.item_reader import ItemReader
+from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.evaluation.reference import torch_model
-from enginebay_lab.evaluation.run import Run
 from enginebay_lab.evaluation.shards import Shard
 from enginebay_lab.resources import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay_lab.evaluation.candidates import Candidate
+    from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
     from enginebay_lab.evaluation.reference import TorchModel
 
 
 class ShardTask(msgspec.Struct, frozen=True):
-    """The part of an evaluation that a worker does.
+    """A range of an evaluation's items.
 
     Attributes:
         job: The evaluation.
-        start: The place of the first item.
-        stop: The place behind the last one.
+        start: The index of the first item, a multiple of the shards' size.
+        stop: The index after the last item.
     """
 
     job: EvaluationJob
@@ -41,127 +41,126 @@ class ShardTask(msgspec.Struct, frozen=True):
     stop: int
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker found.
+class ShardReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a task.
 
     Attributes:
-        shards: Its shards, in order.
-        model: A digest of the model's weights and its source; empty without a model.
+        shards: The shards, in order.
+        model: A digest of the model's weights and source; empty without a model.
     """
 
     shards: list[Shard] = []
     model: str = ""
 
 
-class _Opened(NamedTuple):
-    """An evaluation whose engines run in this process's children, for one task after the other."""
+class _OpenEvaluation(NamedTuple):
+    """An evaluation whose engines stay loaded from one task to the next."""
 
     job: EvaluationJob
     stack: ExitStack
-    run: Run
-    loop: Loop
+    run: EvaluationRun
+    loop: EvaluationLoop
     model: TorchModel | None
 
 
 #: At most one: opening the next evaluation closes it.
-_opened: list[_Opened] = []
+_open_evaluations: list[_OpenEvaluation] = []
 
 
-def evaluate_shards(data: bytes) -> bytes:
+def evaluate_task(data: bytes) -> bytes:
     """Evaluate some shards; called in a worker.
 
     Args:
         data: An encoded :class:`ShardTask`.
 
     Returns:
-        An encoded :class:`Answer`.
+        An encoded :class:`ShardReply`.
 
     Raises:
-        EnginebayError: Whatever an evaluation raises; what only this machine does names it.
+        EnginebayError: The evaluation failed. The message names the host if the error depends on
+            the host.
     """
     task = msgspec.msgpack.decode(data, type=ShardTask)
     where = f" (on {host_name()})"
     try:
-        with _entered(task.job.folder):
-            opened = _open(task.job)
-            where = ""  # what an item does is the same everywhere
-            return msgspec.msgpack.encode(_answer(opened, task))
+        with _enter_folder(task.job.folder):
+            evaluation = _open_evaluation(task.job)
+            where = ""  # errors of items are the same on every host
+            return msgspec.msgpack.encode(_evaluate_range(evaluation, task))
     except BaseException as err:
-        _close()  # its engines may have items that nobody waits for
+        _close_evaluation()  # its engines may still have inputs whose outputs were never read
         if isinstance(err, EnginebayError):
             err.args = (f"{err}{where}", *err.args[1:])
         raise
 
 
-def _entered(folder: str) -> chdir[str]:
+def _enter_folder(folder: str) -> chdir[str]:
     if not Path(folder).is_dir():
-        raise UsageError(
-            f"there is no folder '{folder}'",
-            hint="start the workers where they see the same files, or copy them there",
-        )
+        raise UsageError(f"folder '{folder}' does not exist", hint=SAME_FILES_HINT)
     return chdir(folder)
 
 
-def _answer(opened: _Opened, task: ShardTask) -> Answer:
-    run, loop, model = opened.run, opened.loop, opened.model
-    loop.start(run.candidates)  # those that an earlier task has lost
+def _evaluate_range(evaluation: _OpenEvaluation, task: ShardTask) -> ShardReply:
+    run, loop, model = evaluation.run, evaluation.loop, evaluation.model
+    loop.start_engines(run.subjects)  # again those that failed in an earlier task
     loop.begin(model)
     part = run.data.part(task.start, task.stop)
     shards = [
         msgspec.structs.replace(shard, start=task.start + shard.start)
-        for shard in loop.shards(Reader(part, run.inputs))
+        for shard in loop.evaluate_shards(ItemReader(part, run.inputs))
     ]
-    found = sum(shard.count for shard in shards)
-    if found != task.stop - task.start:
+    count = sum(shard.count for shard in shards)
+    if count != task.stop - task.start:
         raise InputError(
-            f"{run.data.description} gave {task.start + found} items, and {task.stop} or more "
-            "before",
+            f"{run.data.description} returned {task.start + count} items, expected at least "
+            f"{task.stop}",
             hint="a data set must be the same every time it is read",
         )
     try:
-        packed = [shard.packed() for shard in shards]
+        packed = [shard.pack_metrics() for shard in shards]
     except TypeError as err:
         raise UsageError(
             f"the state of a metric cannot be sent: {err}",
-            hint="metric_state is a dict of numbers, arrays, and lists of them",
+            hint="metric_state must be a dict of numbers, arrays, and lists of these",
         ) from err
-    return Answer(shards=packed, model=model.identity if model else "")
+    return ShardReply(shards=packed, model=model.identity if model else "")
 
 
-def _open(job: EvaluationJob) -> _Opened:
-    if _opened and _opened[0].job == job:
-        return _opened[0]
-    _close()
+def _open_evaluation(job: EvaluationJob) -> _OpenEvaluation:
+    if _open_evaluations and _open_evaluations[0].job == job:
+        return _open_evaluations[0]
+    _close_evaluation()
     check_files(job)
-    candidates = find_candidates(list(job.artifacts))
-    _check_artifacts(job, candidates)
+    subjects = open_subjects(list(job.artifacts))
+    _check_artifacts(job, subjects)
     data = DataSet(job.data, job.take, job.seed)
     if data.needs_task:
-        data = data.for_task(common_task(candidates))
-    run = Run(candidates, find_metrics(list(job.metrics)), data)
+        data = data.for_task(common_task(subjects))
+    run = EvaluationRun(subjects, find_metrics(list(job.metrics)), data)
     with ExitStack() as stack:
-        loop = stack.enter_context(Loop(run, timeout=job.timeout))
-        loop.start(candidates)  # they load while PyTorch does
+        loop = stack.enter_context(EvaluationLoop(run, timeout=job.timeout))
+        loop.start_engines(subjects)  # they load while PyTorch loads
         model = None
         if job.model:
             import torch
 
             torch.set_num_threads(job.threads)
             model = stack.enter_context(torch_model(job.model, run))
-            _ = model.identity  # before items change what it keeps
-        _opened.append(_Opened(job, stack.pop_all(), run, loop, model))
-    return _opened[0]
+            _ = model.identity  # cached before the first item, which may change its buffers
+        evaluation = _OpenEvaluation(job, stack.pop_all(), run, loop, model)
+    _open_evaluations.append(evaluation)
+    return evaluation
 
 
-def _close() -> None:
-    while _opened:
-        _opened.pop().stack.close()
+def _close_evaluation() -> None:
+    while _open_evaluations:
+        _open_evaluations.pop().stack.close()
 
 
-def _check_artifacts(job: EvaluationJob, candidates: Sequence[Candidate]) -> None:
-    for candidate in candidates:
-        if candidate.identity != job.artifacts[candidate.name]:
+def _check_artifacts(job: EvaluationJob, subjects: Sequence[EvaluationSubject]) -> None:
+    for subject in subjects:
+        if subject.identity != job.artifacts[subject.name]:
             raise ArtifactError(
-                f"'{candidate.name}' is another artifact than where the evaluation was begun",
-                hint="copy that one there",
+                f"'{subject.name}' differs from the artifact that the evaluation started with",
+                hint="copy the original there",
             )

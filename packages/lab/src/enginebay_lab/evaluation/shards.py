@@ -1,7 +1,7 @@
-"""Shards: stretches of items whose figures are merged, in the order of the items.
+"""Shards: ranges of items whose results are merged in the order of the items.
 
-Floating-point sums depend on what is added to what. An evaluation is therefore always a merge of
-shards of :data:`SHARD` items, whether one process computed them or many.
+Floating-point sums depend on the order of the additions. Every evaluation is therefore a merge of
+shards of :data:`SHARD_ITEMS` items, on one process or on many.
 """
 
 from __future__ import annotations
@@ -10,61 +10,61 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay_lab.evaluation.digests import SIZE, ItemDigests
-from enginebay_lab.evaluation.packing import pack_state, unpack_state
-from enginebay_lab.evaluation.tally import TallyState
+from enginebay_lab.evaluation.digests import DIGEST_BYTES, ItemDigests
+from enginebay_lab.evaluation.metric_state import pack_state, unpack_state
+from enginebay_lab.evaluation.output_accumulator import AccumulatorState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: Items in a shard. Merging takes some 50 µs for each artifact, so fewer would slow down small
-#: models; and a task of more would take minutes on large ones.
-SHARD = 64
+#: Items in a shard. Merging takes about 50 µs per artifact, so smaller shards would slow down small
+#: models; the tasks of larger shards would take minutes on large models.
+SHARD_ITEMS = 64
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found on some items.
+    """The results on a range of items.
 
     Attributes:
-        start: The place of the first one in the data set.
+        start: The index of the first item in the data set.
         items: Digests of the items.
-        reference: What is known of PyTorch; None without a model.
-        artifacts: What is known of each artifact, by its name; not of those that are lost.
+        reference: PyTorch's results; None without a model.
+        artifacts: Each artifact's results, by its name, without lost artifacts.
         lost: Why an artifact is lost, by its name.
     """
 
     start: int
     items: ItemDigests
-    reference: TallyState | None
-    artifacts: dict[str, TallyState]
+    reference: AccumulatorState | None
+    artifacts: dict[str, AccumulatorState]
     lost: dict[str, str]
 
     @property
     def count(self) -> int:
-        """How many items."""
-        return len(self.items.targets) // SIZE
+        """The number of items."""
+        return len(self.items.targets) // DIGEST_BYTES
 
-    def packed(self) -> Shard:
-        """The same, with metrics' states as MessagePack takes them.
+    def pack_metrics(self) -> Shard:
+        """Return the shard with the metrics' states as plain data for MessagePack.
 
         Raises:
-            TypeError: A metric's state holds something that is no number and no array.
+            TypeError: A metric's state contains something else than numbers and arrays.
         """
-        return self._with_metrics(pack_state)
+        return self._convert_metrics(pack_state)
 
-    def unpacked(self) -> Shard:
-        """What :meth:`packed` was called on, with arrays for tensors."""
-        return self._with_metrics(unpack_state)
+    def unpack_metrics(self) -> Shard:
+        """Undo :meth:`pack_metrics`; tensors become arrays."""
+        return self._convert_metrics(unpack_state)
 
-    def _with_metrics(self, change: Callable[[Any], Any]) -> Shard:
+    def _convert_metrics(self, convert: Callable[[Any], Any]) -> Shard:
         replace = msgspec.structs.replace
 
-        def changed(state: TallyState) -> TallyState:
-            return replace(state, metrics=change(state.metrics))
+        def convert_state(state: AccumulatorState) -> AccumulatorState:
+            return replace(state, metrics=convert(state.metrics))
 
         return replace(
             self,
-            reference=None if self.reference is None else changed(self.reference),
-            artifacts={name: changed(state) for name, state in self.artifacts.items()},
+            reference=None if self.reference is None else convert_state(self.reference),
+            artifacts={name: convert_state(state) for name, state in self.artifacts.items()},
         )

@@ -1,4 +1,4 @@
-"""Metrics of torchmetrics, which take tensors."""
+"""Metrics of torchmetrics, behind the interface of metrics that take NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,54 +11,57 @@ from enginebay.errors import InputError, MissingDependencyError, UsageError, fir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torch import Tensor
+    from torchmetrics import Metric
 
-def named_metric(name: str) -> Callable[[], Any]:
-    """Find a metric of torchmetrics by its class's name.
+
+def find_torch_metric(name: str) -> Callable[[], Any]:
+    """Find a metric of torchmetrics by its class name.
 
     Args:
         name: ``MeanSquaredError``, or with arguments ``MulticlassF1Score(num_classes=10)``.
 
     Returns:
-        A function that builds it.
+        A function that builds the metric.
 
     Raises:
         MissingDependencyError: torchmetrics is not installed.
-        UsageError: It has no such metric, or the arguments are none.
+        UsageError: torchmetrics has no such metric, or the arguments cannot be parsed.
     """
     try:
         import torchmetrics
         import torchmetrics.classification
     except ImportError as err:
         raise MissingDependencyError(
-            f"'torchmetrics' is needed for this metric and does not import: {err}",
+            f"metric 'torchmetrics:{name}' requires torchmetrics, which cannot be imported: {err}",
             hint="pip install 'enginebay-lab[metrics]'",
         ) from err
-    called, arguments = _parsed(name)
+    class_name, arguments = _parse_call(name)
     known: dict[str, Any] = {**vars(torchmetrics), **vars(torchmetrics.classification)}
-    metrics = {key for key, value in known.items() if _is_class(value)}
-    if called not in metrics:
-        close = nearest(called, metrics)
+    metrics = {key for key, value in known.items() if _is_metric_class(value)}
+    if class_name not in metrics:
+        close = nearest(class_name, metrics)
         raise UsageError(
-            f"torchmetrics {installed_version('torchmetrics')} has no metric '{called}'",
+            f"torchmetrics {installed_version('torchmetrics')} has no metric '{class_name}'",
             hint=f"did you mean 'torchmetrics:{close}'?" if close else None,
         )
 
-    def build() -> Any:
+    def build_metric() -> Any:
         try:
-            return known[called](**arguments)
+            return known[class_name](**arguments)
         except (TypeError, ValueError) as err:
-            signature = inspect.signature(known[called].__init__)
-            names = [one for one in signature.parameters if one not in ("self", "kwargs")]
+            parameters = inspect.signature(known[class_name].__init__).parameters
+            names = [name for name in parameters if name not in ("self", "kwargs")]
             raise UsageError(
                 f"'torchmetrics:{name}' cannot be built: {first_line(err)}",
-                hint=f"write torchmetrics:{called}(NAME=VALUE); it takes {', '.join(names)}",
+                hint=f"write torchmetrics:{class_name}(NAME=VALUE); it takes {', '.join(names)}",
             ) from err
 
-    return build
+    return build_metric
 
 
-def _parsed(text: str) -> tuple[str, dict[str, Any]]:
-    """The name, and the keyword arguments in parentheses behind it: numbers, texts, lists."""
+def _parse_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse a name, and keyword arguments in parentheses after it: numbers, texts, lists."""
     import ast
 
     try:
@@ -67,129 +70,127 @@ def _parsed(text: str) -> tuple[str, dict[str, Any]]:
             return node.id, {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
             return node.func.id, {
-                str(word.arg): ast.literal_eval(word.value) for word in node.keywords
+                str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords
             }
     except (SyntaxError, ValueError):
         pass
     raise UsageError(
-        f"'torchmetrics:{text}' names no metric",
+        f"'torchmetrics:{text}' is not the name of a metric",
         hint="write torchmetrics:NAME, or torchmetrics:NAME(num_classes=10)",
     )
 
 
-def _is_class(value: Any) -> bool:
+def _is_metric_class(value: Any) -> bool:
     import torchmetrics
 
     return isinstance(value, type) and issubclass(value, torchmetrics.Metric)
 
 
 def is_torch_metric(metric: Any) -> bool:
-    """True for a metric of torchmetrics; imports nothing."""
+    """Return true for a metric of torchmetrics; imports nothing."""
     return any(kind.__module__.partition(".")[0] == "torchmetrics" for kind in type(metric).__mro__)
 
 
 class TorchMetric:
-    """A metric of torchmetrics as one that takes arrays.
+    """A metric of torchmetrics that takes NumPy arrays.
 
     Outputs and targets become tensors. A target that is one number becomes a tensor with one
-    entry, since torchmetrics counts along the first axis.
+    entry, since torchmetrics counts items along the first axis.
     """
 
-    def __init__(self, metric: Any) -> None:
+    def __init__(self, metric: Metric) -> None:
         self._metric = metric
         self.higher_is_better = metric.higher_is_better
         self.reset = metric.reset
 
     def update(self, outputs: Any, target: Any) -> None:
         """Add an item."""
-        self._metric.update(_tensors(outputs), _tensors(target))
+        self._metric.update(_to_tensors(outputs), _to_tensors(target))
 
     def compute(self) -> Any:
-        """The value over all items."""
+        """Return the value over all items."""
         import warnings
 
         with warnings.catch_warnings():
-            # After merge_state it thinks that nothing was added.
+            # merge_state() does not count as an update.
             warnings.filterwarnings("ignore", ".*called before the ``update`` method.*")
             return self._metric.compute()
 
     @property
     def unmergeable(self) -> str:
-        """Why the items of two of these cannot be put together; empty where they can."""
+        """Why the states of two instances cannot be merged; empty if they can."""
         import torchmetrics
 
         metric = self._metric
         if type(metric).merge_state is not torchmetrics.Metric.merge_state:
-            return ""  # its own
+            return ""  # the metric's own implementation
         if metric.full_state_update is not False or metric.dist_sync_on_step:
             return "torchmetrics does not merge its states"
-        if any(isinstance(each, torchmetrics.Metric) for each in list(metric.modules())[1:]):
-            return "it is made of other metrics"
-        # torchmetrics has no public way to the states' reductions.
+        if any(isinstance(part, torchmetrics.Metric) for part in list(metric.modules())[1:]):
+            return "it consists of other metrics"
+        # torchmetrics has no public access to the states' reductions.
         for name, default in metric._defaults.items():
-            if not _joined(metric._reductions[name], default, default):
-                return f"nothing says how its state '{name}' is merged"
-        return "" if metric._defaults else "it keeps no state"
+            if not _merge_values(metric._reductions[name], default, default):
+                return f"its state '{name}' has no reduction that is exact for parts"
+        return "" if metric._defaults else "it has no state"
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """The tensors that it keeps, or lists of them."""
+        """Its state: tensors, or lists of tensors."""
         state: dict[str, Any] = self._metric.metric_state
         return state
 
     def merge_state(self, state: dict[str, Any]) -> None:
-        """Add another metric's items behind its own.
-
-        Not with ``merge_state`` of torchmetrics 1.9, which puts the others' items in front.
-        """
+        """Append another metric's items."""
         import torchmetrics
 
-        given = {name: _as_tensors(value) for name, value in state.items()}
+        tensors = {name: _state_tensors(value) for name, value in state.items()}
         metric = self._metric
         if type(metric).merge_state is not torchmetrics.Metric.merge_state:
-            metric.merge_state(given)
+            metric.merge_state(tensors)
             return
+        # Not merge_state() of torchmetrics 1.9, which puts the other items first.
         for name, reduction in metric._reductions.items():
-            (joined,) = _joined(reduction, getattr(metric, name), given[name])
-            setattr(metric, name, joined)
+            (merged,) = _merge_values(reduction, getattr(metric, name), tensors[name])
+            setattr(metric, name, merged)
 
 
-def _joined(reduction: Any, own: Any, other: Any) -> tuple[Any, ...]:
-    """Two states as one; empty where the reduction is not known to be exact for any split."""
+def _merge_values(reduction: Callable[..., Any] | None, first: Any, second: Any) -> tuple[Any, ...]:
+    """Merge two values of a state; empty unless the reduction is exact for any split of items."""
     import torch
     from torchmetrics.utilities import data
 
-    if isinstance(own, list):
-        return ([*own, *other],) if reduction in (None, data.dim_zero_cat) else ()
+    if isinstance(first, list):
+        return ([*first, *second],) if reduction in (None, data.dim_zero_cat) else ()
     if reduction is data.dim_zero_sum:
-        return (own + other,)
+        return (first + second,)
     if reduction is data.dim_zero_max:
-        return (torch.max(own, other),)
+        return (torch.max(first, second),)
     if reduction is data.dim_zero_min:
-        return (torch.min(own, other),)
+        return (torch.min(first, second),)
     return ()
 
 
-def _as_tensors(value: Any) -> Any:
+def _state_tensors(value: Any) -> Tensor | list[Tensor]:
     import torch
 
     return (
-        [torch.as_tensor(each) for each in value]
+        [torch.as_tensor(entry) for entry in value]
         if isinstance(value, list)
         else torch.as_tensor(value)
     )
 
 
-def _tensors(values: Any) -> Any:
+def _to_tensors(values: Any) -> Any:
     import numpy as np
 
     from enginebay.authors import is_torch, to_torch
 
     if isinstance(values, dict):
-        return {name: _tensors(value) for name, value in values.items()}
+        return {name: _to_tensors(value) for name, value in values.items()}
     if values is None or is_torch(values):
         return values
     array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind not in "biufcV":
-        raise InputError(f"it takes tensors, and found {array.dtype}")
+        raise InputError(f"the metric takes tensors, found dtype {array.dtype}")
     return to_torch(array if array.flags.writeable else array.copy())

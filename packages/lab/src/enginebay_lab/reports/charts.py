@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.commands import human_error, human_seconds
-from enginebay_lab.reports.drawing import bars, boxes, scatter
+from enginebay_lab.reports.svg_plots import bars, boxes, scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,13 +12,17 @@ from enginebay.errors import UsageError, check_text
 from enginebay_lab.comparison.comparison import Comparison
 from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
-from enginebay_lab.evaluation.evaluation_rows import ROW_KIND as EVALUATION_ROW, Evaluation, Row
+from enginebay_lab.evaluation.evaluation_rows import (
+    ROW_KIND as EVALUATION_ROW,
+    Evaluation,
+    EvaluationRow,
+)
 from enginebay_lab.journal import SCHEMA, Journal, decode_json, similar_file
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import LINE_KIND, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.reports.findings import ReportedArtifact
-from enginebay_lab.reports.result import Report
+from enginebay_lab.reports.report import Report
 from enginebay_lab.sweeps.rows_file import read_rows
 from enginebay_lab.sweeps.sweep_rows import ROW_KIND as SWEEP_ROW, Sweep
 
@@ -141,7 +145,7 @@ def _sweep(path: Path) -> Sweep:
 
 
 def _evaluation(path: Path) -> Evaluation:
-    rows = [row for _, row in Journal(path, EVALUATION_ROW).read(Row)]
+    rows = [row for _, row in Journal(path, EVALUATION_ROW).read(EvaluationRow)]
     last = {(row.artifact, row.metric): row for row in rows}
     return Evaluation(rows=tuple(last.values()), data=DataRecord(source="", count=rows[0].count))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from enginebay.authors import Manifest
 from enginebay_lab.comparison.comparison import ComparisonRow
-from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 
@@ -35,7 +35,7 @@ class Entry(ComparisonRow, frozen=True, kw_only=True):
     precision: str = ""
     verdict: str = ""
     manifest: Manifest | None = None
-    metrics: list[Row] = []
+    metrics: list[EvaluationRow] = []
     speeds: list[BenchmarkRow] = []
     label: str = ""
 

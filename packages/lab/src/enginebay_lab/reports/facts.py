@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from enginebay.commands import human_seconds
 from enginebay_lab.measurement.statistics import fastest
 from enginebay_lab.reports.entries import benchmarks_of
-from enginebay_lab.reports.sweep_parts import summary as sweep_summary
+from enginebay_lab.reports.sweep_section import summary as sweep_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

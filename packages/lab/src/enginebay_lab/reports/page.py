@@ -11,10 +11,10 @@ import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from enginebay_lab.reports import charts, sweep_parts, tables
+from enginebay_lab.reports import charts, sweep_section, tables
 from enginebay_lab.reports.entries import benchmarks_of, entries_of
 from enginebay_lab.reports.facts import commands, machine, notes, summary, title
-from enginebay_lab.reports.saving import GENERATOR, check_packages
+from enginebay_lab.reports.output_files import GENERATOR, check_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def render(report: Findings) -> str:
         report=report,
         title=title(report),
         summary=list(summary(report, entries)),
-        sweeps=[sweep_parts.parts(sweep) for sweep in report.sweeps],
+        sweeps=[sweep_section.parts(sweep) for sweep in report.sweeps],
         overview=tables.overview(entries),
         problems=[entry for entry in entries if entry.reason],
         figures=list(_figures(report, entries)),

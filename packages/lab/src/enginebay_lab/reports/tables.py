@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from enginebay.authors import OutputComparison
     from enginebay_lab.diagnosis.bisection import Bisection
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
-    from enginebay_lab.evaluation.evaluation_rows import Evaluation, Row
+    from enginebay_lab.evaluation.evaluation_rows import Evaluation, EvaluationRow
     from enginebay_lab.measurement.benchmark import Benchmark
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Ratio
     from enginebay_lab.reports.entries import Entry
@@ -104,7 +104,7 @@ def _overview_row(
     ]
 
 
-def metric_cell(row: Row | None) -> TableCell:
+def metric_cell(row: EvaluationRow | None) -> TableCell:
     """The value of a metric; an artifact that was lost has none."""
     if row is None:
         return TableCell("", kind="number")

@@ -6,13 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from enginebay.commands import human_number, human_seconds
-from enginebay_lab.sweeps.matching_rows import pair_rows
+from enginebay_lab.sweeps.row_pairs import pair_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from enginebay.authors import Latency
-    from enginebay_lab.evaluation.evaluation_rows import Row
+    from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.sweeps.sweep_rows import SweepRow
 
@@ -133,7 +133,7 @@ def _rank(row: SweepRow) -> int:
     return VERDICTS.index(row.verdict) if row.verdict in VERDICTS else len(VERDICTS)
 
 
-def _drop(metric: Row, earlier: Row, max_drop: float | None) -> str:
+def _drop(metric: EvaluationRow, earlier: EvaluationRow, max_drop: float | None) -> str:
     """Describe how far a metric dropped; empty where it passes."""
     assert metric.drop is not None
     assert earlier.drop is not None

@@ -27,15 +27,15 @@ from enginebay.errors import (
 )
 from enginebay_lab.comparison.compare_backends import compare
 from enginebay_lab.evaluation.evaluate_artifacts import evaluate
-from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import this_machine
 from enginebay_lab.resources import host_name
 from enginebay_lab.shared_params import own_params
 from enginebay_lab.sweeps.backend_check import checked_environment, installed_versions
+from enginebay_lab.sweeps.cell_files import check_files
 from enginebay_lab.sweeps.cell_job import CellJob, encode
+from enginebay_lab.sweeps.cell_speed import measured
 from enginebay_lab.sweeps.faults import CellLostError, is_disk_error, lost, lost_to_disk, named
-from enginebay_lab.sweeps.measuring import measured
-from enginebay_lab.sweeps.named_files import check_files
 from enginebay_lab.sweeps.process_state import as_found, is_first_cell
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
@@ -57,10 +57,10 @@ def run_cell(data: bytes) -> bytes:
     machine lacks is its fault. Models with random weights have the same ones in every cell.
 
     Args:
-        data: What :func:`~enginebay_lab.sweeps.sending.job_of` returns.
+        data: What :func:`~enginebay_lab.sweeps.job_builder.job_of` returns.
 
     Returns:
-        What :func:`~enginebay_lab.sweeps.arrival.arrived` takes.
+        What :func:`~enginebay_lab.sweeps.worker_replies.arrived` takes.
     """
     job = msgspec.msgpack.decode(data, type=CellJob)
     is_fresh = is_first_cell()
@@ -265,7 +265,7 @@ def _evaluated(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
         ).rows
     except EnginebayError as err:
         rows = tuple(
-            Row(artifact=row.artifact, backend=row.backend, metric=name, error=str(err))
+            EvaluationRow(artifact=row.artifact, backend=row.backend, metric=name, error=str(err))
             for name in cell.metrics
         )
     return _replace(row, metrics=rows)

@@ -15,13 +15,13 @@ from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.executors.local import local_executor
 from enginebay_lab.executors.running import check_executor, run_tasks
 from enginebay_lab.executors.tasks import Task
-from enginebay_lab.sweeps.arrival import arrived
 from enginebay_lab.sweeps.baseline import judged_cells, regressions
 from enginebay_lab.sweeps.faults import lost
-from enginebay_lab.sweeps.matrix import read_cells
+from enginebay_lab.sweeps.job_builder import attempts, files_digest, job_of
+from enginebay_lab.sweeps.read_cells import read_cells
 from enginebay_lab.sweeps.rows_file import ROWS_FILE, RowsFile, read_rows
-from enginebay_lab.sweeps.sending import attempts, files_digest, job_of
 from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
+from enginebay_lab.sweeps.worker_replies import arrived
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ def sweep(
     listed = read_cells(cells)
     earlier = read_rows(baseline) if isinstance(baseline, str | PathLike) else baseline
     if resume and output is None:
-        raise UsageError("there is nothing to go on with", hint="name the folder: --output FOLDER")
+        raise UsageError("nothing to resume", hint="name the folder: --output FOLDER")
     folder = None if output is None else Path(output)
     with ExitStack() as stack:
         rows: dict[str, SweepRow] = {}

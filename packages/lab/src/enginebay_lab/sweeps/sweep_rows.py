@@ -11,7 +11,7 @@ from enginebay import Receipt
 from enginebay.commands import Fields, Result, Table, human_seconds, human_size
 from enginebay.environment import EnvReport
 from enginebay_lab.comparison.comparison import ComparisonRow
-from enginebay_lab.evaluation.evaluation_rows import Row
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.machine import Machine
 from enginebay_lab.sweeps.cells import label
 
@@ -64,7 +64,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
     files: str = ""
     digest: str = ""
     attempts: int = 1
-    metrics: tuple[Row, ...] = ()
+    metrics: tuple[EvaluationRow, ...] = ()
     max_drop: float | None = None
 
     @classmethod

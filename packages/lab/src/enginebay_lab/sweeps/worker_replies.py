@@ -13,7 +13,7 @@ from enginebay.authors import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
 from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
-from enginebay_lab.sweeps.sending import ARTIFACTS, ATTEMPTS
+from enginebay_lab.sweeps.job_builder import ARTIFACTS, ATTEMPTS
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:

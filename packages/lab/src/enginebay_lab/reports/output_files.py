@@ -58,7 +58,7 @@ def check_packages() -> None:
     try:
         import jinja2  # noqa: F401  # imported to see that it is there
 
-        from enginebay_lab.reports.drawing import import_pygal
+        from enginebay_lab.reports.svg_plots import import_pygal
 
         import_pygal()
     except ImportError as err:

@@ -1,4 +1,4 @@
-"""One metric while it is computed, with its faults named."""
+"""One metric, with its own code's errors turned into messages that name it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import msgspec
 import numpy as np
 
 from enginebay.errors import EnginebayError, InputError, first_line
-from enginebay_lab.evaluation.chunks import copied
-from enginebay_lab.evaluation.packing import pack_state
+from enginebay_lab.evaluation.item_reader import copy_value
+from enginebay_lab.evaluation.metric_state import pack_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay_lab.evaluation.find import MetricSource
+    from enginebay_lab.evaluation.metric_sources import MetricSource
 
 
 class MetricError(EnginebayError):
-    """A metric's own code raised, or returned no number."""
+    """A metric's own code raised, or did not return a number."""
 
 
-class Meter:
+class GuardedMetric:
     """One metric of one artifact, or of PyTorch.
 
     Args:
@@ -42,68 +42,71 @@ class Meter:
         self._build = source.build
         self._metric = source.build()
         self._is_mergeable = not source.unmergeable
-        self._empty = self._encoded_state() if self._is_mergeable else b""
+        self._empty = self._encode_state() if self._is_mergeable else b""
         self.against = source.against
 
-    def update(self, number: int, outputs: Any, wanted: Any) -> None:
+    def update(self, number: int, outputs: Any, target: Any) -> None:
         """Add an item.
 
         Args:
             number: The item's number in the source.
-            outputs: The only output, or a dict of them by name.
-            wanted: The target, or PyTorch's outputs in the form of ``outputs``.
+            outputs: The only output, or a dict of outputs by name.
+            target: The target, or PyTorch's outputs in the form of ``outputs``.
 
         Raises:
-            InputError: There is no target, or it does not fit.
+            InputError: The target is missing or does not fit.
             MetricError: The metric raised.
         """
-        if wanted is None:
+        if target is None:
             raise InputError(
                 f"item {number} of {self._data} has no target, and metric '{self.name}' needs one",
                 hint="in an .npz file the key 'target' holds the targets; 'cosine' needs none",
             )
-        place = f"item {number} of {self._data}"
-        with self._named_errors(f" on {place}"):
+        item = f"item {number} of {self._data}"
+        with self._name_errors(f" on {item}"):
             try:
-                self._metric.update(copied(outputs), copied(wanted))
+                self._metric.update(copy_value(outputs), copy_value(target))
             except InputError as err:
-                message = f"metric '{self.name}' on {place}: {err}"
+                message = f"metric '{self.name}' on {item}: {err}"
                 raise InputError(message, hint=err.hint) from err
 
     def update_all(
-        self, numbers: Sequence[int], outputs: Sequence[Any], wanted: Sequence[Any]
+        self, numbers: Sequence[int], outputs: Sequence[Any], targets: Sequence[Any]
     ) -> None:
         """Add items, as :meth:`update` does."""
-        update = getattr(self._metric, "update_many", None)
-        if update and len(numbers) > 1 and _are_alike(outputs) and _are_alike(wanted):
-            with suppress(InputError, ValueError, TypeError):  # one by one, to name the item
-                update(np.stack(outputs), np.stack(wanted))
+        update_many = getattr(self._metric, "update_many", None)
+        if update_many and len(numbers) > 1 and _can_stack(outputs) and _can_stack(targets):
+            # A chunk that fails is added again item by item, so that the error names its item.
+            with suppress(InputError, ValueError, TypeError):
+                update_many(np.stack(outputs), np.stack(targets))
                 return
-        for number, output, other in zip(numbers, outputs, wanted, strict=True):
-            self.update(number, output, other)
+        for number, output, target in zip(numbers, outputs, targets, strict=True):
+            self.update(number, output, target)
 
     def value(self) -> float | None:
-        """The metric's value over all items; None where it is NaN or infinite.
+        """Return the metric's value over all items; None if it is NaN or infinite.
 
         Raises:
-            MetricError: The metric raised, or returned no number.
+            MetricError: The metric raised, or did not return a number.
         """
-        with self._named_errors():
-            found = self._metric.compute()
+        with self._name_errors():
+            result = self._metric.compute()
         try:
-            value = float(found)
-        except OverflowError:  # an integer that no float holds
+            value = float(result)
+        except OverflowError:  # an integer too large for a float
             return None
         except (TypeError, ValueError, RuntimeError) as err:
-            kind = type(found).__name__
             raise MetricError(
-                f"metric '{self.name}' returned a {kind}, wanted one number",
+                f"metric '{self.name}' returned a {type(result).__name__}, expected one number",
                 hint="compute() returns a float, or an array or a tensor with one entry",
             ) from err
         return value if math.isfinite(value) else None
 
     def drop(self, value: float | None, reference: float | None) -> float | None:
-        """How much worse a value is than the reference; a distance if neither way is better."""
+        """Return how much worse a value is than the reference.
+
+        The distance of both, never negative, if the metric's ``higher_is_better`` is None.
+        """
         if value is None or reference is None:
             return None
         better = getattr(self._metric, "higher_is_better", True)
@@ -113,63 +116,65 @@ class Meter:
 
     @property
     def state(self) -> Any:
-        """What :meth:`merge` takes: the metric's own state, or the metric that cannot be merged.
+        """The metric's state for :meth:`merge`; the metric itself if it cannot be merged.
 
         Raises:
             MetricError: The metric raised.
         """
         if not self._is_mergeable:
             return self._metric
-        with self._named_errors():
+        with self._name_errors():
             return deepcopy(self._metric.metric_state)  # reset() may empty it
 
     def reset(self) -> None:
-        """Forget all items; a metric that cannot be merged goes on.
+        """Remove all items; does nothing to a metric that cannot be merged.
 
         Raises:
             MetricError: The metric raised.
         """
         if self._is_mergeable:
-            with self._named_errors():
+            with self._name_errors():
                 self._metric.reset()
-                if not self._empty or self._encoded_state() != self._empty:
-                    # It may not have forgotten its items, which would count twice.
+                if not self._empty or self._encode_state() != self._empty:
+                    # Its reset() may have left items, which would count twice.
                     self._metric = self._build()
 
-    def _encoded_state(self) -> bytes:
-        """The state as bytes, which are equal for equal states; empty where it has none."""
+    def _encode_state(self) -> bytes:
+        """Return bytes that are equal for equal states; empty if the state is not plain data."""
         with suppress(TypeError):
             return msgspec.msgpack.encode(pack_state(self.state))
         return b""
 
     def merge(self, state: Any) -> None:
-        """Add the items of another meter behind its own.
+        """Append the items of another metric.
+
+        Args:
+            state: The other metric's :attr:`state`.
 
         Raises:
             MetricError: The metric raised.
         """
         if not self._is_mergeable:
-            self._metric = state  # it has seen all items so far
+            self._metric = state  # the only instance, which has seen all items so far
             return
-        with self._named_errors():
+        with self._name_errors():
             self._metric.merge_state(state)
 
     @contextmanager
-    def _named_errors(self, where: str = "") -> Iterator[None]:
-        """Name the metric in the errors of its code; one that exits has computed nothing."""
+    def _name_errors(self, where: str = "") -> Iterator[None]:
         try:
             yield
         except (KeyboardInterrupt, InputError):
             raise
-        except BaseException as err:
+        except BaseException as err:  # SystemExit too: a metric must not end the evaluation
             message = f"metric '{self.name}' raised {type(err).__name__}{where}: {first_line(err)}"
             raise MetricError(message) from err
 
 
-def _are_alike(values: Sequence[Any]) -> bool:
-    """True if these are arrays, or numbers, that lie one upon the other as they are."""
+def _can_stack(values: Sequence[Any]) -> bool:
+    """True if all values are arrays or numbers of one shape and dtype."""
     arrays = [np.asarray(value) for value in values]
     first = arrays[0]
     return first.dtype.kind != "O" and all(
-        each.dtype == first.dtype and each.shape == first.shape for each in arrays
+        array.dtype == first.dtype and array.shape == first.shape for array in arrays
     )

@@ -17,8 +17,8 @@ from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.measurement.benchmark import Benchmark
 from enginebay_lab.reports.documents import WANTED, Verified, read_document
 from enginebay_lab.reports.findings import ReportedArtifact
-from enginebay_lab.reports.one_model import OneModel
-from enginebay_lab.reports.result import Report
+from enginebay_lab.reports.report import Report
+from enginebay_lab.reports.same_model_check import OneModel
 from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
 from enginebay_lab.sweeps.sweep_rows import Sweep
 

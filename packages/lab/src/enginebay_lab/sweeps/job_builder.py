@@ -14,8 +14,8 @@ import msgspec
 
 from enginebay.authors import read_config
 from enginebay.errors import EnginebayError, UsageError, disk_error
+from enginebay_lab.sweeps.cell_files import find_files
 from enginebay_lab.sweeps.cell_job import CellJob, encode
-from enginebay_lab.sweeps.named_files import find_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import msgspec
 
 from enginebay.authors import write_whole
 from enginebay_lab.reports.findings import Findings
-from enginebay_lab.reports.saving import check_output
+from enginebay_lab.reports.output_files import check_output
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
 from enginebay.errors import ConfigError, InputError, ParamsError
-from enginebay_lab.evaluation.find import find_metrics
+from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.shared_params import check_shared_param
 from enginebay_lab.sweeps.expansion import check_params, expand, named_backends
 from enginebay_lab.sweeps.matrix_file import read_matrix

@@ -1,0 +1,96 @@
+"""Agreement: do an artifact's outputs decide as PyTorch's do, and how far are they apart?
+
+An output decides if it contains integers or booleans, or floats of shape ``[..., classes]`` with
+more than one class, of which the largest is the decision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enginebay_lab.evaluation.item_reader import stack_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay.authors import NumpyArray
+
+    Arrays = Mapping[str, NumpyArray]
+
+
+def compare_items(
+    outputs: Sequence[Arrays], expected: Sequence[Arrays]
+) -> tuple[NumpyArray, NumpyArray]:
+    """Compare the outputs of items with PyTorch's.
+
+    Args:
+        outputs: The artifact's outputs per item.
+        expected: PyTorch's outputs per item.
+
+    Returns:
+        A boolean for each item with a decision, true if it is PyTorch's. And for each item the
+        distance ``|outputs - expected| / |expected|`` (Euclidean norm over all outputs), infinity
+        if an output is missing or has a different shape.
+    """
+    if len(outputs) > 1 and not (_have_same_shapes(outputs) and _have_same_shapes(expected)):
+        pairs = [
+            compare_items([one], [other]) for one, other in zip(outputs, expected, strict=True)
+        ]
+        agreed, distances = zip(*pairs, strict=True)
+        return np.concatenate(agreed), np.concatenate(distances)
+    decisions, distance = _compare_stacked(
+        stack_arrays(outputs), stack_arrays(expected), len(outputs)
+    )
+    return np.zeros(0, bool) if decisions is None else decisions, distance
+
+
+def _have_same_shapes(outputs: Sequence[Arrays]) -> bool:
+    shapes = [[(array.shape, array.dtype) for array in arrays.values()] for arrays in outputs]
+    return all(shape == shapes[0] for shape in shapes)
+
+
+def _compare_stacked(
+    outputs: Arrays, expected: Arrays, count: int
+) -> tuple[NumpyArray | None, NumpyArray]:
+    """Compare stacked outputs; the first result is None if no output decides."""
+    agreed: NumpyArray | None = None
+    noise, power = np.zeros(count), np.zeros(count)
+    for name, right in expected.items():
+        left = outputs.get(name)
+        if left is None or left.shape != right.shape:
+            return np.zeros(count, bool), np.full(count, np.inf)
+        decisions = _compare_decisions(left, right)
+        if decisions is not None:
+            agreed = decisions if agreed is None else agreed & decisions
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = left.astype(np.float64) - right.astype(np.float64)
+            # inf - inf is NaN, but equal infinities have no distance.
+            difference = np.where(left == right, 0.0, difference)
+            finite = np.where(np.isfinite(right), right, 0).astype(np.float64)
+            noise += _sum_squares(difference)
+            power += _sum_squares(finite)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.where(noise > 0, np.sqrt(noise / power), 0.0)
+    return agreed, np.where(np.isnan(noise), np.inf, distances)
+
+
+def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None:
+    count = len(right)
+    if right.dtype.kind in "biu":
+        same = left == right
+    elif right.ndim > 1 and right.shape[-1] > 1 and right.dtype.kind in "fV":
+        same = (left.argmax(-1) == right.argmax(-1)) & ~np.isnan(left).any(-1)
+    else:
+        return None
+    agreed: NumpyArray = same.reshape(count, -1).all(-1)
+    return agreed
+
+
+def _sum_squares(values: NumpyArray) -> NumpyArray:
+    """Return each item's sum of squares, independent of the other items of the chunk."""
+    # In C order: NumPy adds the entries of a different layout in a different order.
+    rows = np.ascontiguousarray(values).reshape(len(values), -1)
+    total: NumpyArray = np.square(rows).sum(-1)
+    return total

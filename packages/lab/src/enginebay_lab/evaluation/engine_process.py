@@ -1,0 +1,144 @@
+"""An artifact's engine in a child process, so that its crash costs only its own rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay.authors import (
+    LoadRequest,  # the child process reads serve_engine's annotations
+    PackedArray,
+    Worker,
+)
+from enginebay.errors import EnginebayError, InferenceError
+from enginebay_lab.evaluation.item_reader import stack_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from enginebay.authors import NumpyArray
+
+    Arrays = dict[str, NumpyArray]
+
+#: The function that runs in the child process.
+FUNCTION = "enginebay_lab.evaluation.engine_process:serve_engine"
+
+
+class _StackedOutputs(msgspec.Struct, array_like=True):
+    """The outputs of consecutive items, stacked, and the number of items."""
+
+    count: int
+    outputs: dict[str, PackedArray]
+
+
+class _EngineReply(msgspec.Struct, array_like=True):
+    """The outputs of a chunk, or the index of the item that failed, and why."""
+
+    outputs: list[_StackedOutputs]
+    index: int = 0
+    failure: str | None = None
+
+
+class ItemError(EnginebayError):
+    """An engine failed on an item.
+
+    Attributes:
+        index: The item's index in its chunk.
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class EngineProcess:
+    """An artifact that is loaded in a child process.
+
+    Args:
+        request: The engine's files and load options.
+        timeout: Seconds that loading may take, and each chunk of items.
+
+    Attributes:
+        backend: The backend's name.
+    """
+
+    def __init__(self, request: LoadRequest, timeout: float) -> None:
+        self.backend = request.backend
+        self._timeout = timeout
+        self._loaded = False
+        self._worker = Worker(request.backend, FUNCTION, request)
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
+
+    def send_inputs(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
+        """Send the inputs of items, all of the same shapes; does not wait for the outputs."""
+        message = {name: PackedArray.of(array) for name, array in stack_arrays(chunk).items()}
+        self._worker.send(msgspec.msgpack.encode(message))
+
+    def receive_outputs(self) -> list[Arrays]:
+        """Wait for the outputs of the chunk that was sent, and return them per item.
+
+        Raises:
+            ItemError: The engine failed on an item.
+            ChildCrashedError: The engine crashed its process.
+            ChildTimeoutError: The engine exceeded its time limit.
+            EnginebayError: The engine cannot be loaded.
+        """
+        if not self._loaded:
+            self._worker.receive(self._timeout)
+            self._loaded = True
+        reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=_EngineReply)
+        if reply.failure is not None:
+            raise ItemError(reply.failure, reply.index)
+        return [item for part in reply.outputs for item in _unstack(part.count, part.outputs)]
+
+
+def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
+    """Load an engine; called in the child process.
+
+    Returns:
+        A function from an encoded chunk to an encoded :class:`_EngineReply`.
+    """
+    wrapper = request.load()
+
+    def run_chunk(message: bytes) -> bytes:
+        stacked = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
+        count = next(iter(stacked.values())).shape[0] if stacked else 1
+        results = []
+        for index, inputs in enumerate(_unstack(count, stacked)):
+            try:
+                results.append(wrapper(inputs))
+            except EnginebayError as err:
+                return msgspec.msgpack.encode(_EngineReply([], index, str(err)))
+        return msgspec.msgpack.encode(_EngineReply(_stack_outputs(results)))
+
+    return run_chunk
+
+
+def _unstack(count: int, stacked: Mapping[str, PackedArray]) -> list[Arrays]:
+    arrays = {name: packed.array() for name, packed in stacked.items()}
+    return [{name: array[row] for name, array in arrays.items()} for row in range(count)]
+
+
+def _stack_outputs(results: Sequence[Arrays]) -> list[_StackedOutputs]:
+    """Stack the outputs of consecutive items that have the same shapes."""
+    groups: list[list[Arrays]] = []
+    last_shape: object = None
+    for result in results:
+        if any(array.dtype.kind in "OUS" for array in result.values()):
+            raise InferenceError("an output contains texts, which metrics cannot compare")
+        shape = {name: (array.dtype, array.shape) for name, array in result.items()}
+        if shape != last_shape:
+            groups.append([])
+            last_shape = shape
+        groups[-1].append(result)
+    return [
+        _StackedOutputs(
+            len(group),
+            {name: PackedArray.of(array) for name, array in stack_arrays(group).items()},
+        )
+        for group in groups
+    ]

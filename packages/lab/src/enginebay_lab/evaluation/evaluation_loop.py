@@ -1,0 +1,150 @@
+"""The loop over the items: each is read once, and runs through PyTorch and every artifact."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from enginebay.errors import EnginebayError, IsolationError, raise_if_interrupted
+from enginebay_lab.evaluation.engine_process import EngineProcess, ItemError
+from enginebay_lab.evaluation.shard_accumulator import ShardAccumulator
+from enginebay_lab.evaluation.shards import SHARD_ITEMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from enginebay.authors import Item
+    from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+    from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
+    from enginebay_lab.evaluation.item_reader import ItemReader
+    from enginebay_lab.evaluation.reference import TorchModel
+    from enginebay_lab.evaluation.shard_accumulator import Outputs
+    from enginebay_lab.evaluation.shards import Shard
+
+
+class EvaluationLoop:
+    """A context in which the engines run.
+
+    Args:
+        run: The evaluation.
+        timeout: Seconds that an engine may take to load, and for each chunk of items.
+    """
+
+    def __init__(self, run: EvaluationRun, *, timeout: float) -> None:
+        self._run = run
+        self._timeout = timeout
+        self._engines: dict[str, EngineProcess] = {}
+        self._stack = ExitStack()
+        self._model: TorchModel | None = None
+        self._current = ShardAccumulator(run, (), has_model=False)
+
+    def __enter__(self) -> EvaluationLoop:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def start_engines(self, subjects: Sequence[EvaluationSubject]) -> None:
+        """Start the engines of artifacts that do not run yet; does not wait for them to load."""
+        for subject in subjects:
+            if subject.name not in self._engines:
+                engine = EngineProcess(subject.request, self._timeout)
+                self._stack.callback(engine.close)
+                self._engines[subject.name] = engine
+
+    def begin(
+        self, model: TorchModel | None, start: int = 0, lost: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin an evaluation with the engines that run.
+
+        Args:
+            model: The PyTorch model, if any.
+            start: The index of the first item.
+            lost: Why an artifact is lost, by its name.
+        """
+        self._model = model
+        has_model = model is not None
+        self._current = ShardAccumulator(self._run, self._engines, start, has_model=has_model)
+        for name, reason in (lost or {}).items():
+            self._drop_engine(name, reason)
+
+    def restore(self, shard: Shard) -> None:
+        """Continue after the items of an incomplete shard."""
+        for name in shard.lost.keys() - self._current.lost.keys():
+            self._drop_engine(name, shard.lost[name])
+        self._current.merge(shard)
+
+    def evaluate_shards(
+        self, reader: ItemReader, watch: Callable[[int], None] | None = None
+    ) -> Iterator[Shard]:
+        """Evaluate the remaining items, and yield each shard when it is complete.
+
+        Args:
+            reader: Reads the items.
+            watch: Called after each chunk with the number of items read so far.
+
+        Raises:
+            InputError: An item does not fit.
+            ModelError: The model raised.
+            MetricError: A metric raised on PyTorch's outputs.
+        """
+        for chunk in reader.read_chunks():
+            raise_if_interrupted()
+            start = time.monotonic()
+            expected, outputs = self._run_chunk(chunk)
+            done = 0
+            while done < len(chunk):  # a chunk may span several shards
+                part = slice(done, done + SHARD_ITEMS - self._current.count)
+                parts = {name: chunk_outputs[part] for name, chunk_outputs in outputs.items()}
+                self._current.add(chunk[part], expected and expected[part], parts)
+                done = part.stop
+                if self._current.count == SHARD_ITEMS:
+                    yield self._finish_shard(reader)
+            reader.adapt_chunks(time.monotonic() - start)
+            if watch is not None:
+                watch(reader.count)
+        if self._current.count:
+            yield self._finish_shard(reader)
+
+    def incomplete_shard(self, reader: ItemReader) -> Shard:
+        """Return the results since the last complete shard."""
+        first = self._current.start
+        return self._current.to_shard(reader.item_digests(first, first + self._current.count))
+
+    def _finish_shard(self, reader: ItemReader) -> Shard:
+        shard = self.incomplete_shard(reader)
+        self._current.start_next()
+        return shard
+
+    def _run_chunk(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
+        """Return the outputs of PyTorch and of each engine; drop engines that fail."""
+        inputs = [item.inputs for item in chunk]
+        # A small model runs in one thread, and leaves the other cores to the engines.
+        overlap = self._model is not None and self._model.is_single_threaded(chunk[0])
+        if overlap:
+            for engine in self._engines.values():
+                engine.send_inputs(inputs)
+        expected = None if self._model is None else self._model.outputs(chunk)
+        outputs: dict[str, Outputs] = {}
+        for name, engine in list(self._engines.items()):
+            try:
+                if not overlap:
+                    engine.send_inputs(inputs)
+                outputs[name] = engine.receive_outputs()
+            except EnginebayError as err:
+                data = self._run.data.description
+                self._drop_engine(name, _describe_loss(err, engine.backend, chunk, data))
+        return expected, outputs
+
+    def _drop_engine(self, name: str, reason: str) -> None:
+        self._current.lost[name] = reason
+        self._engines.pop(name).close()
+
+
+def _describe_loss(err: EnginebayError, backend: str, chunk: Sequence[Item], data: str) -> str:
+    if isinstance(err, ItemError):
+        return f"item {chunk[err.index].number} of {data}: {err}"
+    return (
+        f"'{backend}' {err.ending}" if isinstance(err, IsolationError) and err.ending else str(err)
+    )

@@ -1,0 +1,104 @@
+"""One evaluation: its artifacts, metrics and data, and the keys of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay_lab.evaluation.evaluation_subjects import common_specs
+from enginebay_lab.evaluation.item_reader import digest_data_set
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay import DataSet, TensorSpec
+    from enginebay_lab.evaluation.checkpoints import EvaluationJournal
+    from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
+    from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
+    from enginebay_lab.evaluation.metric_sources import MetricSource
+
+
+@dataclass
+class EvaluationRun:
+    """One evaluation.
+
+    Attributes:
+        subjects: The artifacts.
+        sources: The metrics.
+        data: The items, split or batched as the artifacts' inputs require.
+        journal: The file of rows and checkpoints; None to write nothing.
+        model_digest: A digest of the model's weights and source; empty until the model is loaded,
+            and without a journal.
+        inputs: The inputs that all artifacts have.
+        outputs: The outputs that all artifacts have.
+    """
+
+    subjects: Sequence[EvaluationSubject]
+    sources: Sequence[MetricSource]
+    data: DataSet
+    journal: EvaluationJournal | None = None
+    model_digest: str = ""
+    inputs: tuple[TensorSpec, ...] = field(init=False)
+    outputs: tuple[TensorSpec, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = common_specs(self.subjects, "inputs")
+        self.outputs = common_specs(self.subjects, "outputs")
+        self.data = self.data.for_inputs(self.inputs)
+
+    def checkpoint_key(self, subjects: Sequence[EvaluationSubject]) -> str:
+        """Return a digest of artifacts, metrics and model; a checkpoint has its own of the data."""
+        artifacts = [f"{subject.name} {subject.identity}" for subject in subjects]
+        metrics = [source.identity for source in self.sources]
+        return _digest(*artifacts, *metrics, self.model_digest)
+
+    @property
+    def has_earlier_rows(self) -> bool:
+        """True if the journal contains rows of an earlier run."""
+        return bool(self.journal and self.journal.rows)
+
+    def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
+        """Return the rows of artifacts that an earlier run has finished on the same items.
+
+        Reads the whole data set if the journal contains any rows.
+        """
+        if self.journal is None or not self.has_earlier_rows:
+            return {}
+        data_digest = digest_data_set(self.data, self.inputs)
+        finished = {}
+        for subject in self.subjects:
+            keys = self._row_keys(subject, data_digest)
+            rows = [row for key in keys if (row := self.journal.rows.get(key))]
+            if len(rows) == len(keys):
+                replace = msgspec.structs.replace
+                finished[subject.name] = [replace(row, artifact=subject.name) for row in rows]
+        return finished
+
+    def write_rows(
+        self, subject: EvaluationSubject, rows: Sequence[EvaluationRow], data_digest: str
+    ) -> list[EvaluationRow]:
+        """Write an artifact's rows to the journal, and return them with their keys.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        if self.journal is None:
+            return list(rows)
+        keys = zip(rows, self._row_keys(subject, data_digest), strict=True)
+        keyed = [msgspec.structs.replace(row, key=key) for row, key in keys]
+        for row in keyed:
+            self.journal.append(row)
+        return keyed
+
+    def _row_keys(self, subject: EvaluationSubject, data_digest: str) -> list[str]:
+        return [
+            _digest(subject.identity, source.identity, self.model_digest, data_digest)
+            for source in self.sources
+        ]
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

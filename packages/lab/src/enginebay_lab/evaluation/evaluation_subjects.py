@@ -1,0 +1,113 @@
+"""The artifacts of an evaluation, and the inputs, outputs and task that they share."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from enginebay import Artifact
+from enginebay.authors import LoadRequest, load_request, use_artifact
+from enginebay.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from enginebay import TensorSpec
+    from enginebay.hooks import Task
+
+
+class EvaluationSubject(NamedTuple):
+    """An artifact to evaluate.
+
+    Attributes:
+        name: Its folder, as the caller wrote it.
+        request: The engine's files and load options.
+        identity: A digest of its manifest, which contains the digest of every file.
+        artifact: The opened artifact.
+    """
+
+    name: str
+    request: LoadRequest
+    identity: str
+    artifact: Artifact
+
+
+def open_subjects(
+    artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
+) -> list[EvaluationSubject]:
+    """Open the artifacts to evaluate.
+
+    Raises:
+        UsageError: The sequence is empty, or names an artifact twice.
+        ArtifactError: An artifact is damaged, or bound to a different engine or device.
+        BackendUnavailableError: An artifact's backend cannot be used here.
+    """
+    listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
+    if not listed:
+        raise UsageError("no artifact to evaluate", hint="name its folder")
+    subjects: dict[str, EvaluationSubject] = {}
+    for artifact in listed:
+        subject = use_artifact(artifact, lambda opened, named=artifact: _subject_of(named, opened))  # type: ignore[misc]  # mypy cannot infer a default's type
+        if subject.name in subjects:
+            raise UsageError(f"'{subject.name}' is named twice", hint="remove one of them")
+        subjects[subject.name] = subject
+    return list(subjects.values())
+
+
+def _subject_of(named: str | Path | Artifact, opened: Artifact) -> EvaluationSubject:
+    name = str(named.path if isinstance(named, Artifact) else named)
+    identity = blake2b(msgspec.json.encode(opened.manifest.as_made), digest_size=16).hexdigest()
+    return EvaluationSubject(name, load_request(opened), identity, opened)
+
+
+def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
+    """Return the task that prepares items for all artifacts; None if no artifact has a task.
+
+    Raises:
+        UsageError: Two tasks prepare items differently.
+        ArtifactError: The task of an artifact cannot be read.
+    """
+    tasks = {subject.name: task for subject in subjects if (task := subject.artifact.task)}
+    if not tasks:
+        return None
+    first, task = next(iter(tasks.items()))
+    for name, other in tasks.items():
+        if other.preparation() != task.preparation():
+            raise UsageError(
+                f"the tasks of '{first}' and '{name}' prepare inputs or targets differently",
+                hint="evaluate them one by one",
+            )
+    return task
+
+
+def common_specs(
+    subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
+) -> tuple[TensorSpec, ...]:
+    """Return the inputs or outputs that all artifacts share; sizes that differ become open.
+
+    Raises:
+        UsageError: Their names or dtypes differ.
+    """
+    first, *others = subjects
+    specs: tuple[TensorSpec, ...] = getattr(first.request, kind)
+    for other in others:
+        others_specs: tuple[TensorSpec, ...] = getattr(other.request, kind)
+        if {(s.name, s.dtype) for s in others_specs} != {(s.name, s.dtype) for s in specs}:
+            raise UsageError(
+                f"'{first.name}' and '{other.name}' have different {kind}: "
+                f"{_list_specs(specs)}, and {_list_specs(others_specs)}",
+                hint="evaluate them one by one",
+            )
+        dims = {spec.name: spec.dims for spec in others_specs}
+        specs = tuple(
+            s if s.dims == dims[s.name] else msgspec.structs.replace(s, dims=None) for s in specs
+        )
+    return specs
+
+
+def _list_specs(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(f"{spec.name} {spec.dtype}" for spec in specs)

@@ -1,0 +1,115 @@
+"""Reads the items of a data set in chunks: many small items, or one large item."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from enginebay.authors import is_torch
+from enginebay_lab.evaluation.digests import DIGEST_BYTES, ItemDigests, TotalDigest, digest_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from enginebay import DataSet, TensorSpec
+    from enginebay.authors import Item, NumpyArray
+
+FIRST_CHUNK_ITEMS = 16
+MAX_CHUNK_ITEMS = 1024
+#: Input bytes that end a chunk before it has all its items.
+MAX_CHUNK_BYTES = 1 << 20
+#: Target duration of a chunk. Each chunk wakes every engine's process, which takes 10 ms on a busy
+#: machine; progress, checkpoints and time limits are per chunk.
+MIN_CHUNK_SECONDS, MAX_CHUNK_SECONDS = 0.1, 0.5
+
+
+class ItemReader:
+    """Reads a data set once, and digests what it reads.
+
+    Args:
+        data: The data set.
+        inputs: The model's inputs.
+
+    Attributes:
+        count: The number of items read so far.
+    """
+
+    def __init__(self, data: DataSet, inputs: Sequence[TensorSpec]) -> None:
+        self._items = data.items(inputs)
+        self._data = data
+        self._targets = bytearray()
+        self._chunk_items = FIRST_CHUNK_ITEMS
+        self.count = 0
+
+    def adapt_chunks(self, seconds: float) -> None:
+        """Make the next chunks larger or smaller.
+
+        Args:
+            seconds: How long the last chunk took.
+        """
+        if seconds < MIN_CHUNK_SECONDS:
+            self._chunk_items = min(MAX_CHUNK_ITEMS, 2 * self._chunk_items)
+        elif seconds > MAX_CHUNK_SECONDS:
+            self._chunk_items = max(1, self._chunk_items // 2)
+
+    def item_digests(self, start: int, stop: int) -> ItemDigests:
+        """Return the digests of items that were read: from ``start`` to before ``stop``."""
+        targets = self._targets[DIGEST_BYTES * start : DIGEST_BYTES * stop]
+        return ItemDigests(self._data.digests(start, stop), bytes(targets))
+
+    def read_chunks(self) -> Iterator[list[Item]]:
+        """Yield the items in chunks; all items of a chunk have inputs of the same shapes."""
+        chunk: list[Item] = []
+        chunk_shape: Any = None
+        size = 0
+        for item in self._items:
+            shape = [(array.dtype, array.shape) for array in item.inputs.values()]
+            is_full = len(chunk) >= self._chunk_items or size >= MAX_CHUNK_BYTES
+            if chunk and (is_full or shape != chunk_shape):
+                yield chunk
+                chunk, size = [], 0
+            self._record_item(item)
+            chunk.append(_copy_item(item))
+            chunk_shape = shape
+            size += sum(array.nbytes for array in item.inputs.values())
+        if chunk:
+            yield chunk
+
+    def skip_items(self, count: int | None) -> None:
+        """Read the next ``count`` items for their digests only; None for all."""
+        for item in islice(self._items, count):
+            self._record_item(item)
+
+    def _record_item(self, item: Item) -> None:
+        self.count += 1
+        self._targets += digest_target(item.target)
+
+
+def _copy_item(item: Item) -> Item:
+    # A data set may fill the same arrays with its next item.
+    inputs = {name: array.copy() for name, array in item.inputs.items()}
+    return item._replace(inputs=inputs, target=copy_value(item.target))
+
+
+def copy_value(value: Any) -> Any:
+    """Copy a target or outputs, so that their receiver may write into them."""
+    return value.detach().clone() if is_torch(value) else deepcopy(value)
+
+
+def digest_data_set(data: DataSet, inputs: Sequence[TensorSpec]) -> str:
+    """Read all items, and return their digest."""
+    reader = ItemReader(data, inputs)
+    reader.skip_items(None)
+    total = TotalDigest()
+    total.add(reader.item_digests(0, reader.count))
+    return total.text
+
+
+def stack_arrays(chunk: Sequence[Mapping[str, NumpyArray]]) -> dict[str, NumpyArray]:
+    """Stack the arrays of each name along a new first axis."""
+    if len(chunk) == 1:
+        return {name: array[None] for name, array in chunk[0].items()}
+    return {name: np.stack([arrays[name] for arrays in chunk]) for name in chunk[0]}

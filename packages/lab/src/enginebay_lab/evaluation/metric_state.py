@@ -1,0 +1,47 @@
+"""The state of a metric as MessagePack, for workers and checkpoint files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from enginebay.authors import PackedArray, is_torch, to_numpy
+
+
+def pack_state(value: Any) -> Any:
+    """Convert a metric's state to plain data.
+
+    Not pickle: loading a checkpoint or a worker's reply must never run code.
+
+    Args:
+        value: Numbers, texts, arrays, tensors, and lists and dicts of them.
+
+    Raises:
+        TypeError: The state contains an object of another type.
+    """
+    if isinstance(value, dict):
+        return {str(name): pack_state(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [pack_state(entry) for entry in value]
+    if value is None or isinstance(value, bool | float | str):
+        return value
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 64:  # MessagePack's range
+        return value
+    if is_torch(value) or isinstance(value, np.ndarray | np.generic):
+        array = to_numpy(value) if is_torch(value) else np.asarray(value)
+        if array.dtype.kind not in "OUS":
+            # A dict whose only key is empty marks an array.
+            return {"": PackedArray.of(array)}
+    name = value if isinstance(value, int) else f"a {type(value).__name__}"
+    raise TypeError(f"{name} cannot be stored")
+
+
+def unpack_state(value: Any) -> Any:
+    """Convert plain data back to a metric's state; tensors become arrays."""
+    if isinstance(value, dict):
+        if set(value) == {""}:
+            return msgspec.convert(value[""], PackedArray).array()
+        return {name: unpack_state(entry) for name, entry in value.items()}
+    return [unpack_state(entry) for entry in value] if isinstance(value, list) else value

@@ -1,0 +1,185 @@
+"""Accumulates the outputs of one artifact or of PyTorch: metrics, agreement, worst items."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from enginebay.errors import InputError
+from enginebay_lab.evaluation.agreement import compare_items
+from enginebay_lab.evaluation.evaluation_rows import WorstItem
+from enginebay_lab.evaluation.guarded_metric import GuardedMetric, MetricError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.authors import Item
+    from enginebay_lab.evaluation.agreement import Arrays
+    from enginebay_lab.evaluation.metric_sources import MetricSource
+
+#: The number of worst items in a row.
+MAX_WORST_ITEMS = 5
+
+
+class AccumulatorState(msgspec.Struct, frozen=True):
+    """The state of an :class:`OutputAccumulator` as plain data.
+
+    Attributes:
+        count: The number of items.
+        agreed: The number of items whose decision is PyTorch's.
+        decided: The number of items with a decision.
+        worst: The distances of the worst items from PyTorch, and their negated numbers.
+        errors: Why a metric has no value, by its name.
+        metrics: The state of each other metric, or the metric itself if it cannot be merged.
+    """
+
+    count: int
+    agreed: int
+    decided: int
+    worst: list[tuple[float, int]]
+    errors: dict[str, str]
+    metrics: dict[str, Any]
+
+
+class OutputAccumulator:
+    """Accumulates the outputs of one artifact or of PyTorch.
+
+    Args:
+        sources: The metrics.
+        data: The data set's name in messages.
+        record_errors: Record the error of a metric that raises, and continue without it.
+
+    Attributes:
+        count: The number of items.
+        metrics: The metrics by name.
+        errors: Why a metric has no value, by its name.
+    """
+
+    def __init__(
+        self, sources: Sequence[MetricSource], data: str, *, record_errors: bool = False
+    ) -> None:
+        self._record_errors = record_errors
+        self.metrics = {source.name: GuardedMetric(source, data) for source in sources}
+        self.reset()
+
+    def reset(self) -> None:
+        """Remove all items, except from metrics that cannot be merged.
+
+        Raises:
+            MetricError: A metric raised.
+        """
+        self.count = 0
+        self.errors: dict[str, str] = {}
+        self._agreed, self._decided = 0, 0
+        # Item numbers are negated: among equal distances the first item is the worst.
+        self._worst: list[tuple[float, int]] = []
+        for metric in self.metrics.values():
+            metric.reset()
+
+    def add(
+        self,
+        items: Sequence[Item],
+        outputs: Sequence[Arrays],
+        expected: Sequence[Arrays] | None = None,
+    ) -> None:
+        """Add items.
+
+        Args:
+            items: The items, with their targets.
+            outputs: The outputs for each item.
+            expected: PyTorch's outputs for each item, for agreement and the metrics that compare
+                with them; None without a model.
+
+        Raises:
+            InputError: A target is missing or does not fit, and errors are not recorded.
+            MetricError: A metric raised, and errors are not recorded.
+        """
+        self.count += len(items)
+        self._update_metrics("target", items, outputs, [item.target for item in items])
+        if expected is None:
+            return
+        references = [_unwrap_single(arrays) for arrays in expected]
+        self._update_metrics("reference", items, outputs, references)
+        agreed, distances = compare_items(outputs, expected)
+        self._decided += len(agreed)
+        self._agreed += int(np.count_nonzero(agreed))
+        # NaN has no order among the distances.
+        distant = [
+            (math.inf if math.isnan(distance) else distance, -item.number)
+            for item, distance in zip(items, distances.tolist(), strict=True)
+            if distance
+        ]
+        self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *distant])
+
+    def _update_metrics(
+        self, against: str, items: Sequence[Item], outputs: Sequence[Arrays], targets: Sequence[Any]
+    ) -> None:
+        numbers = [item.number for item in items]
+        for name, metric in self.metrics.items():
+            if metric.against != against or name in self.errors:
+                continue
+            try:
+                metric.update_all(numbers, [_unwrap_single(arrays) for arrays in outputs], targets)
+            except (InputError, MetricError) as err:
+                if not self._record_errors:
+                    raise
+                self.errors[name] = str(err)
+
+    def metric_value(self, name: str) -> float | None:
+        """Return a metric's value; None if it has none, possibly for a reason in ``errors``."""
+        if name in self.errors:
+            return None
+        try:
+            return self.metrics[name].value()
+        except (InputError, MetricError) as err:
+            self.errors[name] = str(err)
+            return None
+
+    @property
+    def agreement(self) -> float | None:
+        """The fraction of the deciding items that decide as PyTorch does."""
+        return self._agreed / self._decided if self._decided else None
+
+    @property
+    def worst_items(self) -> tuple[WorstItem, ...]:
+        """The items farthest from PyTorch, the farthest first."""
+        return tuple(
+            WorstItem(-number, distance if math.isfinite(distance) else None)
+            for distance, number in self._worst
+        )
+
+    @property
+    def state(self) -> AccumulatorState:
+        """The state for :meth:`merge`.
+
+        Raises:
+            MetricError: A metric raised.
+        """
+        metrics = {n: metric.state for n, metric in self.metrics.items() if n not in self.errors}
+        return AccumulatorState(
+            self.count, self._agreed, self._decided, self._worst, dict(self.errors), metrics
+        )
+
+    def merge(self, other: AccumulatorState) -> None:
+        """Append the items of another accumulator.
+
+        Raises:
+            MetricError: A metric raised.
+        """
+        for name, state in other.metrics.items():
+            if name not in self.errors:
+                self.metrics[name].merge(state)
+        self.errors = {**other.errors, **self.errors}
+        self.count += other.count
+        self._agreed += other.agreed
+        self._decided += other.decided
+        self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *other.worst])
+
+
+def _unwrap_single(outputs: Arrays) -> Any:
+    """Return outputs in the form that metrics get: the only output, or all by name."""
+    return dict(outputs) if len(outputs) != 1 else next(iter(outputs.values()))

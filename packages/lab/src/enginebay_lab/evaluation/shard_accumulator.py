@@ -1,0 +1,157 @@
+"""Accumulates the results of artifacts and PyTorch: of one shard, or of all merged shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay_lab.evaluation.digests import ItemDigests, TotalDigest
+from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
+from enginebay_lab.evaluation.output_accumulator import OutputAccumulator
+from enginebay_lab.evaluation.shards import Shard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from enginebay.authors import Item, NumpyArray
+    from enginebay_lab.evaluation.checkpoints import EvaluationJournal
+    from enginebay_lab.evaluation.evaluation_run import EvaluationRun
+    from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
+
+    Outputs = Sequence[Mapping[str, NumpyArray]]
+
+
+class ShardAccumulator:
+    """Accumulates the results of artifacts, and of PyTorch, on consecutive items.
+
+    Args:
+        run: The evaluation.
+        names: The artifacts.
+        start: The index of the first item.
+        has_model: True if the artifacts are compared with a PyTorch model.
+
+    Attributes:
+        start: The index of the first item.
+        count: The number of items that were added.
+        lost: Why an artifact is lost, by its name.
+    """
+
+    def __init__(
+        self, run: EvaluationRun, names: Iterable[str], start: int = 0, *, has_model: bool
+    ) -> None:
+        sources, data = run.sources, run.data.description
+        self.start, self.count = start, 0
+        self.lost: dict[str, str] = {}
+        # With a model, a fault of the data or a metric raises on PyTorch's outputs already.
+        self._reference = OutputAccumulator(sources, data) if has_model else None
+        self._artifacts = {
+            name: OutputAccumulator(sources, data, record_errors=has_model) for name in names
+        }
+
+    def add(
+        self, items: Sequence[Item], expected: Outputs | None, outputs: Mapping[str, Outputs]
+    ) -> None:
+        """Add items with PyTorch's outputs and those of each artifact that is not lost."""
+        if self._reference and expected is not None:
+            self._reference.add(items, expected, expected)
+        for name, artifact_outputs in outputs.items():
+            self._artifacts[name].add(items, artifact_outputs, expected)
+        self.count += len(items)
+
+    def merge(self, shard: Shard) -> None:
+        """Append the items of the next shard.
+
+        Raises:
+            MetricError: A metric cannot merge its states.
+        """
+        assert shard.start == self.start + self.count
+        self.lost = {**shard.lost, **self.lost}
+        for name, state in shard.artifacts.items():
+            if name not in self.lost:
+                self._artifacts[name].merge(state)
+        if self._reference and shard.reference:
+            self._reference.merge(shard.reference)
+        self.count += shard.count
+
+    def to_shard(self, items: ItemDigests) -> Shard:
+        """Return all results as a shard.
+
+        Args:
+            items: The digests of its items.
+        """
+        artifacts = self._artifacts.items()
+        return Shard(
+            start=self.start,
+            items=items,
+            reference=None if self._reference is None else self._reference.state,
+            artifacts={name: entry.state for name, entry in artifacts if name not in self.lost},
+            lost=dict(self.lost),
+        )
+
+    def start_next(self) -> None:
+        """Remove all items, and continue with the item after them."""
+        self.start, self.count = self.start + self.count, 0
+        for accumulator in (self._reference, *self._artifacts.values()):
+            if accumulator is not None:
+                accumulator.reset()
+
+
+class TotalAccumulator(ShardAccumulator):
+    """Accumulates the results of artifacts, and of PyTorch, on all items from the first one on.
+
+    Attributes:
+        digest: The digest of the items.
+    """
+
+    def __init__(
+        self, run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
+    ) -> None:
+        super().__init__(run, (subject.name for subject in subjects), has_model=has_model)
+        self._metric_names = [source.name for source in run.sources]
+        self.digest = TotalDigest()
+
+    def merge(self, shard: Shard) -> None:
+        """Append the items of the next shard, and their digests."""
+        super().merge(shard)
+        self.digest.add(shard.items)
+
+    def save_checkpoint(self, journal: EvaluationJournal, later_shards: Iterable[Shard]) -> None:
+        """Replace a journal's checkpoint.
+
+        Args:
+            journal: The journal.
+            later_shards: Shards that cannot be merged yet: incomplete, or after a gap.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        # Without the items' digests, of which self.digest is the digest.
+        totals = self.to_shard(ItemDigests(b"", b""))
+        journal.save(self.count, self.digest.text, totals, later_shards)
+
+    def make_rows(self, subject: EvaluationSubject) -> list[EvaluationRow]:
+        """Return the rows of an artifact, without their keys."""
+        return [self._make_row(subject, metric) for metric in self._metric_names]
+
+    def _make_row(self, subject: EvaluationSubject, metric: str) -> EvaluationRow:
+        artifact, replace = self._artifacts[subject.name], msgspec.structs.replace
+        reference = self._reference.metric_value(metric) if self._reference else None
+        row = EvaluationRow(
+            artifact=subject.name,
+            backend=subject.request.backend,
+            metric=metric,
+            reference=reference,
+            count=self.count,
+        )
+        if subject.name in self.lost:
+            return replace(row, error=self.lost[subject.name])
+        value = artifact.metric_value(metric)
+        return replace(
+            row,
+            value=value,
+            drop=artifact.metrics[metric].drop(value, reference),
+            agreement=artifact.agreement,
+            worst=artifact.worst_items,
+            error=artifact.errors.get(metric, ""),
+        )
