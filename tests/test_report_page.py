@@ -340,7 +340,7 @@ def swept(found: lab.Report) -> lab.Report:
         rows[7], verdict="lost", fault="worker died", reason="it was killed", attempts=3
     )
     worse = ("b.py on ncnn fp32: mismatched (verified in the baseline)",)
-    notes = ("cells measured on another machine, whose speed is not compared: 2",)
+    notes = ("cells measured on a different machine, so speed is not compared: 2",)
     command = "enginebay sweep SWEEP.toml"
     return lab.report(lab.Sweep(rows=tuple(rows), regressions=worse, notes=notes, command=command))
 

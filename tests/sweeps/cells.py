@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.job_builder import attempts, job_of
-from enginebay_lab.sweeps.worker_replies import arrived
+from enginebay_lab.sweeps.job_builder import attempts_folder, build_job
+from enginebay_lab.sweeps.worker_replies import receive_row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,15 +50,15 @@ def cell_of(model: str = "net.py:build", **more: Any) -> Cell:
 def swept(cell: Cell, output: Path | None = None) -> SweepRow:
     """Run a cell from its job to its row."""
     if output is None:
-        return arrived(cell, run_cell(job_of(cell, None, "")), None)
-    with attempts(output) as token:
-        return arrived(cell, run_cell(job_of(cell, output, token)), output)
+        return receive_row(cell, run_cell(build_job(cell, None, "")), None)
+    with attempts_folder(output) as token:
+        return receive_row(cell, run_cell(build_job(cell, output, token)), output)
 
 
 def reply_from_elsewhere(cell: Cell, output: Path, *gone: Path) -> bytes:
     """Run a cell where neither the output nor some files are seen."""
-    with attempts(output) as token:
-        job = job_of(cell, output, token)
+    with attempts_folder(output) as token:
+        job = build_job(cell, output, token)
         hidden = {path: path.rename(path.with_name(f"hidden {path.name}")) for path in gone}
         aside = output.rename(output.with_name("aside"))
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def net(tmp_path, monkeypatch) -> Path:
     """A file with models, in the current folder, for what counts as a fresh process."""
-    monkeypatch.setattr(process_state, "_cells", count())
+    monkeypatch.setattr(process_state, "_cell_numbers", count())
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "net.py"
     path.write_text(NET)

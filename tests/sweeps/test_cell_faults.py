@@ -14,12 +14,12 @@ from tests.sweeps.cells import cell_of, reply_from_elsewhere, swept
 import enginebay as eb
 from enginebay.errors import ChildCrashedError, ChildTimeoutError
 from enginebay.isolation import call
-from enginebay_lab.sweeps.cell_job import encode
+from enginebay_lab.sweeps.cell_job import encode_message
 from enginebay_lab.sweeps.cell_task import run_cell
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.job_builder import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts_folder, build_job
 from enginebay_lab.sweeps.sweep_rows import SweepRow
-from enginebay_lab.sweeps.worker_replies import arrived, folder_name
+from enginebay_lab.sweeps.worker_replies import artifact_folder_name, receive_row
 
 PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
 
@@ -34,13 +34,13 @@ def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
 
 
 def test_another_file_at_the_same_path_is_not_used(net) -> None:
-    job = job_of(cell_of(), None, "")
+    job = build_job(cell_of(), None, "")
     wanted = hashlib.sha256(net.read_bytes()).hexdigest()
     net.write_text("# another model")
-    row = arrived(cell_of(), run_cell(job), None)
+    row = receive_row(cell_of(), run_cell(job), None)
     assert (row.verdict, row.fault) == ("lost", "not seen")
-    assert row.reason == f"{row.host} has another file '{net}', wanted one with sha256 {wanted}"
-    assert row.hint == "put it on a file system that all machines have at the same path"
+    assert row.reason == f"{row.host} has a different file '{net}', expected sha256 {wanted}"
+    assert row.hint == "put it on a file system that all machines mount at the same path"
 
 
 def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
@@ -49,10 +49,10 @@ def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
     np.savez(data / "0.npz", input=np.ones((1, 4), np.float32))
     cell = cell_of(data="data")
     output = tmp_path / "out"
-    row = arrived(cell, reply_from_elsewhere(cell, output, data), output)
+    row = receive_row(cell, reply_from_elsewhere(cell, output, data), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
-    assert row.reason == f"{row.host} does not see '{data}'"
-    assert row.hint == "put it on a file system that all machines have at the same path"
+    assert row.reason == f"{row.host} cannot read '{data}'"
+    assert row.hint == "put it on a file system that all machines mount at the same path"
 
 
 def test_names_come_from_the_cell(net, tmp_path) -> None:
@@ -63,8 +63,8 @@ def test_names_come_from_the_cell(net, tmp_path) -> None:
         backend="onnxruntime",
         verify=eb.VerifyOptions(probes=0, allow_mismatch=True),
     ).artifact
-    with attempts(output) as token:
-        row = msgspec.msgpack.decode(run_cell(job_of(cell, output, token)), type=SweepRow)
+    with attempts_folder(output) as token:
+        row = msgspec.msgpack.decode(run_cell(build_job(cell, output, token)), type=SweepRow)
         built = output / "artifacts" / ".attempts"
         elsewhere = (
             f"{built}/../../../mine/deep/artifact",
@@ -77,16 +77,16 @@ def test_names_come_from_the_cell(net, tmp_path) -> None:
             "\0",
         )
         for name in elsewhere:
-            reply = encode(msgspec.structs.replace(row, artifact=name, digest=made.digest))
-            found = arrived(cell, reply, output)
+            reply = encode_message(msgspec.structs.replace(row, artifact=name, digest=made.digest))
+            found = receive_row(cell, reply, output)
             assert (found.verdict, found.fault, found.artifact) == ("lost", "damaged", None)
         assert made.path.is_dir()
-        other = encode(msgspec.structs.replace(row, digest="0" * 64))
-        assert "is another artifact" in arrived(cell, other, output).reason
+        other = encode_message(msgspec.structs.replace(row, digest="0" * 64))
+        assert "is another artifact" in receive_row(cell, other, output).reason
         foreign = {"key": "../../../mine", "backend": "../..", "model": "/", "params": {"a": 1}}
-        found = arrived(cell, encode(msgspec.structs.replace(row, **foreign)), output)
+        found = receive_row(cell, encode_message(msgspec.structs.replace(row, **foreign)), output)
     assert (found.key, found.backend, found.model) == (cell.key, cell.backend, cell.model)
-    assert found.artifact == str((output / "artifacts" / folder_name(cell)).resolve())
+    assert found.artifact == str((output / "artifacts" / artifact_folder_name(cell)).resolve())
     assert eb.open_artifact(found.artifact).digest == row.digest
 
 
@@ -105,9 +105,9 @@ NESTED = b"\x91" * 100_000 + b"\xc0"
     ],
 )
 def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
-    row = arrived(cell_of(), reply, tmp_path)
+    row = receive_row(cell_of(), reply, tmp_path)
     assert (row.key, row.verdict, row.fault) == (cell_of().key, "lost", "damaged")
-    assert row.reason.startswith("its worker sent no row: ")
+    assert row.reason.startswith("its worker did not send a row: ")
     assert row.hint == "sweep again with --resume"
 
 
@@ -116,10 +116,10 @@ def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
     [("net.py:crash", 600, ChildCrashedError), ("net.py:hang", 4, ChildTimeoutError)],
 )
 def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
-    with attempts(tmp_path / "out") as token, pytest.raises(error):
+    with attempts_folder(tmp_path / "out") as token, pytest.raises(error):
         call(
             "enginebay_lab.sweeps.cell_task:run_cell",
-            job_of(cell_of(model), tmp_path / "out", token),
+            build_job(cell_of(model), tmp_path / "out", token),
             timeout=limit,
             result_type=bytes,
         )
@@ -139,22 +139,22 @@ def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
     )
     assert (row.verdict, row.fault, row.reason) == ("lost", "disk", reason)
     output = tmp_path / "out"
-    with attempts(output) as token:
+    with attempts_folder(output) as token:
         cell = cell_of("net.py:large")
-        job = job_of(cell, output, token)
+        job = build_job(cell, output, token)
         function = "tests.sweeps.test_cell_faults:run_on_a_small_disk"
-        row = arrived(cell, call(function, job, timeout=600, result_type=bytes), output)
+        row = receive_row(cell, call(function, job, timeout=600, result_type=bytes), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason.startswith(f"on {row.host}: the artifact ")
     assert row.reason.endswith(" cannot be written: File too large")
-    assert row.hint == "free some space there, or let it be written, then sweep again with --resume"
+    assert row.hint == "free disk space there, or make it writable, then sweep again with --resume"
 
 
 def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> None:
     output, cell = tmp_path / "out", cell_of()
-    with attempts(output) as token:
-        reply = run_cell(job_of(cell, output, token))
-    row = arrived(cell, reply, output)  # the folder of the attempts is gone
+    with attempts_folder(output) as token:
+        reply = run_cell(build_job(cell, output, token))
+    row = receive_row(cell, reply, output)  # the folder of the attempts is gone
     assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
 
 

@@ -16,9 +16,9 @@ from tests.sweeps.cells import NET, cell_of, reply_from_elsewhere, swept
 
 import enginebay as eb
 from enginebay_lab.sweeps.cell_task import run_cell
-from enginebay_lab.sweeps.job_builder import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts_folder, build_job
 from enginebay_lab.sweeps.sweep_rows import SweepRow
-from enginebay_lab.sweeps.worker_replies import arrived
+from enginebay_lab.sweeps.worker_replies import receive_row
 
 
 def test_a_row_says_what_was_deployed_and_where(net, tmp_path) -> None:
@@ -79,11 +79,11 @@ def test_what_is_wrong_with_a_cell_is_its_reason(net, tmp_path, cell, reason) ->
 
 def test_an_output_that_the_worker_does_not_see_is_a_note(net, tmp_path) -> None:
     output = tmp_path / "out"
-    row = arrived(cell_of(), reply_from_elsewhere(cell_of(), output), output)
+    row = receive_row(cell_of(), reply_from_elsewhere(cell_of(), output), output)
     assert (row.verdict, row.artifact) == ("verified", None)
     assert row.notes[-1] == (
-        f"the artifact was not kept: {row.host} cannot write to '{output}'; name an --output on a "
-        "file system that all workers see"
+        f"the artifact was not saved: {row.host} cannot write to '{output}'; name an --output on a "
+        "file system that all workers share"
     )
 
 
@@ -141,19 +141,19 @@ def test_code_that_runs_once_in_a_process(net, tmp_path) -> None:
 
 def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
     cell = cell_of(seconds=0.1)
-    with attempts(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
+    with attempts_folder(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
         lock = Path("/tmp/enginebay-measuring.lock")
         if not lock.exists():  # it may be another user's
             lock.touch()
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            reply = pool.submit(run_cell, job_of(cell, tmp_path / "out", token))
+            reply = pool.submit(run_cell, build_job(cell, tmp_path / "out", token))
             folder = tmp_path / "out/artifacts/.attempts"
             while not list(folder.glob("*/*/*/manifest.json")):
                 assert not reply.done()
             time.sleep(1)
             assert not reply.done()
-        row = arrived(cell, reply.result(), tmp_path / "out")
+        row = receive_row(cell, reply.result(), tmp_path / "out")
     assert row.speed
 
 
@@ -182,10 +182,10 @@ def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
     )
     np.savez(tmp_path / "data.npz", pixels=np.ones((2, 1, 4), np.float32))
     output, cell = tmp_path / "out", cell_of(config="mine.toml")
-    with attempts(output) as token:
-        job = job_of(cell, output, token)
+    with attempts_folder(output) as token:
+        job = build_job(cell, output, token)
         config.unlink()
-        row = arrived(cell, run_cell(job), output)
+        row = receive_row(cell, run_cell(job), output)
     assert (row.verdict, row.reason) == ("verified", "")
     assert row.artifact
     manifest = eb.open_artifact(row.artifact).manifest

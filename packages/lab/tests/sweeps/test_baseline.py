@@ -12,7 +12,7 @@ from enginebay.inference import Latency
 from enginebay_lab.evaluation.evaluation_rows import EvaluationRow
 from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.sweeps.baseline import VERDICTS, judged_cells, regressions
+from enginebay_lab.sweeps.baseline import VERDICTS, find_judged_cells, find_regressions
 from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
 MACHINE = Machine(processor="Xeon", cores=8, system="Linux", python="3.12", enginebay="0.1")
@@ -52,14 +52,14 @@ LABEL = "net.py:build on openvino fp16"
 
 
 def found(row: SweepRow, before: SweepRow = ROW) -> tuple[str, ...]:
-    return regressions([row], [before])[0]
+    return find_regressions([row], [before])[0]
 
 
 def test_the_same_is_no_regression() -> None:
-    assert regressions([ROW], [ROW]) == ((), ())
+    assert find_regressions([ROW], [ROW]) == ((), ())
     others = [change(ROW, key=str(n), params={"threads": n}) for n in range(9)]
-    assert regressions(others, others[::-1]) == ((), ())
-    assert regressions([], []) == ((), ())
+    assert find_regressions(others, others[::-1]) == ((), ())
+    assert find_regressions([], []) == ((), ())
 
 
 def test_a_planted_mismatch() -> None:
@@ -70,7 +70,7 @@ def test_a_planted_mismatch() -> None:
     assert found(worse) == (
         (
             f"{LABEL}: mismatched (verified in the baseline): output 'y' is off by 0.2; "
-            "openvino 2026.4 in place of 2026.3 (bob, ann in the baseline)"
+            "openvino 2026.4 instead of 2026.3 (bob, ann in the baseline)"
         ),
     )
     assert found(ROW, worse) == ()
@@ -83,7 +83,7 @@ VERDICT = st.sampled_from([*VERDICTS, "lost"])
 def test_the_order_of_verdicts(now: str, then: str) -> None:
     bare = change(ROW, metrics=(), speed=None)
     row, before = change(bare, verdict=now), change(bare, verdict=then)
-    worse, notes = regressions([row], [before])
+    worse, notes = find_regressions([row], [before])
     if then == "lost":
         assert worse == ()
         assert notes == ("cells that were lost in the baseline, so not compared: 1",)
@@ -92,7 +92,7 @@ def test_the_order_of_verdicts(now: str, then: str) -> None:
     else:
         order = ("verified", "unverified", "mismatched", "crashed", "failed")
         assert bool(worse) == (order.index(now) > order.index(then))
-        assert not (worse and regressions([before], [row])[0])
+        assert not (worse and find_regressions([before], [row])[0])
 
 
 @given(verdicts=st.lists(st.sampled_from(VERDICTS), min_size=3, max_size=3))
@@ -112,12 +112,12 @@ def test_a_lost_cell_is_no_verdict() -> None:
 
 def test_cells_that_are_gone_and_new() -> None:
     new = [change(ROW, key=f"n{n}", model=f"n{n}.py") for n in range(5)]
-    assert regressions(new, [ROW]) == (
+    assert find_regressions(new, [ROW]) == (
         (f"{LABEL}: gone (verified in the baseline)",),
         (
             (
-                "cells that the baseline lacks: n0.py on openvino fp16, n1.py on openvino fp16, "
-                "n2.py on openvino fp16, and 2 more"
+                "cells that are not in the baseline: n0.py on openvino fp16, "
+                "n1.py on openvino fp16, n2.py on openvino fp16, and 2 more"
             ),
         ),
     )
@@ -139,18 +139,18 @@ def test_cells_that_are_gone_and_new() -> None:
 def test_cells_are_paired_by_what_they_deploy(now: str, then: str, *, same: bool) -> None:
     row, before = change(ROW, key="n", model=now), change(ROW, key="t", model=then)
     for one, other in ((row, before), (before, row)):
-        worse, notes = regressions([one], [other])
+        worse, notes = find_regressions([one], [other])
         assert (not worse and not notes) == same
     changed = change(before, params={"threads": 2})
-    assert len(regressions([row], [changed])[0]) == 1
+    assert len(find_regressions([row], [changed])[0]) == 1
 
 
 def test_what_could_be_paired_twice_is_not_paired() -> None:
     ours = [change(ROW, key="n", model="/home/ann/net.py")]
     theirs = [change(ROW, key=part, model=f"/ci/{part}/net.py") for part in "ab"]
-    worse, notes = regressions(ours, theirs)
+    worse, notes = find_regressions(ours, theirs)
     assert len(worse) == 2
-    assert notes == ("cells that the baseline lacks: /home/ann/net.py on openvino fp16",)
+    assert notes == ("cells that are not in the baseline: /home/ann/net.py on openvino fp16",)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_is_said_of_metrics() -> None:
             (
                 (
                     f"{LABEL}: accuracy 0.9 (0.98 in PyTorch), and 0.97 (0.98 in PyTorch) in "
-                    "the baseline: worse by 0.07, where 0.0098 passes"
+                    "the baseline: worse by 0.07, allowed: 0.0098"
                 ),
             ),
             (),
@@ -196,7 +196,7 @@ def test_what_is_said_of_metrics() -> None:
             (
                 (
                     f"{LABEL}: accuracy 0.92 (0.98 in PyTorch), and 0.93 (0.98 in PyTorch) in "
-                    "the baseline: worse by 0.01, where 0.055 below PyTorch passes"
+                    "the baseline: worse by 0.01, allowed: 0.055 below PyTorch"
                 ),
             ),
             (),
@@ -204,13 +204,13 @@ def test_what_is_said_of_metrics() -> None:
         (
             change(ROW, metrics=(accuracy(None, error="the artifact crashed"),)),
             ROW,
-            (f"{LABEL}: no accuracy, and 0.97 in the baseline: the artifact crashed",),
+            (f"{LABEL}: no accuracy (0.97 in the baseline): the artifact crashed",),
             (),
         ),
         (
             change(ROW, metrics=()),
             ROW,
-            (f"{LABEL}: no accuracy, and 0.97 in the baseline",),
+            (f"{LABEL}: no accuracy (0.97 in the baseline)",),
             (),
         ),
         (change(key, metrics=()), ROW, (), ("metrics of the baseline that were not requested: 1",)),
@@ -219,7 +219,7 @@ def test_what_is_said_of_metrics() -> None:
             change(ROW, metrics=(accuracy(0.5, count=9),)),
             ROW,
             (),
-            ("metrics on another number of items, so not compared: 1",),
+            ("metrics on a different number of items, so not compared: 1",),
         ),
         (
             change(ROW, metrics=(accuracy(0.5, reference=None),)),
@@ -234,7 +234,7 @@ def test_what_is_said_of_metrics() -> None:
             (),
         ),
     ]:
-        assert regressions([row], [before]) == (sentences, notes)
+        assert find_regressions([row], [before]) == (sentences, notes)
 
 
 def test_a_planted_slowdown() -> None:
@@ -242,9 +242,9 @@ def test_a_planted_slowdown() -> None:
     slow = change(ROW, speed=speed(2e-3), machine=machine)
     assert found(slow) == (
         (
-            f"{LABEL}: 2.00 ms (1.98 ms – 2.02 ms) a call, and 1.00 ms (990 µs – "
+            f"{LABEL}: 2.00 ms (1.98 ms – 2.02 ms) per call, 1.00 ms (990 µs – "
             "1.01 ms) in the baseline: 2.00×; the machine was busy: a load of 6.0 on 8 cores; "
-            "OMP_NUM_THREADS 1 in place of unset"
+            "OMP_NUM_THREADS 1 instead of unset"
         ),
     )
     assert found(ROW, slow) == ()
@@ -257,7 +257,7 @@ def test_what_is_no_slowdown() -> None:
         change(ROW, speed=speed(2e-3, width=0.6)),  # the intervals meet
         change(ROW, verdict="crashed", speed=None, metrics=()),
     ]:
-        assert [each for each in found(row) if "a call" in each] == []
+        assert [each for each in found(row) if "per call" in each] == []
 
 
 def agreement(apart: float) -> Agreement:
@@ -281,30 +281,30 @@ def test_calls_whose_middle_halves_meet_are_no_slower() -> None:
 )
 def test_figures_of_different_machines_are_not_compared(other: dict[str, Any]) -> None:
     slow = change(ROW, speed=speed(9e-3), **other)
-    assert regressions([slow], [ROW]) == (
+    assert find_regressions([slow], [ROW]) == (
         (),
-        ("cells measured on another machine, whose speed is not compared: 1",),
+        ("cells measured on a different machine, so speed is not compared: 1",),
     )
     assert len(found(change(slow, machine=MACHINE, host=""))) == 1  # nobody knows of another host
 
 
 def test_a_cell_that_was_measured_and_is_not() -> None:
-    message = f"{LABEL}: not measured, and 1.00 ms (990 µs – 1.01 ms) a call in the baseline"
+    message = f"{LABEL}: not measured (1.00 ms (990 µs – 1.01 ms) per call in the baseline)"
     assert found(change(ROW, speed=None)) == (message,)
     failed = change(speed(1.0), call=None, failure="it ran out of time")
     assert found(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)
-    assert regressions([change(ROW, speed=None, key="2")], [ROW]) == (
+    assert find_regressions([change(ROW, speed=None, key="2")], [ROW]) == (
         (),
         ("cells whose speed was not requested: 1",),
     )
-    assert regressions([ROW], [change(ROW, speed=None)]) == ((), ())
+    assert find_regressions([ROW], [change(ROW, speed=None)]) == ((), ())
 
 
 def test_cells_of_the_baseline_fail_only_where_they_are_worse() -> None:
     failed = change(ROW, verdict="failed", reason="no operator")
     lost = change(ROW, key="2", verdict="lost", reason="it died")
     rows = (failed, lost)
-    judged = judged_cells(rows, [failed, change(lost, precision="fp16")])
+    judged = find_judged_cells(rows, [failed, change(lost, precision="fp16")])
     assert Sweep(rows=rows, judged=judged).wrong == (lost,)
     assert Sweep(rows=rows).wrong == rows
     dropped = change(ROW, metrics=(change(ROW.metrics[0], drop=0.5),), max_drop=0.01)

@@ -24,11 +24,11 @@ backends = ["loopback", "ncnn"]
 
 #: What is wrong in a file, the message, and the hint.
 WRONG = [
-    ("", "'sweep.toml' has no cell", 'models = ["file.py:attr"]'),
-    ("models = []", "'sweep.toml' has no cell", 'models = ["file.py:attr"]'),
+    ("", "'sweep.toml' has no cells", 'models = ["file.py:attr"]'),
+    ("models = []", "'sweep.toml' has no cells", 'models = ["file.py:attr"]'),
     (
         'models = ["tiny.onnx"]\nbackends = []',
-        "'sweep.toml' has no cell",
+        "'sweep.toml' has no cells",
         'models = ["file.py:attr"]',
     ),
     (
@@ -78,7 +78,7 @@ WRONG = [
     ),
     (
         "[[models]]\nseconds = 3",
-        "sweep.toml: models.0: there is no 'model'",
+        "sweep.toml: models.0: 'model' is missing",
         'write model = "…"',
     ),
     (
@@ -119,7 +119,7 @@ WRONG = [
     ),
     (
         f"{BASE}metrics = ['accuracy']",
-        "sweep.toml: metrics: 'metrics' needs 'data'",
+        "sweep.toml: metrics: 'metrics' requires 'data'",
         "add data = …",
     ),
     (
@@ -160,10 +160,10 @@ WRONG = [
         "sweep.toml: data: no file 'nets.py'",
         "did you mean 'net.py'?",
     ),
-    (f"{BASE}take = 3", "sweep.toml: take: 'take' needs 'data'", "add data = …"),
+    (f"{BASE}take = 3", "sweep.toml: take: 'take' requires 'data'", "add data = …"),
     (
         f"{BASE}max_drop = 0.1",
-        "sweep.toml: max_drop: 'max_drop' needs 'metrics'",
+        "sweep.toml: max_drop: 'max_drop' requires 'metrics'",
         "add metrics = …",
     ),
     (f"{BASE}data = 'none.npz'", "sweep.toml: data: no data set 'none.npz'", None),
@@ -179,15 +179,15 @@ WRONG = [
     ),
     (
         f"{BASE}precisions = []",
-        "sweep.toml: precisions: there is none",
-        "leave precisions out for each backend's own",
+        "sweep.toml: precisions: the list is empty",
+        "remove it to use each backend's default",
     ),
     (
         f"{BASE}precisions = ['fp8']",
-        "sweep.toml: precisions: loopback has no precision 'fp8'; it has only its own",
+        "sweep.toml: precisions: unknown precision 'fp8' of loopback; available: only its default",
         '[[exclude]] with backend = "loopback" and precision = "fp8"',
     ),
-    (f"{BASE}params = {{gain = []}}", "sweep.toml: params.gain: an empty list is no axis", None),
+    (f"{BASE}params = {{gain = []}}", "sweep.toml: params.gain: the list of values is empty", None),
     (
         f"{BASE}params = {{gain = ['a', 2.0]}}",
         "sweep.toml: params.gain: 'a' does not fit LoopbackParams.gain: wanted float, found str",
@@ -200,22 +200,22 @@ WRONG = [
     ),
     (
         f"{BASE}params = {{precision = 'fp16'}}",
-        "sweep.toml: params.precision: a sweep has several precisions",
+        "sweep.toml: params.precision: 'precision' is not a parameter of a sweep",
         "precisions = ['fp16']",
     ),
     (
         f"{BASE}params = {{work_dir = 'a'}}",
-        "sweep.toml: params.work_dir: 'work_dir' is no parameter of a cell: the sweep sets it",
+        "sweep.toml: params.work_dir: 'work_dir' is not a parameter of a cell: the sweep sets it",
         None,
     ),
     (
         f"{BASE}[[exclude]]\nbackend = 'loopbck'",
-        "sweep.toml: exclude.0: no cell has the backend 'loopbck'; there is loopback, ncnn",
+        "sweep.toml: exclude.0: no cell has the backend 'loopbck'; available: loopback, ncnn",
         "did you mean 'loopback'?",
     ),
     (
         f"{BASE}[[exclude]]\nprecision = 'fp16'",
-        "sweep.toml: exclude.0: no cell has the precision 'fp16'; there is the backend's own",
+        "sweep.toml: exclude.0: no cell has the precision 'fp16'; available: the backend's default",
         None,
     ),
     (
@@ -226,12 +226,12 @@ WRONG = [
     (f"{BASE}[[exclude]]", "sweep.toml: exclude.0: it has no value to match", "write backend = …"),
     (
         f"{BASE}[[exclude]]\nbackend = 'ncnn'\n[[exclude]]\nbackend = 'loopback'",
-        "'sweep.toml' has no cell",
+        "'sweep.toml' has no cells",
         'models = ["file.py:attr"]',
     ),
     (
         f"{BASE}[[include]]\nmodel = 'tiny.onnx'",
-        "sweep.toml: include.0: there is no 'backend'",
+        "sweep.toml: include.0: 'backend' is missing",
         'write backend = "…"',
     ),
     (
@@ -241,13 +241,13 @@ WRONG = [
     ),
     (
         BASE + "[[include]]\nmodel = 'tiny.onnx'\nbackend = 'ncnn'\nseed = 1\n" * 2,
-        "sweep.toml: include.1: it is the cell of include.0 again",
-        "leave one of them out",
+        "sweep.toml: include.1: the same cell as include.0",
+        "remove one of them",
     ),
     (
         f"{BASE}[params]\n"
         + "".join(f"p{i} = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n" for i in range(9)),
-        "sweep.toml: params: the matrix has 2,000,000,002 cells: wanted 1,000,000 at most",
+        "sweep.toml: params: the matrix has 2,000,000,002 cells, expected at most 1,000,000",
         None,
     ),
     (
@@ -273,15 +273,15 @@ def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
             [Cell(model="tiny.onnx", backend="loopback", seconds=-1)],
             "cells.0.seconds: -1 does not fit cells.0.seconds: wanted float >= 0.0",
         ),
-        ([{"model": "tiny.onnx"}], "cells.0: there is no 'backend'"),
-        ([], "the sweep has no cell"),
-        (["tiny.onnx"], "cells.0 is a str: wanted a Cell, or a mapping"),
-        (3, "the cells are a int: wanted the path of a file, a mapping, or a list"),
+        ([{"model": "tiny.onnx"}], "cells.0: 'backend' is missing"),
+        ([], "the sweep has no cells"),
+        (["tiny.onnx"], "cells.0 is a str, expected a Cell or a mapping"),
+        (3, "the cells are a int, expected the path of a file, a mapping, or a list"),
         (
             [{"model": "tiny.onnx", "backend": "ncnn", "params": {"gain": object()}}],
             (
-                "cells.0.params: an object of type object cannot be sent to another machine: "
-                "wanted texts, numbers, lists and mappings"
+                "cells.0.params: an object of type object cannot be sent to another machine; "
+                "expected texts, numbers, lists and mappings"
             ),
         ),
         ("none.toml", "the config 'none.toml' does not exist"),

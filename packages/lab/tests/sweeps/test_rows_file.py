@@ -88,7 +88,7 @@ def test_without_resume_nothing_is_touched(file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         RowsFile(file, resume=False)
     assert str(caught.value) == f"'{file}' exists already"
-    assert caught.value.hint == "go on with it with --resume, or name another folder"
+    assert caught.value.hint == "add --resume to continue it, or name a different folder"
     assert file.read_bytes() == before
     RowsFile(file, resume=True).close()  # no lock was left
 
@@ -131,7 +131,7 @@ def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
         with pytest.raises(UsageError) as caught:
             RowsFile(file, resume=True)
         assert str(caught.value) == message
-        assert caught.value.hint == "wait for its end, or name another folder"
+        assert caught.value.hint == "wait until it has ended, or name a different folder"
         other = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
         )
@@ -191,10 +191,10 @@ def test_files_without_rows(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "rows.jsonk").touch()
     for name, message, hint in [
-        ("empty.jsonl", "'{}' holds no row yet; wanted the rows.jsonl of a sweep", None),
+        ("empty.jsonl", "'{}' contains no rows yet; expected the rows.jsonl of a sweep", None),
         (
             "rows.jsonl",
-            "'{}' does not exist; wanted the rows.jsonl of a sweep",
+            "'{}' does not exist; expected the rows.jsonl of a sweep",
             f"did you mean '{tmp_path}/rows.jsonk'?",
         ),
     ]:
@@ -209,7 +209,7 @@ def test_files_without_rows(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     for path in ("out/rows.jsonl", "out/below/rows.jsonl"):
-        with pytest.raises(UsageError, match=r"/out' is no folder\nhint: name another one"):
+        with pytest.raises(UsageError, match=r"/out' is not a folder\nhint: name a different one"):
             RowsFile(tmp_path / path, resume=False)
 
 

@@ -27,12 +27,12 @@ machine  two (Hand-made, 2 cores)
 MODEL      BACKEND    VERDICT     MAX ERROR  SIZE  DEPLOY
 tiny.onnx  ncnn fp32  unverified          -     -       -
 
-machine  none known
+machine  unknown
 MODEL      BACKEND    VERDICT  MAX ERROR  SIZE  DEPLOY
 tiny.onnx  ncnn fp32  lost             -     -       -
 tiny.onnx  ncnn fp16  lost             -     -       -
 
-tiny.onnx on ncnn fp32 threads=2   begun 2 times, since workers died
+tiny.onnx on ncnn fp32 threads=2   started 2 times, since workers died
 tiny.onnx on ncnn fp32             nothing to compare with
 tiny.onnx on ncnn fp16             it is wrong
                                    hint: look

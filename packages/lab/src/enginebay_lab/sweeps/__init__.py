@@ -1,5 +1,5 @@
-"""Sweeps: many models on many backends, each cell a task for any executor.
+"""Sweeps: many models on many backends; each cell is a task for any executor.
 
-A cell is plain data and its row is, too; what happens to a worker is a row, and no end of the
-sweep.
+A cell and its row are plain data. A worker that fails costs the rows of its cells, and the sweep
+continues.
 """

@@ -1,4 +1,4 @@
-"""The backend on the machine that runs a cell: is it usable, and what is installed?"""
+"""The state of a backend on the machine that runs a cell: its checks and its versions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from enginebay.environment import EnvReport
 
 
-@cache
-def checked_environment(name: str) -> EnvReport:
-    """Return what ``enginebay check-env`` finds here; it takes seconds, so once in a process.
+@cache  # it takes seconds
+def check_backend(name: str) -> EnvReport:
+    """Return the result of ``enginebay check-env`` on this machine.
 
     Raises:
         BackendUnavailableError: The backend is not installed, or its plugin is broken.
@@ -25,16 +25,16 @@ def checked_environment(name: str) -> EnvReport:
 
 
 @cache
-def installed_versions(name: str) -> dict[str, str]:
+def list_versions(name: str) -> dict[str, str]:
     """Return the versions of Enginebay, of the backend's plugin and engine, and of torch.
 
     Raises:
         BackendUnavailableError: The backend is not installed, or its plugin is broken.
     """
     backend = get_backend(name)
-    found = {"enginebay": __version__, backend.distribution: backend.distribution_version}
-    for wanted in (*backend.info.runtime_distributions, "torch"):
-        for alternative in wanted.split("|"):
+    versions = {"enginebay": __version__, backend.distribution: backend.distribution_version}
+    for requirement in (*backend.info.runtime_distributions, "torch"):
+        for alternative in requirement.split("|"):
             if version := installed_version(alternative):
-                found[Requirement(alternative).name] = version
-    return found
+                versions[Requirement(alternative).name] = version
+    return versions

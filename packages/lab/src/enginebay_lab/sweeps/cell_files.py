@@ -1,4 +1,4 @@
-"""The files that a cell names: found on the client, and again on the machine that runs it."""
+"""Finds the files that a cell names, and checks that the machine that runs it has the same."""
 
 from __future__ import annotations
 
@@ -20,58 +20,55 @@ if TYPE_CHECKING:
 
 
 def find_files(text: str, folder: str = "") -> dict[str, str]:
-    """Find the file that a text names, and those that belong to it, as an ONNX model's weights do.
+    """Find the file that a text names, and the weight files of an ONNX model.
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
-        folder: Where relative paths begin; empty for the current folder.
+        folder: The folder of relative paths; empty for the current folder.
 
     Returns:
-        The sha256 of each by its absolute path, empty for a folder. Nothing where the text names no
-        file that is here, but a module, a name of a plugin or a shape.
+        Each file's sha256 by its absolute path; empty texts for folders. An empty dict if the text
+        names a module, a plugin's object or a shape.
 
     Raises:
         UsageError: The path is not text in this locale, or the file cannot be read.
     """
-    for name in _readings(text):
+    for name in _possible_paths(text):
         if name and Path(folder, name).exists():
-            path = _absolute(str(Path(folder, name)))
+            # Not resolve(): a model's weights are next to the link, not next to its target.
+            path = Path(os.path.abspath(Path(folder, name)))  # noqa: PTH100
             check_text(str(path))
-            return {str(each): _digest_of(each) for each in _with_parts(path)}
+            return {str(part): _digest_path(part) for part in _model_files(path)}
     return {}
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Check that the files are on the machine that runs the cell, at the same paths.
+    """Check that this machine has the same files at the same paths.
 
     Args:
-        files: What :func:`find_files` found on the client.
+        files: The result of :func:`find_files` on the client.
 
     Raises:
-        CellLostError: One is not here, or is another file.
+        CellLostError: A file is missing or differs.
     """
-    for path, wanted in files.items():
+    for path, expected in files.items():
         try:
-            found = digest(Path(path)) if wanted else "" if Path(path).is_dir() else None
+            digest = digest_file(Path(path)) if expected else "" if Path(path).is_dir() else None
         except OSError:
-            found = None
-        if found != wanted:
-            state = "does not see" if found is None else "has another file"
-            what = f" with sha256 {wanted}" if found else ""
+            digest = None
+        if digest != expected:
+            problem = f"cannot read '{path}'"
+            if digest:
+                problem = f"has a different file '{path}', expected sha256 {expected}"
             raise CellLostError(
                 "not seen",
-                f"{host_name()} {state} '{path}'" + (f", wanted one{what}" if what else ""),
-                hint="put it on a file system that all machines have at the same path",
+                f"{host_name()} {problem}",
+                hint="put it on a file system that all machines mount at the same path",
             )
 
 
-def _absolute(name: str) -> Path:
-    # Not resolve(): a model's weights lie beside the link, as elsewhere.
-    return Path(os.path.abspath(name))  # noqa: PTH100
-
-
-def _readings(text: str) -> Iterator[str]:
-    """The paths that a text may name: a path, ``path:attribute``, ``input=path``."""
+def _possible_paths(text: str) -> Iterator[str]:
+    """Yield the paths that a text may name: a path, ``path:attribute``, ``input=path``."""
     yield text
     file = text.rpartition(":")[0]
     if file.endswith(".py"):
@@ -81,46 +78,46 @@ def _readings(text: str) -> Iterator[str]:
         yield value
 
 
-def _with_parts(path: Path) -> tuple[Path, ...]:
-    """The file and, of an ONNX model, the files of its weights."""
+def _model_files(path: Path) -> tuple[Path, ...]:
+    """Return the path itself, and of an ONNX model also its weight files."""
     if path.suffix.lower() != ".onnx":
         return (path,)
-    with suppress(EnginebayError, OSError):  # whoever runs the cell says what is wrong with it
-        return _onnx_files(path, *_signature(path))
+    with suppress(EnginebayError, OSError):  # running the cell reports a broken model
+        return _read_onnx_files(path, *_file_signature(path))
     return (path,)
 
 
 @lru_cache(maxsize=1024)
-def _onnx_files(path: Path, *_: int) -> tuple[Path, ...]:
+def _read_onnx_files(path: Path, *_: int) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((path, *read_onnx(path).files)))
 
 
-def _digest_of(path: Path) -> str:
-    """The sha256 of a file, empty for a folder.
+def _digest_path(path: Path) -> str:
+    """Return the sha256 of a file, empty for a folder.
 
     Raises:
-        UsageError: The system refuses it, or it is a pipe or a device.
+        UsageError: The file cannot be read, or it is a pipe or a device.
     """
     try:
-        return "" if path.is_dir() else digest(path)
+        return "" if path.is_dir() else digest_file(path)
     except OSError as err:
         raise UsageError(f"'{path}' cannot be read: {err.strerror or err}") from err
 
 
-def digest(path: Path) -> str:
-    """Return the sha256 of a file; one that is unchanged is read once in a process.
+def digest_file(path: Path) -> str:
+    """Return the sha256 of a file, cached until the file changes.
 
     Raises:
         OSError: It cannot be read.
     """
-    return _digest(path, *_signature(path))
+    return _digest_content(path, *_file_signature(path))
 
 
-def _signature(path: Path) -> tuple[int, int, int]:
-    """What differs once a file has changed, without reading it.
+def _file_signature(path: Path) -> tuple[int, int, int]:
+    """Return the cache key of a file, which differs after each change of the file.
 
     Raises:
-        OSError: It cannot be seen, or is a pipe or a device, which would never end.
+        OSError: It cannot be read, or is a pipe or a device, which would never end.
     """
     info = path.stat()
     if not stat.S_ISREG(info.st_mode):
@@ -129,6 +126,6 @@ def _signature(path: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _digest(path: Path, *_: int) -> str:
+def _digest_content(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The job of a cell and its row, as they travel: MessagePack, never pickle."""
+"""The job of a cell, which is sent to the machine that runs it; as MessagePack, not pickle."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A cell and what the machine that runs it needs besides.
+    """A cell, and the facts about it that only the client knows.
 
     Attributes:
         cell: The cell as it was written, with its folder.
-        files: The files that its texts name: by the text, each one's sha256 by its path.
+        files: The files that its texts name: by the text, each file's sha256 by its path.
         config: The cell's deploy config, read on the client with all that it inherits.
-        data: What names the data set: the cell, or else its config.
-        output: The sweep's folder; empty where artifacts are not kept.
-        attempts: The folder in it where artifacts are built, on machines that see it.
-        command: What to type to make the artifact alone.
+        data: The name of the data set, from the cell or from its config.
+        output: The sweep's folder; empty to drop artifacts.
+        attempts: The folder in it in which machines that see it build artifacts.
+        command: The command that builds the artifact alone.
     """
 
     cell: Cell
@@ -36,33 +36,32 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def files_digest(self) -> str:
-        """A digest of the files and the config, wherever they are; empty where there is none."""
+        """A digest of the files and the config, without their paths; empty without any."""
         if not self.files and self.config is None:
             return ""
-        digests = {text: list(found.values()) for text, found in self.files.items()}
+        digests = {text: list(files.values()) for text, files in self.files.items()}
         plain = msgspec.json.encode((digests, self.config), order="deterministic")
         return blake2b(plain, digest_size=8).hexdigest()
 
 
-def encode(message: CellJob | SweepRow) -> bytes:
+def encode_message(message: CellJob | SweepRow) -> bytes:
     """Encode a job or a row.
 
     Raises:
-        TypeError: A parameter of the cell is no plain data.
+        TypeError: A parameter of the cell is not plain data.
     """
     try:
         return msgspec.msgpack.encode(message)
-    except UnicodeEncodeError:  # a model's error may quote a file's name that is no text
+    except UnicodeEncodeError:  # an error message may quote a file name that is not UTF-8
         plain = msgspec.to_builtins(message, builtin_types=(bytes,))
-        return msgspec.msgpack.encode(_escaped(plain))
+        return msgspec.msgpack.encode(_escape_texts(plain))
 
 
-def _escaped(value: Any) -> Any:
-    """Plain data in which every text can be encoded."""
+def _escape_texts(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
-        return {_escaped(name): _escaped(each) for name, each in value.items()}
+        return {_escape_texts(name): _escape_texts(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_escaped(each) for each in value]
+        return [_escape_texts(entry) for entry in value]
     return value

@@ -1,4 +1,4 @@
-"""The speed of a cell's artifact: one cell at a time on each machine."""
+"""Measures the speed of a cell's artifact: one cell at a time on each machine."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
     from enginebay_lab.sweeps.sweep_rows import SweepRow
 
-#: One for the machine: TMPDIR may be another one for each job of a cluster.
+#: One lock for the whole machine. Not in TMPDIR, which a cluster may set per job.
 _LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for all users
 
 
-def measured(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
-    """Return the row with the speed of its artifact, or a note on why it has none."""
+def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
+    """Return the row with the speed of its artifact, or a note why it was not measured."""
     if not seconds or row.artifact is None:
         return row
     try:
-        with _alone():
-            found = benchmark(row.artifact, seconds=seconds, timeout=timeout)
+        with _lock_machine():
+            result = benchmark(row.artifact, seconds=seconds, timeout=timeout)
     except EnginebayError as err:
-        # The folder is that of an attempt, and has another name by the time that it is read.
+        # The folder is an attempt's, which is renamed before anyone reads the note.
         reason = str(err).replace(f"'{Path(row.artifact).resolve()}'", "it")
         note = f"the artifact could not be measured: {reason}"
         return msgspec.structs.replace(row, notes=(*row.notes, note))
     return msgspec.structs.replace(
-        row, speed=found.rows[0], machine=found.machine, notes=(*row.notes, *found.notes)
+        row, speed=result.rows[0], machine=result.machine, notes=(*row.notes, *result.notes)
     )
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the machine's lock, so that no other cell of any sweep is measured meanwhile."""
+def _lock_machine() -> Iterator[None]:
+    """Hold the machine's lock, so that no cell of any sweep is measured at the same time."""
     import fcntl
 
-    with suppress(OSError):  # another user's, which may be read
+    with suppress(OSError):  # another user's file, which can be read
         _LOCK.touch()
     try:
         descriptor = os.open(_LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # there is no such folder: the figures are as good as they are
+    except OSError:  # no such folder: measure without a lock
         yield
         return
     try:

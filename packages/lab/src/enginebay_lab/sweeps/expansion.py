@@ -1,4 +1,4 @@
-"""From a matrix to its cells: each once, in the order in which the file names them."""
+"""Expands a matrix to its cells: each once, in the order of the file."""
 
 from __future__ import annotations
 
@@ -24,120 +24,129 @@ if TYPE_CHECKING:
     from enginebay import Backend
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix, MatrixTable
 
-#: More are a slip of the pen: a list in a list of parameters multiplies.
-MOST_CELLS = 1_000_000
+#: A larger matrix is a mistake: a long list of values, or a list inside a list, multiplies.
+MAX_CELLS = 1_000_000
 
 
 class PlacedCell(NamedTuple):
-    """A cell, and the model or include of the file that it comes from."""
+    """A cell, and the path of the model or include in the file that defines it."""
 
     cell: Cell
     path: KeyPath
 
 
-#: The backends by name; None for one that cannot be used here, of which nothing is known.
+#: The backends by name; None for a backend that cannot be used here, whose parameters are unknown.
 Backends = dict[str, "Backend | None"]
 
 
-def expand(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return the cells of a matrix, without those that are excluded, and those that are included.
+def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
+    """Return the cells of a matrix without excluded cells, and then the included cells.
 
     Args:
-        matrix: The matrix, which collects what is wrong.
-        backends: All that it names.
+        matrix: The matrix, which collects the problems.
+        backends: All backends that it names.
     """
-    cells = {one.cell.key: one for one in _product(matrix, backends)}
-    left_out = set[str]()
+    cells = {placed.cell.key: placed for placed in _expand_product(matrix, backends)}
+    excluded = set[str]()
     for entry in matrix.exclude:
-        found = {key for key, one in cells.items() if _matches(one.cell, entry.fields)}
+        keys = {key for key, placed in cells.items() if _is_match(placed.cell, entry.fields)}
         if not entry.fields:
             matrix.problems.wrong(entry.path, "it has no value to match", "write backend = …")
-        elif not found:
-            matrix.problems.wrong(entry.path, *_nothing_excluded(entry, cells))
-        left_out |= found
-    kept = {key: one for key, one in cells.items() if key not in left_out}
-    added: dict[str, PlacedCell] = {}
-    for one in _included(matrix, backends):
-        key = one.cell.key
-        if key in added:
-            first = ".".join(map(str, added[key].path))
-            matrix.problems.wrong(
-                one.path, f"it is the cell of {first} again", "leave one of them out"
-            )
-        added.setdefault(key, one)
-    return list({**kept, **{key: one for key, one in added.items() if key not in kept}}.values())
+        elif not keys:
+            matrix.problems.wrong(entry.path, *_explain_no_match(entry, cells))
+        excluded |= keys
+    remaining = {key: placed for key, placed in cells.items() if key not in excluded}
+    included: dict[str, PlacedCell] = {}
+    for placed in _expand_includes(matrix, backends):
+        key = placed.cell.key
+        if key in included:
+            first = ".".join(map(str, included[key].path))
+            matrix.problems.wrong(placed.path, f"the same cell as {first}", "remove one of them")
+        included.setdefault(key, placed)
+    added = {key: placed for key, placed in included.items() if key not in remaining}
+    return list({**remaining, **added}.values())
 
 
-def named_backends(matrix: Matrix) -> Backends:
-    """Return every backend that a matrix names, loaded where it is installed here."""
-    found: Backends = {}
-    names = [(("backends",), name) for name in _of_matrix(matrix)]
-    names += [((*one.path, "backend"), one.fields["backend"]) for one in matrix.include]
+def load_backends(matrix: Matrix) -> Backends:
+    """Return every backend that a matrix names, loaded if it is installed here."""
+    backends: Backends = {}
+    names = [(("backends",), name) for name in _matrix_backends(matrix)]
+    names += [((*entry.path, "backend"), entry.fields["backend"]) for entry in matrix.include]
     for path, name in names:
-        if name not in found:
+        if name not in backends:
             with matrix.problems.collecting(path):
-                found[name] = _find_backend(name)
-    return found
+                backends[name] = _load_backend(name)
+    return backends
 
 
-def _of_matrix(matrix: Matrix) -> tuple[str, ...]:
+def _matrix_backends(matrix: Matrix) -> tuple[str, ...]:
     if matrix.keys.backends is not None:
         return matrix.keys.backends
     if not matrix.models:
         return ()
     installed = tuple(installed_backends())
     if not installed:
-        raise UsageError("no backend is installed, and the sweep names none", hint="backends = […]")
+        raise UsageError(
+            "no backend is installed, and the sweep does not name any", hint="backends = […]"
+        )
     return installed
 
 
-def _find_backend(name: str) -> Backend | None:
+def _load_backend(name: str) -> Backend | None:
     try:
         return get_backend(name)
     except BackendNotFoundError as err:
         if err.distribution is None:
             raise
     except BackendUnavailableError:
-        pass  # it is broken or disabled here, and a worker elsewhere may have it
+        pass  # broken or disabled here; a worker on a different machine may have it
     return None
 
 
-def check_params(matrix: Matrix, backends: Backends) -> None:
-    """Refuse an axis without a value, and a parameter that no backend of the matrix has.
+def check_matrix_params(matrix: Matrix, backends: Backends) -> None:
+    """Refuse a parameter without values, or one that no backend of the matrix has.
 
-    The second only where all of them are installed here.
+    The latter only if all of them are installed here.
     """
-    engines = [engine for name in _of_matrix(matrix) if (engine := backends[name])]
-    are_known = len(engines) == len(set(_of_matrix(matrix)))
-    given = {("params", name): value for name, value in matrix.keys.params.items()}
+    names = _matrix_backends(matrix)
+    engines = [engine for name in names if (engine := backends[name])]
+    are_known = len(engines) == len(set(names))
+    values = {("params", name): value for name, value in matrix.keys.params.items()}
     for entry in matrix.models:
-        given |= {(*entry.path, "params", name): value for name, value in _params(entry).items()}
-    for path, value in given.items():
+        params = _table_params(entry).items()
+        values |= {(*entry.path, "params", name): value for name, value in params}
+    for path, value in values.items():
         name = path[-1]
         with matrix.problems.collecting(path):
             if name == "precision":
-                raise ParamsError("a sweep has several precisions", hint="precisions = ['fp16']")
+                raise ParamsError(
+                    "'precision' is not a parameter of a sweep", hint="precisions = ['fp16']"
+                )
             if value in ([], ()):
-                raise ParamsError("an empty list is no axis")
+                raise ParamsError("the list of values is empty")
             if are_known and engines:
                 check_shared_param(name, engines)
 
 
-def _product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
+def _expand_product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
     precisions = matrix.keys.precisions
     if not precisions:
         matrix.problems.wrong(
-            ("precisions",), "there is none", "leave precisions out for each backend's own"
+            ("precisions",), "the list is empty", "remove it to use each backend's default"
         )
     blocks = [
-        (entry, name, _axes(_own(backends[name], {**matrix.keys.params, **_params(entry)})))
+        (
+            entry,
+            name,
+            _list_axes(_own_params(backends[name], {**matrix.keys.params, **_table_params(entry)})),
+        )
         for entry in matrix.models
-        for name in _of_matrix(matrix)
+        for name in _matrix_backends(matrix)
     ]
     sizes = [math.prod(map(len, axes.values())) for _, _, axes in blocks]
-    if (count := sum(sizes) * len(precisions)) > MOST_CELLS:
+    if (count := sum(sizes) * len(precisions)) > MAX_CELLS:
         matrix.problems.wrong(
-            ("params",), f"the matrix has {count:,} cells: wanted {MOST_CELLS:,} at most"
+            ("params",), f"the matrix has {count:,} cells, expected at most {MAX_CELLS:,}"
         )
         return
     for entry, name, axes in blocks:
@@ -148,52 +157,55 @@ def _product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
             yield PlacedCell(cell, entry.path)
 
 
-def _params(entry: MatrixTable) -> dict[str, Any]:
+def _table_params(entry: MatrixTable) -> dict[str, Any]:
     params: dict[str, Any] = entry.fields.get("params", {})
     return params
 
 
-def _axes(params: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The values that each parameter takes: a list is an axis, anything else a single value."""
+def _list_axes(params: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the values of each parameter: a list is an axis, anything else a single value."""
     return {
         name: list(value) if isinstance(value, list | tuple) else [value]
         for name, value in params.items()
     }
 
 
-def _own(backend: Backend | None, params: Mapping[str, Any]) -> dict[str, Any]:
+def _own_params(backend: Backend | None, params: Mapping[str, Any]) -> dict[str, Any]:
     return dict(params) if backend is None else own_params(backend, params)
 
 
-def _included(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """The added cells, with what the file says of all cells and of their models."""
-    of_model = {one.fields["model"]: one.fields for one in matrix.models}
+def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
+    """Yield the included cells, with the fields of all cells and of their models as defaults."""
+    model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
-        inherited = {**matrix.defaults, **of_model.get(entry.fields["model"], {})}
+        inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}
         shared = {**matrix.keys.params, **inherited.get("params", {})}
         single = {k: v for k, v in shared.items() if not isinstance(v, list | tuple)}
-        params = _own(backends[entry.fields["backend"]], single) | _params(entry)
+        params = _own_params(backends[entry.fields["backend"]], single) | _table_params(entry)
         fields = {"folder": str(matrix.folder), **inherited, **entry.fields, "params": params}
         yield PlacedCell(Cell(**fields), entry.path)
 
 
-def _matches(cell: Cell, wanted: Mapping[str, Any]) -> bool:
+def _is_match(cell: Cell, fields: Mapping[str, Any]) -> bool:
     return all(
         value.items() <= cell.params.items() if name == "params" else getattr(cell, name) == value
-        for name, value in wanted.items()
+        for name, value in fields.items()
     )
 
 
-def _nothing_excluded(
+def _explain_no_match(
     entry: MatrixTable, cells: Mapping[str, PlacedCell]
 ) -> tuple[str, str | None]:
-    """The message and the hint about an exclude that no cell matches."""
+    """Return the message and the hint about an exclude that does not match any cell."""
     for name, value in entry.fields.items():
-        if name == "params" or any(getattr(one.cell, name) == value for one in cells.values()):
+        if name == "params":
             continue
-        known = dict.fromkeys(str(getattr(one.cell, name)) for one in cells.values())
+        values = [getattr(placed.cell, name) for placed in cells.values()]
+        if value in values:
+            continue
+        known = dict.fromkeys(map(str, values))
         close = nearest(str(value), known)
         hint = f"did you mean '{close}'?" if close else None
-        shown = ", ".join(one or "the backend's own" for one in known)
-        return f"no cell has the {name} '{value}'; there is {shown or 'none'}", hint
+        listed = ", ".join(text or "the backend's default" for text in known)
+        return f"no cell has the {name} '{value}'; available: {listed or 'none'}", hint
     return "no cell has all of these values", None

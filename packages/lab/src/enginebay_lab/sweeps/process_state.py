@@ -1,4 +1,4 @@
-"""The state of a process that runs one cell after the other: each finds it as the first one did."""
+"""Restores the state of a process after each cell, so that cells do not affect one another."""
 
 from __future__ import annotations
 
@@ -16,55 +16,59 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-_cells = count()
+_cell_numbers = count()
 
 
 def is_first_cell() -> bool:
-    """True at the first call in a process: no cell before could have left anything."""
-    return next(_cells) == 0
+    """Return true on the first call in a process: no earlier cell could have left anything."""
+    return next(_cell_numbers) == 0
 
 
 @contextmanager
-def as_found(folders: Iterable[Path]) -> Iterator[None]:
-    """Undo what a model's code did to the process: its imports, folder, environment, and torch.
+def restored_process(folders: Iterable[Path]) -> Iterator[None]:
+    """Undo a model's changes to imports, current folder, environment and torch after the block.
 
-    Two models may each import a ``layers.py`` that lies beside them: the second one would get the
-    first one's module. What is installed stays: torch takes seconds to import, and cannot be
+    Two models may each import a ``layers.py`` from their own folders: the second would get the
+    module of the first. Installed modules stay: torch takes seconds to import, and cannot be
     imported twice.
 
     Args:
-        folders: Where the code lies; modules that were found there are forgotten.
+        folders: The folders of the models' code; modules imported from them are removed.
     """
     path, modules = list(sys.path), set(sys.modules)
-    here, environment = Path.cwd(), dict(os.environ)
-    own = {folder.resolve() for folder in folders}
-    own -= {Path(installed).resolve() for installed in get_paths().values()}
-    names = _torch_names()
+    current, environment = Path.cwd(), dict(os.environ)
+    code_folders = {folder.resolve() for folder in folders}
+    code_folders -= {Path(installed).resolve() for installed in get_paths().values()}
+    torch_state = _read_torch_names()
     try:
         yield
     finally:
-        new = sys.modules.keys() - modules
-        found = {name for name in new if "." not in name and _home(sys.modules[name]) in own}
-        for name in new:
-            if name.partition(".")[0] in found:
+        added = sys.modules.keys() - modules
+        removed = {
+            name
+            for name in added
+            if "." not in name and _module_folder(sys.modules[name]) in code_folders
+        }
+        for name in added:
+            if name.partition(".")[0] in removed:
                 del sys.modules[name]
         sys.path[:] = path
-        os.chdir(here)
+        os.chdir(current)
         if environment != os.environ:
             os.environ.clear()
             os.environ.update(environment)
-        _restore_torch(names)
+        _restore_torch_names(torch_state)
 
 
-def _home(module: ModuleType) -> Path | None:
-    """The folder in which a module of the top level was found; None for one that has no file."""
+def _module_folder(module: ModuleType) -> Path | None:
+    """Return the folder that a top-level module was imported from; None if it has no file."""
     packages = list(getattr(module, "__path__", ()))
     file = packages[0] if packages else getattr(module, "__file__", None)
     return Path(file).resolve().parent if isinstance(file, str) else None
 
 
-def _torch_names() -> list[tuple[Any, dict[str, Any]]]:
-    """The modules and classes with the functions that models call, and what each name is."""
+def _read_torch_names() -> list[tuple[Any, dict[str, Any]]]:
+    """Return torch's modules and classes that models call, and the value of each of their names."""
     if not find_spec("torch"):
         return []
     import torch
@@ -74,23 +78,22 @@ def _torch_names() -> list[tuple[Any, dict[str, Any]]]:
     return [(owner, dict(vars(owner))) for owner in (*modules, *layers)]
 
 
-def _restore_torch(names: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-    """Set back what a model's file may change for all code that uses torch.
+def _restore_torch_names(names: Iterable[tuple[Any, dict[str, Any]]]) -> None:
+    """Restore functions of torch that a model's code replaced, and torch's global settings.
 
-    A function that it replaced would change the next model's reference, too. What torch replaces
-    itself, as its compiler does with ``manual_seed``, stays.
+    A replaced function would change the next model's reference as well.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return
-    own = str(Path(torch.__file__ or "").parent)
+    torch_folder = str(Path(torch.__file__ or "").parent)
     for owner, before in names:
-        for name, found in dict(vars(owner)).items():
-            if found is before.get(name) or not callable(found) or name.startswith("__"):
+        for name, value in dict(vars(owner)).items():
+            if value is before.get(name) or not callable(value) or name.startswith("__"):
                 continue
-            code = getattr(found, "__code__", None)
-            if code and code.co_filename.startswith(own):
-                continue
+            code = getattr(value, "__code__", None)
+            if code and code.co_filename.startswith(torch_folder):
+                continue  # torch replaces some itself, as its compiler does with manual_seed
             if name in before:
                 setattr(owner, name, before[name])
             elif code:  # a method that the class inherits

@@ -1,4 +1,4 @@
-"""From what a caller gives to the cells of a sweep, each checked before anything runs."""
+"""Reads the cells of a sweep, and checks each before anything runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enginebay.authors import check_source, declared_fields, parse_inputs, read_
 from enginebay.errors import ConfigError, InputError, ParamsError
 from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.shared_params import check_shared_param
-from enginebay_lab.sweeps.expansion import check_params, expand, named_backends
+from enginebay_lab.sweeps.expansion import check_matrix_params, expand_matrix, load_backends
 from enginebay_lab.sweeps.matrix_file import read_matrix
 
 if TYPE_CHECKING:
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix
 
 
-def read_cells(given: Any) -> list[Cell]:
+def read_cells(source: Any) -> list[Cell]:
     r"""Return the cells of a sweep, each once, in order.
 
-    Models come first, then backends, precisions and parameters, as the file names them; cells that
-    are included come last. No model is run and torch is not imported.
+    The order is by model, then backend, precision and parameters, as in the file; included cells
+    come last. No model is run, and torch is not imported.
 
     Args:
-        given: The path of a TOML, JSON, YAML or Python file, or a mapping of the same shape; or a
-            sequence of :class:`enginebay_lab.Cell`, or of mappings with its fields. Relative paths
-            in a file begin in its folder, others in the current one.
+        source: The path of a TOML, JSON, YAML or Python file, or a mapping of the same structure;
+            or a sequence of :class:`enginebay_lab.Cell`, or of mappings with its fields. Relative
+            paths in a file start in its folder, others in the current folder.
 
     Raises:
         ConfigError: The file cannot be read; a key, model, backend, parameter or precision is
-            unknown; a value is of another type; there is no cell; an exclude matches none, or two
-            includes are the same. The message begins with the file and the key.
-        UsageError: ``given`` is something else, or no backend is installed.
+            unknown; a value has the wrong type; there are no cells; an exclude does not match any
+            cell, or two includes are the same. The message starts with the file and the key.
+        UsageError: ``source`` is something else, or no backend is installed.
 
     Example:
         >>> import tempfile
@@ -48,31 +48,31 @@ def read_cells(given: Any) -> list[Cell]:
         ...     [cell.label for cell in read_cells(file)]
         ['net.py:build on ncnn', 'net.py:build on openvino']
     """
-    matrix = read_matrix(given)
-    backends = named_backends(matrix)
+    matrix = read_matrix(source)
+    backends = load_backends(matrix)
     matrix.raise_first()
-    check_params(matrix, backends)
+    check_matrix_params(matrix, backends)
     matrix.raise_first()
-    cells = expand(matrix, backends)
+    cells = expand_matrix(matrix, backends)
     matrix.raise_first()
     if not cells:
-        raise ConfigError(f"{matrix.name} has no cell", hint='models = ["file.py:attr"]')
+        raise ConfigError(f"{matrix.name} has no cells", hint='models = ["file.py:attr"]')
     _check_cells(cells, matrix, backends)
     matrix.raise_first()
-    return [one.cell for one in cells]
+    return [placed.cell for placed in cells]
 
 
 def _check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends) -> None:
-    """Check all that can be without running a model or an engine, each thing once.
+    """Check cells as far as possible without running a model or an engine.
 
-    Of backends that are not installed here nothing is checked.
+    The parameters of backends that are not installed here are not checked.
     """
-    done = set[tuple[object, ...]]()
+    checked = set[tuple[object, ...]]()
 
-    def is_new(*what: object) -> bool:
-        before = len(done)
-        done.add(what)
-        return len(done) > before
+    def is_new(*values: object) -> bool:
+        before = len(checked)
+        checked.add(values)
+        return len(checked) > before
 
     for cell, path in cells:
         if is_new("model", cell.model, cell.config):
@@ -118,33 +118,33 @@ def _check_data(cell: Cell, path: KeyPath, matrix: Matrix) -> None:
         for name in cell.metrics:
             if ".py:" in name:
                 check_source(name, folder)
-    for needed, key in (("data", "metrics"), ("data", "take"), ("metrics", "max_drop")):
-        is_given = getattr(cell, key) not in (None, ())
-        if is_given and not getattr(cell, needed):
+    for required, key in (("data", "metrics"), ("data", "take"), ("metrics", "max_drop")):
+        is_set = getattr(cell, key) not in (None, ())
+        if is_set and not getattr(cell, required):
             matrix.problems.wrong(
-                matrix.path_of(path, key), f"'{key}' needs '{needed}'", f"add {needed} = …"
+                matrix.find_path(path, key), f"'{key}' requires '{required}'", f"add {required} = …"
             )
 
 
 def _check_params(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) -> None:
-    """Check the values one by one, so that the key is known, and then together."""
     before = len(matrix.problems)
     _check_precision(engine, cell, path, matrix)
     fields = declared_fields(engine.Params)
+    # First one by one, so that the message can name the key, and then together.
     for name, value in cell.params.items():
         with matrix.collecting(path, "params", name):
             if name in ("precision", "work_dir"):
-                raise ParamsError(f"'{name}' is no parameter of a cell: the sweep sets it")
+                raise ParamsError(f"'{name}' is not a parameter of a cell: the sweep sets it")
             check_shared_param(name, [engine])
             fields[name].convert(value)
     if len(matrix.problems) > before or cell.config:
-        return  # what a config adds is checked where it is read
-    given = cell.params | ({"precision": cell.precision} if cell.precision else {})
+        return  # parameters from a config are checked when it is read
+    values = cell.params | ({"precision": cell.precision} if cell.precision else {})
     with matrix.collecting(path, "params"):
-        params = engine.Params(**given)
+        params = engine.Params(**values)
         if not cell.data and engine.allowed_precision(params) in engine.info.calibrated:
             matrix.problems.wrong(
-                matrix.path_of(path, "precision"),
+                matrix.find_path(path, "precision"),
                 f"{cell.label} requires calibration data",
                 'data = "calibration.npz"',
             )
@@ -159,8 +159,8 @@ def _check_precision(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix)
     if path[0] == "models":
         hint = f'[[exclude]] with backend = "{engine.name}" and precision = "{cell.precision}"'
     matrix.problems.wrong(
-        matrix.path_of(path, "precision"),
-        f"{engine.name} has no precision '{cell.precision}'; "
-        f"it has {', '.join(known) or 'only its own'}",
+        matrix.find_path(path, "precision"),
+        f"unknown precision '{cell.precision}' of {engine.name}; "
+        f"available: {', '.join(known) or 'only its default'}",
         hint,
     )

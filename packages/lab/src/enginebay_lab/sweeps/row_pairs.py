@@ -1,4 +1,4 @@
-"""Which row of a baseline is about the same cell as a row of a sweep."""
+"""Pairs the rows of a sweep with the rows of a baseline that are about the same cells."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 
-class Pairs(NamedTuple):
-    """The rows of a sweep and of its baseline, beside each other.
+class RowPairs(NamedTuple):
+    """The rows of a sweep and of its baseline, paired.
 
     Attributes:
-        same: A row of the sweep and the baseline's of the same cell.
-        new: Rows of the sweep whose cells the baseline does not have.
-        gone: Rows of the baseline whose cells the sweep does not have.
+        same: Pairs of the sweep's row and the baseline's row of the same cell.
+        new: Rows of the sweep whose cells are not in the baseline.
+        gone: Rows of the baseline whose cells are not in the sweep.
     """
 
     same: list[tuple[SweepRow, SweepRow]]
@@ -28,53 +28,55 @@ class Pairs(NamedTuple):
     gone: list[SweepRow]
 
 
-def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> Pairs:
-    """Pair what is the same cell, by its key, else by what it deploys.
+def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> RowPairs:
+    """Pair rows of the same cell: of the same key, or else of the same deployment.
 
-    Keys differ where only the time limit does, say, and a model may have an absolute path on one
-    machine. What several rows of one side could be paired with is paired with none.
+    Keys differ if only the time limit differs, for example, and the path of a model may be
+    absolute on one machine only. A row with several matches is not paired.
     """
-    found = Pairs([], list(rows), list(baseline))
-    _pair(found, lambda row: row.key, lambda _one, _other: True)
-    _pair(found, lambda row: (row.model, *_engine(row)), lambda _one, _other: True)
-    _pair(found, lambda row: (PurePosixPath(row.model).name, *_engine(row)), _is_moved)
+    pairs = RowPairs([], list(rows), list(baseline))
+    _pair_unique(pairs, lambda row: row.key, lambda _row, _before: True)
+    _pair_unique(pairs, lambda row: (row.model, *_engine_key(row)), lambda _row, _before: True)
+    _pair_unique(
+        pairs, lambda row: (PurePosixPath(row.model).name, *_engine_key(row)), _may_be_same_path
+    )
     order = {row.key: number for number, row in enumerate(rows)}
-    found.same.sort(key=lambda pair: order[pair[0].key])
-    return found
+    pairs.same.sort(key=lambda pair: order[pair[0].key])
+    return pairs
 
 
-def _pair(
-    found: Pairs,
+def _pair_unique(
+    pairs: RowPairs,
     identity: Callable[[SweepRow], Hashable],
-    alike: Callable[[SweepRow, SweepRow], bool],
+    is_match: Callable[[SweepRow, SweepRow], bool],
 ) -> None:
-    """Move rows of the same identity to the pairs, each with the only one that it is like."""
+    """Move rows with exactly one match of the same identity to ``pairs.same``."""
     groups: dict[Hashable, list[SweepRow]] = {}
-    for row in found.gone:
+    for row in pairs.gone:
         groups.setdefault(identity(row), []).append(row)
-    candidates = {
-        row.key: [other for other in groups.get(identity(row), ()) if alike(row, other)]
-        for row in found.new
+    matches = {
+        row.key: [before for before in groups.get(identity(row), ()) if is_match(row, before)]
+        for row in pairs.new
     }
-    wanted = Counter(other.key for others in candidates.values() for other in others)
+    counts = Counter(before.key for found in matches.values() for before in found)
     paired = [
-        (row, others[0])
-        for row in found.new
-        if len(others := candidates[row.key]) == 1 and wanted[others[0].key] == 1
+        (row, found[0])
+        for row in pairs.new
+        if len(found := matches[row.key]) == 1 and counts[found[0].key] == 1
     ]
-    found.same.extend(paired)
+    pairs.same.extend(paired)
     ours, theirs = ({pair[side].key for pair in paired} for side in (0, 1))
-    found.new[:] = [row for row in found.new if row.key not in ours]
-    found.gone[:] = [row for row in found.gone if row.key not in theirs]
+    pairs.new[:] = [row for row in pairs.new if row.key not in ours]
+    pairs.gone[:] = [row for row in pairs.gone if row.key not in theirs]
 
 
-def _engine(row: SweepRow) -> tuple[Hashable, ...]:
+def _engine_key(row: SweepRow) -> tuple[Hashable, ...]:
     return row.backend, row.precision, msgspec.json.encode(row.params, order="deterministic")
 
 
-def _is_moved(one: SweepRow, other: SweepRow) -> bool:
-    """True where a path may be the other one as seen from another folder or machine."""
-    paths = PurePosixPath(one.model), PurePosixPath(other.model)
+def _may_be_same_path(row: SweepRow, before: SweepRow) -> bool:
+    """Return true if one path may be the other, seen from a different folder or machine."""
+    paths = PurePosixPath(row.model), PurePosixPath(before.model)
     short, long = sorted(paths, key=PurePosixPath.is_absolute)
     if not long.is_absolute():
         return False

@@ -1,4 +1,4 @@
-"""The file with the rows of a sweep: each is on the disk as soon as its cell has ended."""
+"""The rows file of a sweep: each row is on the disk as soon as its cell has ended."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 #: The file's name in a sweep's folder.
 ROWS_FILE = "rows.jsonl"
-#: The open files by which this process holds locks.
+#: Descriptors of the lock files that this process holds.
 _locks: set[int] = set()
 
 
 class RowsFile(Journal):
-    """The rows of a sweep's cells, one line each, for one writer at a time.
+    """The rows of a sweep's cells, a line each, for one writer at a time.
 
     Args:
-        path: The file; its folder is made where it is not there.
-        resume: Go on with what is there. Rows with a fault are removed from the file, so that
-            their cells are run again; all others stay, those of other sweeps' cells too.
-        is_stale: Returns true for a row whose cell is to be run again, too.
+        path: The file; its folder is made if it does not exist.
+        resume: Continue with the rows in the file. Rows with a fault are removed, so that their
+            cells are run again; all other rows stay, also of cells of other sweeps.
+        is_stale: Returns true for a row whose cell must be run again as well.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.
 
     Raises:
-        UsageError: The file is there and ``resume`` is not set, another sweep writes to it, or it
-            holds something else.
+        UsageError: The file exists and ``resume`` is not set, another sweep writes to it, or it
+            contains something else.
         EnginebayError: The disk is full or read-only.
         OSError: It cannot be written for another reason.
     """
@@ -50,18 +50,18 @@ class RowsFile(Journal):
         self.rows: dict[str, SweepRow] = {}
         _make_folder(path.parent)
         with ExitStack() as cleanup:
-            _lock(path, cleanup)
+            _lock_rows(path, cleanup)
             if resume:
-                self._clean(path, is_stale)
-            hint = "go on with it with --resume, or name another folder"
+                self._remove_stale_rows(path, is_stale)
+            hint = "add --resume to continue it, or name a different folder"
             self.open(resume=resume, hint=hint)
             self._unlock = cleanup.pop_all()
 
     def append(self, row: SweepRow) -> None:
-        """Write a row, unless its cell has one.
+        """Write a row, unless its cell has a row already.
 
         Raises:
-            EnginebayError: The disk is full or read-only; the rows before stay.
+            EnginebayError: The disk is full or read-only; earlier rows stay.
             OSError: It cannot be written for another reason.
         """
         if row.key not in self.rows:
@@ -69,7 +69,7 @@ class RowsFile(Journal):
             self.rows[row.key] = row
 
     def close(self) -> None:
-        """Let other sweeps write to the file."""
+        """Release the lock, so that other sweeps may write to the file."""
         self._unlock.close()
 
     def __enter__(self) -> RowsFile:
@@ -78,61 +78,62 @@ class RowsFile(Journal):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _clean(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:
-        """Keep the last row of each cell that has a result, and nothing else."""
-        found = self.read(SweepRow)
-        last = {row.key: (line, row) for line, row in found if not row.fault}
-        kept = {key: (line, row) for key, (line, row) in last.items() if not is_stale(row)}
-        self.rows = {key: row for key, (_, row) in kept.items()}
-        data = b"".join(line + b"\n" for line, _ in kept.values())
+    def _remove_stale_rows(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:
+        lines = self.read(SweepRow)
+        last = {row.key: (line, row) for line, row in lines if not row.fault}
+        valid = {key: (line, row) for key, (line, row) in last.items() if not is_stale(row)}
+        self.rows = {key: row for key, (_, row) in valid.items()}
+        data = b"".join(line + b"\n" for line, _ in valid.values())
         if path.exists() and path.read_bytes() != data:
             self.replace(data)
 
 
 def _make_folder(folder: Path) -> None:
-    above = next(each for each in folder.absolute().parents if each.exists())
-    for each in (above, folder):
-        if each.exists() and not each.is_dir():
-            raise UsageError(f"'{each}' is no folder", hint="name another one")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    for path in (above, folder):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"'{path}' is not a folder", hint="name a different one")
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _lock(path: Path, cleanup: ExitStack) -> None:
-    """Lock a file beside the rows, which are replaced; the lock ends with its process at last."""
+def _lock_rows(path: Path, cleanup: ExitStack) -> None:
+    """Lock the rows file; the operating system releases the lock of a killed process."""
     import fcntl
 
+    # A file of its own next to the rows, which are replaced: a lock belongs to an inode.
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
     _locks.add(descriptor)
-    cleanup.callback(_unlock, descriptor)
+    cleanup.callback(_release_locks, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as err:
         raise UsageError(
-            f"another sweep writes to '{path}'", hint="wait for its end, or name another folder"
+            f"another sweep writes to '{path}'",
+            hint="wait until it has ended, or name a different folder",
         ) from err
     except OSError:
-        return  # this file system has no locks
+        return  # a file system without locks
 
 
-def _unlock(*descriptors: int) -> None:
+def _release_locks(*descriptors: int) -> None:
     for descriptor in _locks.intersection(descriptors):
         _locks.remove(descriptor)
         os.close(descriptor)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must not fail
-    # The locks are the parent's: workers that a pool forks may live longer than it does.
-    os.register_at_fork(after_in_child=lambda: _unlock(*_locks))
+    # The locks are the parent's: a pool's forked workers may live longer than the parent does.
+    os.register_at_fork(after_in_child=lambda: _release_locks(*_locks))
 
 
 def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
-    """Read the rows of a sweep, also of one that still runs.
+    """Read the rows of a sweep, also of a sweep that still runs.
 
     Args:
         path: The file, or the sweep's folder.
 
     Raises:
-        UsageError: It is not there, holds no row, something else, or rows of another version.
+        UsageError: It does not exist, contains no rows, something else, or rows of another version.
         OSError: It cannot be read.
     """
     path = Path(path)
@@ -140,11 +141,11 @@ def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
     path = path / ROWS_FILE if path.is_dir() else path
     if not path.exists():
         raise UsageError(
-            f"'{path}' does not exist; wanted the {ROWS_FILE} of a sweep",
+            f"'{path}' does not exist; expected the {ROWS_FILE} of a sweep",
             hint=similar_file(path),
         )
-    found = Journal(path, ROW_KIND).read(SweepRow)
-    rows = {row.key: row for _, row in found}
+    lines = Journal(path, ROW_KIND).read(SweepRow)
+    rows = {row.key: row for _, row in lines}
     if not rows:
-        raise UsageError(f"'{path}' holds no row yet; wanted the {ROWS_FILE} of a sweep")
+        raise UsageError(f"'{path}' contains no rows yet; expected the {ROWS_FILE} of a sweep")
     return tuple(rows.values())

@@ -1,4 +1,4 @@
-"""From a worker's reply to the row of a sweep, with its artifact under its own name."""
+"""Turns a worker's reply into the row of its cell, and moves the artifact to its final folder."""
 
 from __future__ import annotations
 
@@ -12,86 +12,92 @@ import msgspec
 from enginebay.authors import move_artifact
 from enginebay.errors import ArtifactError, ArtifactExistsError, EnginebayError, one_line
 from enginebay_lab.resources import host_name
-from enginebay_lab.sweeps.faults import lost, lost_to_disk, named
-from enginebay_lab.sweeps.job_builder import ARTIFACTS, ATTEMPTS
+from enginebay_lab.sweeps.faults import disk_fault_row, lost_row, rename_artifact
+from enginebay_lab.sweeps.job_builder import ARTIFACTS_FOLDER, ATTEMPTS_FOLDER
 from enginebay_lab.sweeps.sweep_rows import SweepRow
 
 if TYPE_CHECKING:
     from enginebay_lab.sweeps.cells import Cell
 
 
-#: The parts of an artifact's path below the folder where artifacts are built.
-_DEPTH = 3
-#: Fields of a row that say what was asked for: what a reply has in them counts for nothing.
-_ASKED = ("key", "model", "backend", "params", "max_drop")
+#: The depth of an artifact below the attempts folder: ``SWEEP/KEY-RANDOM/NAME``.
+_ATTEMPT_DEPTH = 3
+#: Fields that describe the cell; their values in a reply are ignored.
+_CELL_FIELDS = ("key", "model", "backend", "params", "max_drop")
+_RESUME_HINT = "sweep again with --resume"
 
 
-def arrived(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
-    """Return the row of a cell, after its artifact was checked and has come to its place.
+def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
+    """Check a worker's reply and its artifact, and move the artifact to its final folder.
 
-    The artifact is at ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``: whole, or not at all.
-    One that an earlier run of the cell left there is replaced.
+    The folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. It appears complete or not
+    at all, and replaces the artifact of an earlier run of the cell.
 
     Args:
         cell: The cell.
-        reply: What :func:`~enginebay_lab.sweeps.cell_task.run_cell` returned, or a stranger's data.
-        output: The sweep's folder; None where artifacts are not kept.
+        reply: The result of :func:`~enginebay_lab.sweeps.cell_task.run_cell`; not trusted.
+        output: The sweep's folder; None to drop artifacts.
 
     Returns:
-        The row. The fault is ``damaged`` where the reply is none, or the artifact is not the one
-        that was made, and ``disk`` where it cannot be written here.
+        The row. Its fault is ``damaged`` if the reply is not a row, or the artifact is not the one
+        that the worker built, and ``disk`` if the artifact cannot be written here.
     """
-    asked = SweepRow.of(cell, "lost")
+    empty = SweepRow.of(cell, "lost")
     try:
         row = msgspec.structs.replace(
             msgspec.msgpack.decode(reply, type=SweepRow),
-            **{name: getattr(asked, name) for name in _ASKED},
+            **{name: getattr(empty, name) for name in _CELL_FIELDS},
         )
-        msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)  # as its file will have it
+        # The rows file is JSON, which cannot hold every MessagePack value.
+        msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
-        reason = f"its worker sent no row: {one_line(err)}"
-        return lost(asked, "damaged", reason, "sweep again with --resume")
+        reason = f"its worker did not send a row: {one_line(err)}"
+        return lost_row(empty, "damaged", reason, _RESUME_HINT)
     if output is None or row.artifact is None:
-        return named(row, "")
-    built = (output / ARTIFACTS / ATTEMPTS).resolve()
+        return rename_artifact(row, "")
+    built = (output / ARTIFACTS_FOLDER / ATTEMPTS_FOLDER).resolve()
+    target = output / ARTIFACTS_FOLDER / artifact_folder_name(cell)
     try:
-        attempt = _seen(Path(row.artifact), built, cell.key)
-        artifact = move_artifact(attempt, output / ARTIFACTS / folder_name(cell), row.digest)
+        attempt = _locate_attempt(Path(row.artifact), built, cell.key)
+        artifact = move_artifact(attempt, target, row.digest)
         shutil.rmtree(attempt.parent, ignore_errors=True)
-    except (EnginebayError, OSError, ValueError) as err:  # its name may hold a null
-        return _unplaced(row, err)
-    return named(row, str(artifact.path))
+    except (EnginebayError, OSError, ValueError) as err:  # ValueError: a null byte in the name
+        return _unmoved_row(row, err)
+    return rename_artifact(row, str(artifact.path))
 
 
-def folder_name(cell: Cell) -> str:
-    """Return the name of a cell's artifact: readable, and no other cell's.
+def artifact_folder_name(cell: Cell) -> str:
+    """Return the name of a cell's artifact folder: readable and unique.
 
     Example:
         >>> from enginebay_lab import Cell
-        >>> folder_name(Cell(model="nets/a.py:build", backend="ncnn", precision="fp16"))
+        >>> artifact_folder_name(Cell(model="nets/a.py:build", backend="ncnn", precision="fp16"))
         'a.py-build-on-ncnn-fp16-f2e1f609438416f2'
     """
     model = cell.model.rsplit("/", 1)[-1]
     plain = re.sub(r"[^\w.]+", "-", f"{model} on {cell.backend} {cell.precision}").strip("-.")
-    return f"{plain[:50]}-{cell.key}"  # a name has at most 255 bytes, and a letter up to four
+    # File names have at most 255 bytes; a letter may have four.
+    return f"{plain[:50]}-{cell.key}"
 
 
-def _seen(named: Path, built: Path, key: str) -> Path:
-    """The artifact that a worker built where it is seen from here: ``SWEEP/KEY-RANDOM/NAME``."""
-    attempt = named.resolve()
+def _locate_attempt(path: Path, built: Path, key: str) -> Path:
+    """Return the resolved folder of an artifact, ``SWEEP/KEY-RANDOM/NAME`` below ``built``."""
+    attempt = path.resolve()
     parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
-    if len(parts) != _DEPTH or not parts[1].startswith(f"{key}-"):
-        raise ArtifactError(f"'{named}' is not where the cell was built, below '{built}'")
+    if len(parts) != _ATTEMPT_DEPTH or not parts[1].startswith(f"{key}-"):
+        raise ArtifactError(
+            f"the artifact is at '{path}', expected a folder of its cell in '{built}'"
+        )
     return attempt
 
 
-def _unplaced(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
-    """The row of an artifact that did not come to its place."""
+def _unmoved_row(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
+    """Return the row of an artifact that could not be moved."""
     if isinstance(err, ValueError):
-        return lost(row, "damaged", one_line(err), "sweep again with --resume")
+        return lost_row(row, "damaged", one_line(err), _RESUME_HINT)
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
-        return lost(row, "damaged", str(err), "sweep again with --resume")
+        return lost_row(row, "damaged", str(err), _RESUME_HINT)
     if isinstance(err, ArtifactExistsError):
-        hint = "move it away, then sweep again with --resume"
-        return lost(row, "disk", f"on {host_name()}: {err}", hint)
-    return lost_to_disk(row, host_name(), err)
+        hint = f"move it away, then {_RESUME_HINT}"
+        return lost_row(row, "disk", f"on {host_name()}: {err}", hint)
+    return disk_fault_row(row, host_name(), err)

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from enginebay.errors import ConfigError, UsageError
 from enginebay_lab.sweeps.cell_job import CellJob
 from enginebay_lab.sweeps.cells import Cell
-from enginebay_lab.sweeps.job_builder import attempts, job_of
+from enginebay_lab.sweeps.job_builder import attempts_folder, build_job
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _in_folder(tmp_path, monkeypatch) -> None:
 
 
 def _job(**fields: object) -> CellJob:
-    data = job_of(Cell(**{"model": "a:b", "backend": "onnxruntime", **fields}), None, "")
+    data = build_job(Cell(**{"model": "a:b", "backend": "onnxruntime", **fields}), None, "")
     return msgspec.msgpack.decode(data, type=CellJob)
 
 
@@ -140,7 +140,7 @@ def test_attempts_are_removed_at_the_end(tmp_path) -> None:
     output = tmp_path / "out"
     home = output / "artifacts" / ".attempts"
     (home / "of a sweep that was killed").mkdir(parents=True)
-    with attempts(output) as token:
+    with attempts_folder(output) as token:
         assert [path.name for path in home.iterdir()] == [token]
         (home / token / "late").mkdir()
     assert list((output / "artifacts").iterdir()) == []
@@ -148,7 +148,7 @@ def test_attempts_are_removed_at_the_end(tmp_path) -> None:
 
 def test_an_output_that_is_a_file(tmp_path) -> None:
     output = _write("out")
-    with pytest.raises(UsageError) as caught, attempts(output):
+    with pytest.raises(UsageError) as caught, attempts_folder(output):
         pytest.fail("nothing can be built")
     assert str(caught.value) == f"the output '{output}' cannot be written: Not a directory"
-    assert caught.value.hint == "name another folder: --output FOLDER"
+    assert caught.value.hint == "name a different folder: --output FOLDER"
