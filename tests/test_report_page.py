@@ -21,7 +21,7 @@ from enginebay.verdict import Simulation
 from enginebay_lab.diagnosis.bisection import Place
 from enginebay_lab.diagnosis.rank_layers import NodeSensitivity
 from enginebay_lab.measurement.benchmark_rows import Layer
-from enginebay_lab.reports import sweep_parts
+from enginebay_lab.reports import sweep_section
 from tests.report_schema import json_schema
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> N
             *(("a.py", "openvino", "failed"), ("b.py", "openvino", "failed")),
         ]
     ]
-    found = sweep_parts.parts(lab.Sweep(rows=tuple(rows)))["tables"][0]
+    found = sweep_section.describe_sweep(lab.Sweep(rows=tuple(rows)))["tables"][0]
     assert found.columns == ("Model", "ncnn fp32", "openvino")
     assert [[cell.text for cell in row] for row in found.rows] == [
         ["a.py", "verified", "failed"],

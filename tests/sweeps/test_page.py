@@ -38,5 +38,5 @@ def test_a_page_of_somebody_else_is_kept(capsys: pytest.CaptureFixture[str]) -> 
     page.parent.mkdir()
     page.write_text("<p>mine</p>")
     assert main(["sweep", "sweep.toml", "--output", "swept"]) == 2
-    assert "exists and is no report, so it is not replaced" in capsys.readouterr().err
+    assert "exists and is not a report, so it is not replaced" in capsys.readouterr().err
     assert page.read_text() == "<p>mine</p>"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Run = Callable[..., Ran]
-WANTED = (
-    "wanted the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, "
+EXPECTED = (
+    "expected the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, "
     "benchmark, evaluate, verify, sensitivity, sweep or report wrote"
 )
 NET = """\
@@ -126,7 +126,7 @@ def test_a_verdict_replaces_the_one_that_its_artifact_carries(here: Path) -> Non
     verdict = eb.Verification.unverified("nobody looked")
     found = lab.report("good", verdict).artifacts[0]
     assert found.manifest.verification == verdict
-    with pytest.raises(UsageError, match="a verdict alone does not say what it is about"):
+    with pytest.raises(UsageError, match="a verdict without its artifact cannot be reported"):
         lab.report(verdict)
 
 
@@ -135,7 +135,10 @@ def test_a_verdict_replaces_the_one_that_its_artifact_carries(here: Path) -> Non
     [
         (
             "weights",
-            "their references recorded other outputs for the same inputs, as with other weights",
+            (
+                "their references recorded different outputs for the same inputs, as with "
+                "different weights"
+            ),
         ),
         (
             "wide",
@@ -146,9 +149,9 @@ def test_a_verdict_replaces_the_one_that_its_artifact_carries(here: Path) -> Non
 def test_artifacts_of_different_models_are_refused(here: Path, other: str, difference: str) -> None:
     with pytest.raises(UsageError) as caught:
         lab.report("good", "bad", other)
-    assert str(caught.value) == f"'{here}/good' and '{here}/{other}' are not of one model: " + (
-        difference
-    )
+    assert str(
+        caught.value
+    ) == f"'{here}/good' and '{here}/{other}' are not of the same model: " + (difference)
     assert caught.value.hint == "report each model by itself"
 
 
@@ -167,35 +170,35 @@ def test_what_is_nothing_to_report_is_said(here: Path) -> None:
         "new.json": '{"kind": "report", "schema": 9, "artifacts": []}',
     }.items():
         (here / name).write_text(text)
-    neither = f"holds neither comparison.json nor manifest.json; {WANTED}"
+    neither = f"contains neither comparison.json nor manifest.json; {EXPECTED}"
     none, malformed = (
-        "is no JSON that a command wrote",
+        "is not JSON that a command wrote",
         "JSON is malformed: invalid character (byte 0)",
     )
     for source, message in [
-        ("nowhere", f"'nowhere' does not exist; {WANTED}"),
+        ("nowhere", f"'nowhere' does not exist; {EXPECTED}"),
         ("foreign", f"'foreign' {neither}"),
         (".", f"'.' {neither}"),
-        ("some.json", f"'some.json' names no kind; {WANTED}"),
-        ("list.json", f"'list.json' {none}: Expected `object`, got `array`; {WANTED}"),
-        ("text.json", f"'text.json' {none}: {malformed}; {WANTED}"),
-        ("empty.json", f"'empty.json' {none}: it is empty; {WANTED}"),
-        ("deep.json", f"'deep.json' {none}: it is nested too deeply; {WANTED}"),
-        ("within.json", f"'within.json' {none}: it is nested too deeply; {WANTED}"),
-        ("rows.json", "'rows.json' holds no rows, so there is nothing to report"),
+        ("some.json", f"'some.json' has no kind; {EXPECTED}"),
+        ("list.json", f"'list.json' {none}: Expected `object`, got `array`; {EXPECTED}"),
+        ("text.json", f"'text.json' {none}: {malformed}; {EXPECTED}"),
+        ("empty.json", f"'empty.json' {none}: it is empty; {EXPECTED}"),
+        ("deep.json", f"'deep.json' {none}: it is nested too deeply; {EXPECTED}"),
+        ("within.json", f"'within.json' {none}: it is nested too deeply; {EXPECTED}"),
+        ("rows.json", "'rows.json' contains no rows, so there is nothing to report"),
         ("cut.json", "'cut.json' is damaged: Expected `str`, got `int` - at `$.rows[0].backend`"),
-        ("error.json", "'error.json' holds nothing but the error of a command: no model"),
+        ("error.json", "'error.json' contains only the error of a command: no model"),
         (
             "new.json",
-            "'new.json' is a report in version 9 of its form; this Enginebay reads 1",
+            "'new.json' is a report of schema 9, expected schema 1 of this Enginebay",
         ),
     ]:
         with pytest.raises(UsageError) as caught:
             lab.report(source)
         assert str(caught.value) == message
-    with pytest.raises(UsageError, match=r"there is nothing to report; wanted the folder"):
+    with pytest.raises(UsageError, match=r"nothing to report; expected the folder"):
         lab.report()
-    with pytest.raises(UsageError, match=r"a report cannot show a int; wanted a result"):
+    with pytest.raises(UsageError, match=r"a report cannot show a int; expected a result"):
         lab.report(3)
     (here / "good" / "manifest.json").write_text("{}")
     with pytest.raises(ArtifactError, match="is not an Enginebay manifest"):
@@ -215,10 +218,10 @@ def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
     found.save("out.json")
     found.save("out.json")
     for name, message in [
-        ("net.py", "'net.py' does not end with .html or .json, by which a report is written"),
-        ("net.py/a/out.json", f"'{here}/net.py' is no folder for the report"),
-        ("all/comparison.json", "'all/comparison.json' exists and is no report, so it is not "),
-        ("folder.json", "'folder.json' exists and is no report, so it is not replaced"),
+        ("net.py", "'net.py' does not end with .html or .json, expected one of them"),
+        ("net.py/a/out.json", f"'{here}/net.py' is not a folder"),
+        ("all/comparison.json", "'all/comparison.json' exists and is not a report, so it is not "),
+        ("folder.json", "'folder.json' exists and is not a report, so it is not replaced"),
     ]:
         (here / "folder.json").mkdir(exist_ok=True)
         with pytest.raises(UsageError) as caught:
@@ -234,7 +237,7 @@ def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MissingDependencyError) as caught:
         found.save("out.html")
     assert str(caught.value) == (
-        "a report as a page needs Jinja2 and pygal, and jinja2 is not installed"
+        "a report as a page requires Jinja2 and pygal, and jinja2 is not installed"
     )
     assert caught.value.hint == "pip install 'enginebay-lab[report]', or write the report as .json"
     found.save("out.json")
@@ -250,7 +253,7 @@ def test_report_on_the_command_line(cli: Run, here: Path) -> None:
     assert not (here / "report.html").exists()
     refused = cli("report", "good", "wide", "--output", "two.json")
     assert refused.code == 2
-    assert "are not of one model" in refused.err
+    assert "are not of the same model" in refused.err
     assert not (here / "two.json").exists()
 
 
@@ -292,7 +295,7 @@ def test_rows_as_they_come_make_a_report(cli: Run, here: Path) -> None:
     assert cli("benchmark", "good", "--seconds", "0.2", "--output", "speed.jsonl").code == 0
     assert len(lab.report("speed.jsonl").benchmarks[0].rows) == 1
     (here / "speed.jsonl").write_bytes((here / "speed.jsonl").read_bytes().splitlines(True)[0])
-    with pytest.raises(UsageError, match=r"'speed.jsonl' holds no row that is complete; wanted"):
+    with pytest.raises(UsageError, match=r"'speed.jsonl' contains no complete row; expected"):
         lab.report("speed.jsonl")
 
 
@@ -315,7 +318,11 @@ def test_a_sweep_is_of_many_models(cli: Run, here: Path) -> None:
     (here / "two.json").write_bytes(msgspec.json.encode(found.sweeps[0]))
     assert lab.report("two.json").sweeps == found.sweeps
     for name, text, message in [
-        ("rows.json", '{"kind": "sweep", "rows": []}', "holds no rows, so there is nothing to r"),
+        (
+            "rows.json",
+            '{"kind": "sweep", "rows": []}',
+            "contains no rows, so there is nothing",
+        ),
         ("new.jsonl", '{"kind":"sweep row","schema":2,"key":""}', "holds sweep rows of version 2"),
         ("bad.jsonl", '{"kind":"sweep row","schema":1,"key":""}', "holds no sweep rows: Object m"),
     ]:

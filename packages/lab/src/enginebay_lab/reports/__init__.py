@@ -1,5 +1,5 @@
-"""Reports: what comparisons, evaluations and artifacts found, on one page or as one JSON document.
+"""Reports: comparisons, evaluations and artifacts on one page or in one JSON document.
 
-A report keeps the records as they are; the page is made from them alone, so that the JSON document
-can become the page at any time.
+A report contains the unchanged records, and the page is made of these records only, so that the
+JSON document can become the page at any time.
 """

@@ -1,11 +1,11 @@
-"""The plots of the page: what each of them shows."""
+"""The plots of the page, made of the records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.commands import human_error, human_seconds
-from enginebay_lab.reports.svg_plots import bars, boxes, scatter
+from enginebay_lab.reports.svg_plots import draw_bars, draw_boxes, draw_scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.rank_layers import Sensitivity
     from enginebay_lab.measurement.benchmark import Benchmark
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
-    from enginebay_lab.reports.entries import Entry
+    from enginebay_lab.reports.entries import ReportEntry
 
-#: As many bars as fit on a page; the worst are shown.
-_MOST = 20
-#: As many as a row of a benchmark has: from 0 % to 100 %.
+#: Bars that fit on a page; the worst are shown.
+_MAX_BARS = 20
+#: Quantiles in a row of a benchmark: from 0 % to 100 %.
 _QUANTILES = 101
 
 
@@ -26,10 +26,10 @@ class Figure(NamedTuple):
     """A plot.
 
     Attributes:
-        title: What it shows.
-        svg: The drawing.
-        legend: The series' names, by the numbers of their colours; empty for an only one.
-        note: How to read it.
+        title: The heading above it.
+        svg: The drawing, as an SVG element.
+        legend: The names of the series, in the order of their colours; empty for a single series.
+        note: The caption, which explains how to read it.
     """
 
     title: str
@@ -38,8 +38,8 @@ class Figure(NamedTuple):
     note: str = ""
 
 
-def latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
-    """The distribution of the calls' durations, a plot for each batch and number of threads."""
+def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
+    """Plot the distribution of the calls' durations, for each batch and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
         if len(row.quantiles) == _QUANTILES and row.quantiles[0] > 0:
@@ -48,7 +48,7 @@ def latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
         where = f", batch {batch}, {threads} threads" if len(groups) > 1 else ""
         yield Figure(
             f"Latency{where}",
-            boxes(
+            draw_boxes(
                 [labels.get(row.name, row.name) for row in rows],
                 [row.quantiles[5:96] for row in rows],
             ),
@@ -57,11 +57,11 @@ def latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
         )
 
 
-def accuracy_against_speed(entries: Sequence[Entry]) -> Iterator[Figure]:
-    """A dot for each engine, a plot for each metric that was evaluated beside a benchmark."""
+def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figure]:
+    """Plot a dot for each engine, for each metric of artifacts that a benchmark measured."""
     metrics = dict.fromkeys(row.metric for entry in entries for row in entry.metrics)
     for metric in metrics:
-        dots = sorted(_dots(entries, metric), key=lambda dot: dot[1])
+        dots = sorted(_find_dots(entries, metric), key=lambda dot: dot[1])
         if len(dots) > 1:
             legend = [
                 f"{count} {label}: {human_seconds(seconds)}, {value:.4g}"
@@ -69,109 +69,118 @@ def accuracy_against_speed(entries: Sequence[Entry]) -> Iterator[Figure]:
             ]
             yield Figure(
                 f"{metric[0].upper()}{metric[1:]} against speed",
-                scatter(dots),
+                draw_scatter(dots),
                 legend,
                 f"The duration of a call for one item to the right, {metric} upwards.",
             )
 
 
-def _dots(entries: Sequence[Entry], metric: str) -> Iterator[tuple[str, float, float]]:
-    """The name, the seconds and the value of each; PyTorch's value stands in the others' rows."""
+def _find_dots(entries: Sequence[ReportEntry], metric: str) -> Iterator[tuple[str, float, float]]:
+    """Yield the name, the seconds per item and the metric's value of each entry."""
     rows = {entry.label: row for entry in entries for row in entry.metrics if row.metric == metric}
+    # PyTorch has no row of its own: its value is in the rows of the artifacts.
     reference = next((row.reference for row in rows.values()), None)
     for entry in entries:
-        own = rows.get(entry.label)
-        value = own.value if own else reference if entry.is_pytorch else None
+        row = rows.get(entry.label)
+        value = row.value if row else reference if entry.is_pytorch else None
         first = entry.speeds[0] if entry.speeds else None
         if value is not None and first and first.call and first.batch > 0:
             yield entry.label, first.call.median / first.batch, value
 
 
-def output_errors(entries: Sequence[Entry]) -> Figure | None:
-    """The largest error of each output, on every engine; None where nothing was compared."""
+def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
+    """Plot the largest error of each output, on every engine; None if nothing was compared."""
     compared = [entry for entry in entries if entry.verification and entry.verification.outputs]
     worst: dict[str, float] = {}
     for entry in compared:
-        for one in entry.outputs:
-            worst[one.name] = max(worst.get(one.name, 0.0), one.max_abs_error or 0.0)
+        for output in entry.outputs:
+            error = output.max_abs_error or 0.0
+            worst[output.name] = max(worst.get(output.name, 0.0), error)
     if not any(error > 0 for error in worst.values()):
         return None
-    names = sorted(worst, key=worst.__getitem__, reverse=True)[: max(1, _MOST // len(compared))]
-    series = {name: [_error(entry, name) for entry in compared] for name in names}
+    names = sorted(worst, key=worst.__getitem__, reverse=True)[: max(1, _MAX_BARS // len(compared))]
+    series = {name: [_find_error(entry, name) for entry in compared] for name in names}
     note = "The largest absolute difference from the reference, on a logarithmic axis"
     if left_out := len(worst) - len(names):
         note += f"; {left_out} outputs with smaller errors are not shown"
-    if any(one.max_abs_error == 0 for entry in compared for one in entry.outputs):
+    if any(output.max_abs_error == 0 for entry in compared for output in entry.outputs):
         note += "; an output without a bar is exact"
-    drawn = bars([entry.label for entry in compared], series, human_error)
+    drawn = draw_bars([entry.label for entry in compared], series, human_error)
     return Figure("Error of each output", drawn, names if len(names) > 1 else (), f"{note}.")
 
 
-def _error(entry: Entry, output: str) -> float | None:
-    """None for an error of 0 too: a logarithmic axis has no place for it."""
-    return next((_positive(one.max_abs_error) for one in entry.outputs if one.name == output), None)
+def _find_error(entry: ReportEntry, output: str) -> float | None:
+    # An error of 0 has no place on a logarithmic axis.
+    errors = {compared.name: compared.max_abs_error for compared in entry.outputs}
+    return _positive_or_none(errors.get(output))
 
 
-def _positive(value: float | None) -> float | None:
+def _positive_or_none(value: float | None) -> float | None:
     return value if value and value > 0 else None
 
 
-def layer_noise(found: Sensitivity) -> Figure | None:
-    """The signal above the noise with one layer alone in 8 bits, of the costliest layers."""
-    nodes = [node for node in found.nodes if node.decibels is not None][:_MOST]
+def plot_layer_noise(found: Sensitivity) -> Figure | None:
+    """Plot the signal-to-noise ratio with one layer alone in 8 bits, of the costliest layers."""
+    nodes = [node for node in found.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
         return None
     return Figure(
         f"Error of each layer: {found.backend} {found.precision}",
-        bars(
+        draw_bars(
             [node.node for node in nodes],
             {"dB": [node.decibels for node in nodes]},
             lambda value: f"{value:.0f} dB",
             logarithmic=False,
         ),
-        note="The output's signal above its noise with this layer alone in 8 bits: the shorter, "
+        note="The output's signal-to-noise ratio with this layer alone in 8 bits: the shorter, "
         "the costlier.",
     )
 
 
-def layer_errors(found: Bisection) -> Figure | None:
-    """The error at each module around the first that is wrong; None where none was measured."""
-    places = _around(found)
-    through = [_positive(place.accumulated) for place in places]
-    alone = [_positive(place.alone) for place in places]
+def plot_layer_errors(found: Bisection) -> Figure | None:
+    """Plot the error of each module around the first wrong one; None if none was measured."""
+    places = _select_places(found)
+    through = [_positive_or_none(place.accumulated) for place in places]
+    alone = [_positive_or_none(place.alone) for place in places]
     if not any(through) and not any(alone):
         return None
     return Figure(
         "Error of each layer",
-        bars([place.title for place in places], {"through": through, "alone": alone}, human_error),
+        draw_bars(
+            [place.title for place in places], {"through": through, "alone": alone}, human_error
+        ),
         ("through the engine, from the input", "alone, fed with the reference's tensors"),
         "The largest absolute difference from the reference, on a logarithmic axis, in the order "
-        "in which the modules end. A layer that is off alone is a culprit, the others its victims.",
+        "in which the modules end. A layer that is wrong alone causes the errors after it.",
     )
 
 
-def _around(found: Bisection) -> Sequence[Place]:
-    """As many places as fit, with the culprit or the first wrong one in the middle."""
+def _select_places(found: Bisection) -> Sequence[Place]:
+    """Select the places that fit, with the culprit or the first wrong place in the middle."""
     wrong = [n for n, place in enumerate(found.places) if place.wrong]
-    own = [n for n in wrong if found.places[n].module == found.module]
-    first = max(0, (own or wrong or [0])[0] - _MOST // 2)
-    return found.places[first : first + _MOST]
+    culprits = [n for n in wrong if found.places[n].module == found.module]
+    first = max(0, (culprits or wrong or [0])[0] - _MAX_BARS // 2)
+    return found.places[first : first + _MAX_BARS]
 
 
-def layer_times(row: BenchmarkRow, label: str) -> Figure | None:
-    """The time of the slowest layers of an engine; None where it times none."""
-    slowest = sorted(row.layers, key=lambda layer: layer.seconds, reverse=True)[:_MOST]
+def plot_layer_times(row: BenchmarkRow, label: str) -> Figure | None:
+    """Plot the time of the slowest layers of an engine; None if it does not time layers."""
+    slowest = sorted(row.layers, key=lambda layer: layer.seconds, reverse=True)[:_MAX_BARS]
     if not slowest:
         return None
     return Figure(
         f"Time of each layer: {label}",
-        bars(
+        draw_bars(
             [", ".join(layer.modules) or layer.name for layer in slowest],
             {"time": [layer.seconds for layer in slowest]},
             human_seconds,
             logarithmic=False,
         ),
-        note="The median of a layer's runs, while the engine's profiler watched, by the modules "
+        note="The median of a layer's runs with the engine's profiler on, by the modules "
         "that it computes"
-        + (f"; the slowest {_MOST} of {len(row.layers)}." if len(row.layers) > _MOST else "."),
+        + (
+            f"; the slowest {_MAX_BARS} of {len(row.layers)}."
+            if len(row.layers) > _MAX_BARS
+            else "."
+        ),
     )

@@ -1,4 +1,4 @@
-"""JSON files that commands wrote, as the records that they hold."""
+"""Reads the JSON files that commands wrote, as records."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-WANTED = (
+EXPECTED_SOURCES = (
     "the folder of a comparison, a sweep or an artifact, or a JSON file that deploy, benchmark, "
     "evaluate, verify, sensitivity, sweep or report wrote"
 )
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifyDocument(msgspec.Struct, frozen=True):
     """The document of ``verify --json``.
 
     Attributes:
@@ -48,7 +48,7 @@ class Verified(msgspec.Struct, frozen=True):
     verification: Verification
 
 
-class _Deployed(msgspec.Struct, frozen=True):
+class _DeployDocument(msgspec.Struct, frozen=True):
     """The document of ``deploy --json`` and of ``inspect --json``."""
 
     artifact: str
@@ -63,19 +63,19 @@ class _BenchmarkLine(msgspec.Struct, frozen=True):
 
 
 class _DocumentHead(msgspec.Struct, frozen=True):
-    """What a document or a line says about itself."""
+    """The fields of a document or a line that identify its type."""
 
     kind: str = ""
     schema: int = SCHEMA
     error: Any = None
 
 
-#: What a document is read as, by the kind that it names.
-_DOCUMENTS: dict[str, Any] = {
-    "artifact": _Deployed,
-    "deployment": _Deployed,
-    "quantization": _Deployed,
-    "verification": Verified,
+#: The type of a document, by its ``kind``.
+_DOCUMENT_TYPES: dict[str, Any] = {
+    "artifact": _DeployDocument,
+    "deployment": _DeployDocument,
+    "quantization": _DeployDocument,
+    "verification": VerifyDocument,
     "comparison": Comparison,
     "benchmark": Benchmark,
     "evaluation": Evaluation,
@@ -87,45 +87,45 @@ _DOCUMENTS: dict[str, Any] = {
 
 
 def read_document(path: Path) -> Any:
-    """Read the record in a file.
+    """Read the record in a JSON file that a command wrote.
 
     Raises:
-        UsageError: It is not there, or holds something else.
+        UsageError: It does not exist, or contains something else.
         OSError: It cannot be read.
     """
     check_text(str(path))
     if not path.exists():
         raise UsageError(
-            f"'{path}' does not exist; wanted {WANTED}",
+            f"'{path}' does not exist; expected {EXPECTED_SOURCES}",
             hint=similar_file(path),
         )
     data = path.read_bytes()
-    head = _head(path, data)
-    if head.kind in _LINES:
-        return _LINES[head.kind](path)
-    kind = _DOCUMENTS.get(head.kind)
+    head = _read_head(path, data)
+    if head.kind in _LINE_READERS:
+        return _LINE_READERS[head.kind](path)
+    kind = _DOCUMENT_TYPES.get(head.kind)
     if kind is None:
-        held = f"is of kind '{head.kind}'" if head.kind else "names no kind"
-        raise UsageError(f"'{path}' {held}; wanted {WANTED}")
+        problem = f"is of kind '{head.kind}'" if head.kind else "has no kind"
+        raise UsageError(f"'{path}' {problem}; expected {EXPECTED_SOURCES}")
     if head.schema != SCHEMA:
         raise UsageError(
-            f"'{path}' is a {head.kind} in version {head.schema} of its form; this Enginebay "
-            f"reads {SCHEMA}",
-            hint="make it again",
+            f"'{path}' is a {head.kind} of schema {head.schema}, expected schema {SCHEMA} of this "
+            "Enginebay",
+            hint="create it again",
         )
     try:
         record = decode_json(data, kind)
     except msgspec.DecodeError as err:
         raise UsageError(f"'{path}' is damaged: {err}") from err
     if isinstance(record, Comparison | Benchmark | Evaluation | Sweep) and not record.rows:
-        raise UsageError(f"'{path}' holds no rows, so there is nothing to report")
-    if isinstance(record, _Deployed):
+        raise UsageError(f"'{path}' contains no rows, so there is nothing to report")
+    if isinstance(record, _DeployDocument):
         return ReportedArtifact(path=record.artifact, manifest=record.manifest)
     return record
 
 
-def _head(path: Path, data: bytes) -> _DocumentHead:
-    """What a document says about itself, or the first line that is whole."""
+def _read_head(path: Path, data: bytes) -> _DocumentHead:
+    """Read the type of a document, or of its first complete line."""
     reason = "it is empty"
     for text in (data, *data.splitlines()) if data else ():
         try:
@@ -135,36 +135,38 @@ def _head(path: Path, data: bytes) -> _DocumentHead:
             continue
         if isinstance(head.error, dict):
             message = head.error.get("message")
-            raise UsageError(f"'{path}' holds nothing but the error of a command: {message}")
+            raise UsageError(f"'{path}' contains only the error of a command: {message}")
         return head
-    raise UsageError(f"'{path}' is no JSON that a command wrote: {reason}; wanted {WANTED}")
+    raise UsageError(
+        f"'{path}' is not JSON that a command wrote: {reason}; expected {EXPECTED_SOURCES}"
+    )
 
 
-def _sweep(path: Path) -> Sweep:
+def _read_sweep(path: Path) -> Sweep:
     return Sweep(rows=tuple(sorted(read_rows(path), key=lambda row: row.label)))
 
 
-def _evaluation(path: Path) -> Evaluation:
+def _read_evaluation(path: Path) -> Evaluation:
     rows = [row for _, row in Journal(path, EVALUATION_ROW).read(EvaluationRow)]
     last = {(row.artifact, row.metric): row for row in rows}
     return Evaluation(rows=tuple(last.values()), data=DataRecord(source="", count=rows[0].count))
 
 
-def _benchmark(path: Path) -> Benchmark:
+def _read_benchmark(path: Path) -> Benchmark:
     lines = [line for _, line in Journal(path, LINE_KIND).read(_BenchmarkLine)]
     machine = next((line.machine for line in lines if line.machine), None)
     measured = tuple(line.row for line in lines if line.row)
     if machine is None or not measured:
-        raise UsageError(f"'{path}' holds no row that is complete; wanted {WANTED}")
+        raise UsageError(f"'{path}' contains no complete row; expected {EXPECTED_SOURCES}")
     names = {row.name for row in measured}
     return Benchmark(
         rows=measured, machine=machine, baseline=measured[0].name if len(names) > 1 else ""
     )
 
 
-#: What reads a file of lines, by the kind that each line names.
-_LINES: dict[str, Callable[[Path], Any]] = {
-    SWEEP_ROW: _sweep,
-    EVALUATION_ROW: _evaluation,
-    LINE_KIND: _benchmark,
+#: The reader of a file of lines, by the ``kind`` of its lines.
+_LINE_READERS: dict[str, Callable[[Path], Any]] = {
+    SWEEP_ROW: _read_sweep,
+    EVALUATION_ROW: _read_evaluation,
+    LINE_KIND: _read_benchmark,
 }

@@ -1,4 +1,4 @@
-"""One entry for each artifact: what the records of a report say about it, brought together."""
+"""The entries of a report: all records about one artifact, merged."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
-class Entry(ComparisonRow, frozen=True, kw_only=True):
-    """One backend at one precision: a comparison's row, with all else that is known of it.
+class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
+    """One backend at one precision: a comparison's row, merged with the other records about it.
 
     Attributes:
-        manifest: The artifact's.
+        manifest: The artifact's manifest.
         metrics: The rows of evaluations.
         speeds: The rows of benchmarks.
-        label: How the page names it, unlike all others.
+        label: Its unique name on the page.
     """
 
     precision: str = ""
@@ -41,38 +41,39 @@ class Entry(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def is_pytorch(self) -> bool:
-        """True for the model itself, which a benchmark measures beside its artifacts."""
+        """True for the PyTorch model, which a benchmark compares with its artifacts."""
         return self.backend == "pytorch" and self.manifest is None and not self.verdict
 
     @property
     def outputs(self) -> tuple[OutputComparison, ...]:
-        """What was compared."""
+        """The comparisons of the outputs with the reference."""
         return self.verification.outputs if self.verification else ()
 
 
-def entries_of(report: Findings) -> list[Entry]:
-    """Bring the records together, by the artifacts' folders."""
+def merge_entries(report: Findings) -> list[ReportEntry]:
+    """Merge the records by the artifacts' folders."""
     rows = [row for comparison in report.comparisons for row in comparison.rows]
-    found = [Entry(**msgspec.structs.asdict(row)) for row in rows]
+    entries = [ReportEntry(**msgspec.structs.asdict(row)) for row in rows]
     for artifact in report.artifacts:
-        at = _place(found, artifact.path, artifact.manifest.backend)
-        found[at] = _described(found[at], artifact)
+        at = _find_entry(entries, artifact.path, artifact.manifest.backend)
+        entries[at] = _add_manifest(entries[at], artifact)
     for metric in (row for evaluation in report.evaluations for row in evaluation.rows):
-        found[_place(found, metric.artifact, metric.backend)].metrics.append(metric)
+        entries[_find_entry(entries, metric.artifact, metric.backend)].metrics.append(metric)
     for speed in (row for benchmark in report.benchmarks for row in benchmark.rows):
-        at = _place(found, speed.artifact or speed.name, speed.backend)
-        found[at].speeds.append(speed)
-        found[at] = _replace(found[at], precision=found[at].precision or speed.precision)
-    for entry in found:
-        if entry.speed and not entry.speeds:  # a benchmark took longer
+        at = _find_entry(entries, speed.artifact or speed.name, speed.backend)
+        entries[at].speeds.append(speed)
+        precision = entries[at].precision or speed.precision
+        entries[at] = _replace(entries[at], precision=precision)
+    for entry in entries:
+        if entry.speed and not entry.speeds:  # a benchmark's longer measurement is preferred
             entry.speeds.append(entry.speed)
-    return sorted(_labelled(found), key=lambda entry: not entry.is_pytorch)
+    return sorted(_add_labels(entries), key=lambda entry: not entry.is_pytorch)
 
 
-def benchmarks_of(report: Findings) -> list[Benchmark]:
-    """The benchmarks, and behind them what only comparisons measured."""
-    found = list(report.benchmarks)
-    measured = {row.artifact for benchmark in found for row in benchmark.rows}
+def list_benchmarks(report: Findings) -> list[Benchmark]:
+    """Return the benchmarks, and then the measurements that only comparisons contain."""
+    benchmarks = list(report.benchmarks)
+    measured = {row.artifact for benchmark in benchmarks for row in benchmark.rows}
     for comparison in report.comparisons:
         rows = tuple(
             row.speed
@@ -81,7 +82,7 @@ def benchmarks_of(report: Findings) -> list[Benchmark]:
         )
         if rows and comparison.machine:
             first = next((row.name for row in rows if row.call), "")
-            found.append(
+            benchmarks.append(
                 Benchmark(
                     rows=rows,
                     machine=comparison.machine,
@@ -89,11 +90,11 @@ def benchmarks_of(report: Findings) -> list[Benchmark]:
                     notes=comparison.notes,
                 )
             )
-    return found
+    return benchmarks
 
 
-def _described(entry: Entry, artifact: ReportedArtifact) -> Entry:
-    """The entry with what the manifest says; its verdict may be newer than a comparison's."""
+def _add_manifest(entry: ReportEntry, artifact: ReportedArtifact) -> ReportEntry:
+    """Return the entry with the manifest's verdict, which may be newer than a comparison's."""
     manifest = artifact.manifest
     verdict = manifest.verification.verdict if manifest.verification else "unverified"
     requested = str(manifest.params.get("precision", ""))
@@ -104,55 +105,55 @@ def _described(entry: Entry, artifact: ReportedArtifact) -> Entry:
         size=artifact.size,
         verification=manifest.verification,
         verdict=verdict,
-        reason="" if verdict == "verified" else _reason(manifest),
+        reason="" if verdict == "verified" else _verdict_reason(manifest),
         precision=entry.precision or requested or effective,
     )
 
 
-def _reason(manifest: Manifest) -> str:
+def _verdict_reason(manifest: Manifest) -> str:
     verification = manifest.verification
-    return verification.summary() if verification else "it was never compared with its model"
+    return verification.summary() if verification else "it was not compared with its model"
 
 
-def _place(entries: list[Entry], path: str, backend: str) -> int:
-    """The place of the one entry with this folder; a new entry's where there is none.
+def _find_entry(entries: list[ReportEntry], path: str, backend: str) -> int:
+    """Return the index of the entry with this folder; append an entry if none or several match.
 
-    A relative path is the end of an absolute one.
+    A relative path matches the end of an absolute path.
     """
     absolute = str(Path(path).absolute())
     folders = [(n, entry.artifact) for n, entry in enumerate(entries) if entry.artifact]
     same = [n for n, folder in folders if folder == absolute]
-    same = same or [n for n, folder in folders if _ends_alike(folder, path)]
+    same = same or [n for n, folder in folders if _share_end(folder, path)]
     if len(same) == 1:
         return same[0]
-    entries.append(Entry(backend=backend, artifact=path))
+    entries.append(ReportEntry(backend=backend, artifact=path))
     return len(entries) - 1
 
 
-def _ends_alike(one: str, other: str) -> bool:
+def _share_end(one: str, other: str) -> bool:
     first, second = Path(one).parts, Path(other).parts
     length = min(len(first), len(second))
     return bool(length) and first[-length:] == second[-length:]
 
 
-def _labelled(entries: list[Entry]) -> list[Entry]:
-    """Name each by its backend and precision; by its folder too where that says not which."""
+def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
+    """Label each entry by its backend and precision, and by its folder if these are not unique."""
     plain = [
         "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
         for entry in entries
     ]
     folders = [
-        f" ({_distinct(entry.artifact, entries)})"
+        f" ({_unique_path_end(entry.artifact, entries)})"
         if plain.count(text) > 1 and entry.artifact
         else ""
         for entry, text in zip(entries, plain, strict=True)
     ]
-    named = zip(entries, plain, folders, strict=True)
-    return [_replace(entry, label=text + folder) for entry, text, folder in named]
+    parts = zip(entries, plain, folders, strict=True)
+    return [_replace(entry, label=text + folder) for entry, text, folder in parts]
 
 
-def _distinct(path: str, entries: list[Entry]) -> str:
-    """The shortest end of a path that no other entry's path has."""
+def _unique_path_end(path: str, entries: list[ReportEntry]) -> str:
+    """Return the shortest end of a path that is unique among the entries."""
     others = [
         Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
     ]

@@ -20,7 +20,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: Its folder.
-        manifest: What it says about itself; after another verification, with its verdict.
+        manifest: Its manifest; after a new verification, with the new verdict.
     """
 
     path: str

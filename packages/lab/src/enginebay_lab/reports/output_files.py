@@ -1,4 +1,4 @@
-"""The files that a report may be written to: by their suffix, and none but another report's."""
+"""Checks the file that a report is written to: its suffix, and that it replaces only a report."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 from enginebay.errors import MissingDependencyError, UsageError, check_text
 from enginebay_lab.journal import decode_json
 
-#: What every page begins with, and by which a page is known as a report.
+#: The first element of every page, which identifies a page as a report.
 GENERATOR = '<meta name="generator" content="enginebay report">'
 _SUFFIXES = (".html", ".json")
-#: As many bytes of a page as :data:`GENERATOR` is looked for in.
-_HEAD = 1000
+#: The size of a page's beginning in which :data:`GENERATOR` is searched.
+_HEAD_BYTES = 1000
 
 
-class _Known(msgspec.Struct, frozen=True):
-    """The field by which the JSON document of a report is known."""
+class _ReportKind(msgspec.Struct, frozen=True):
+    """The field that identifies the JSON document of a report."""
 
     kind: Literal["report"]
 
@@ -27,22 +27,23 @@ def check_output(path: str | Path) -> Path:
     """Refuse a file that a report cannot be written to, before anything is measured for it.
 
     Raises:
-        UsageError: It ends otherwise, its folder is a file, or it is no report.
+        UsageError: The name ends differently, its folder is a file, or the file is not a report.
         MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
     """
     path = Path(path)
     check_text(str(path))
     if path.suffix not in _SUFFIXES:
         raise UsageError(
-            f"'{path}' does not end with .html or .json, by which a report is written",
+            f"'{path}' does not end with .html or .json, expected one of them",
             hint=f"name it {path.with_suffix('.html').name}" if path.stem else None,
         )
-    above = next(each for each in path.absolute().parents if each.exists())
+    above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise UsageError(f"'{above}' is no folder for the report", hint="name another one")
+        raise UsageError(f"'{above}' is not a folder", hint="name a different one")
     if path.exists() and not (path.is_file() and _is_report(path)):
         raise UsageError(
-            f"'{path}' exists and is no report, so it is not replaced", hint="name another file"
+            f"'{path}' exists and is not a report, so it is not replaced",
+            hint="name a different file",
         )
     if path.suffix == ".html":
         check_packages()
@@ -50,30 +51,30 @@ def check_output(path: str | Path) -> Path:
 
 
 def check_packages() -> None:
-    """Import what a page is made with.
+    """Check that the packages that make a page are installed.
 
     Raises:
         MissingDependencyError: Jinja2 or pygal is not installed.
     """
     try:
-        import jinja2  # noqa: F401  # imported to see that it is there
+        import jinja2  # noqa: F401  # only to check that it is installed
 
         from enginebay_lab.reports.svg_plots import import_pygal
 
         import_pygal()
     except ImportError as err:
         raise MissingDependencyError(
-            f"a report as a page needs Jinja2 and pygal, and {err.name} is not installed",
+            f"a report as a page requires Jinja2 and pygal, and {err.name} is not installed",
             hint="pip install 'enginebay-lab[report]', or write the report as .json",
         ) from err
 
 
 def _is_report(path: Path) -> bool:
     data = path.read_bytes()
-    if GENERATOR.encode() in data[:_HEAD]:
+    if GENERATOR.encode() in data[:_HEAD_BYTES]:
         return True
     try:
-        decode_json(data, _Known)
+        decode_json(data, _ReportKind)
     except msgspec.DecodeError:
-        return not data  # an empty file, as mktemp makes one, is no loss
+        return not data  # an empty file, as mktemp makes one, may be replaced
     return True

@@ -1,7 +1,7 @@
-"""The page: one file with its style, its script, its plots and its tables, and nothing besides.
+"""The page of a report: one file with its style, script, plots and tables.
 
-Every text from a record is escaped. The page's policy lets no script run but its own, by its
-digest, and loads nothing from anywhere.
+Every text from a record is escaped. The page's content security policy allows only its own script,
+by its digest, and loads nothing.
 """
 
 from __future__ import annotations
@@ -12,28 +12,34 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from enginebay_lab.reports import charts, sweep_section, tables
-from enginebay_lab.reports.entries import benchmarks_of, entries_of
-from enginebay_lab.reports.facts import commands, machine, notes, summary, title
+from enginebay_lab.reports.entries import list_benchmarks, merge_entries
+from enginebay_lab.reports.facts import (
+    list_commands,
+    list_limits,
+    list_machine_facts,
+    report_title,
+    summarize_report,
+)
 from enginebay_lab.reports.output_files import GENERATOR, check_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from enginebay_lab.reports.entries import Entry
+    from enginebay_lab.reports.entries import ReportEntry
     from enginebay_lab.reports.findings import Findings
 
 
-def render(report: Findings) -> str:
-    """See :meth:`Report.to_html`."""
+def render_page(report: Findings) -> str:
+    """Return the page of a report; see :meth:`Report.to_html`."""
     check_packages()
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    entries = entries_of(report)
-    template = environment.from_string(_resource("page.html.jinja"))
-    style, script = _resource("page.css"), _resource("page.js")
+    entries = merge_entries(report)
+    template = environment.from_string(_read_resource("page.html.jinja"))
+    style, script = _read_resource("page.css"), _read_resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
         generator=GENERATOR,
@@ -42,59 +48,60 @@ def render(report: Findings) -> str:
         digest=digest,
         signs=tables.SIGNS,
         report=report,
-        title=title(report),
-        summary=list(summary(report, entries)),
-        sweeps=[sweep_section.parts(sweep) for sweep in report.sweeps],
-        overview=tables.overview(entries),
+        title=report_title(report),
+        summary=list(summarize_report(report, entries)),
+        sweeps=[sweep_section.describe_sweep(sweep) for sweep in report.sweeps],
+        overview=tables.overview_table(entries),
         problems=[entry for entry in entries if entry.reason],
-        figures=list(_figures(report, entries)),
-        tables=list(_tables(report, entries)),
-        notes=list(notes(report, entries)),
-        details=[_detail(entry) for entry in entries if entry.verification],
-        machine=list(machine(report)),
-        commands=list(commands(report)),
+        figures=list(_draw_figures(report, entries)),
+        tables=list(_make_tables(report, entries)),
+        notes=list(list_limits(report, entries)),
+        details=[_describe_entry(entry) for entry in entries if entry.verification],
+        machine=list(list_machine_facts(report)),
+        commands=list(list_commands(report)),
     )
 
 
-def _resource(name: str) -> str:
+def _read_resource(name: str) -> str:
     return files("enginebay_lab.reports").joinpath(name).read_text(encoding="utf-8")
 
 
-def _figures(report: Findings, entries: list[Entry]) -> Iterator[charts.Figure]:
-    labels = _labels(entries)
-    for benchmark in benchmarks_of(report):
-        yield from charts.latencies(benchmark, labels)
-    yield from charts.accuracy_against_speed(entries)
+def _draw_figures(report: Findings, entries: list[ReportEntry]) -> Iterator[charts.Figure]:
+    labels = _entry_labels(entries)
+    for benchmark in list_benchmarks(report):
+        yield from charts.plot_latencies(benchmark, labels)
+    yield from charts.plot_accuracy_against_speed(entries)
     speeds = [(row, entry.label) for entry in entries for row in entry.speeds]
-    found = [
-        charts.output_errors(entries),
-        *map(charts.layer_errors, report.bisections),
-        *map(charts.layer_noise, report.sensitivities),
-        *(charts.layer_times(*speed) for speed in speeds),
+    figures = [
+        charts.plot_output_errors(entries),
+        *map(charts.plot_layer_errors, report.bisections),
+        *map(charts.plot_layer_noise, report.sensitivities),
+        *(charts.plot_layer_times(*speed) for speed in speeds),
     ]
-    yield from (figure for figure in found if figure is not None)
+    yield from (figure for figure in figures if figure is not None)
 
 
-def _tables(report: Findings, entries: list[Entry]) -> Iterator[tables.Table]:
-    labels = _labels(entries)
-    for benchmark in benchmarks_of(report):
-        yield tables.speed(benchmark, labels)
+def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[tables.PageTable]:
+    labels = _entry_labels(entries)
+    for benchmark in list_benchmarks(report):
+        yield tables.speed_table(benchmark, labels)
     for evaluation in report.evaluations:
-        yield tables.accuracy(evaluation, labels)
-    yield from map(tables.places, report.bisections)
-    yield from map(tables.layers, report.sensitivities)
+        yield tables.accuracy_table(evaluation, labels)
+    yield from map(tables.bisection_table, report.bisections)
+    yield from map(tables.sensitivity_table, report.sensitivities)
     for entry in entries:
-        yield from (tables.layer_times(row, entry.label) for row in entry.speeds if row.layers)
+        timed = (row for row in entry.speeds if row.layers)
+        yield from (tables.layer_times_table(row, entry.label) for row in timed)
 
 
-def _labels(entries: list[Entry]) -> dict[str, str]:
-    """The entries' labels, by the names that rows of evaluations and benchmarks have."""
-    named = {row.artifact: entry.label for entry in entries for row in entry.metrics}
-    return named | {row.name: entry.label for entry in entries for row in entry.speeds}
+def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
+    """Return the entries' labels, by the names in the rows of evaluations and benchmarks."""
+    metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
+    return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 
 
-def _detail(entry: Entry) -> dict[str, Any]:
-    """What is known of one artifact, for who wants to know more."""
+def _describe_entry(entry: ReportEntry) -> dict[str, Any]:
+    """Return the details of one artifact for the template."""
     verification, manifest = entry.verification, entry.manifest
     assert verification is not None
     receipt = manifest.receipt if manifest else None
@@ -117,5 +124,5 @@ def _detail(entry: Entry) -> dict[str, Any]:
     return {
         "entry": entry,
         "facts": [(name, text) for name, text in facts if text],
-        "outputs": tables.outputs(entry),
+        "outputs": tables.outputs_table(entry),
     }

@@ -1,4 +1,4 @@
-"""From what a caller names to the records of a report."""
+"""``report``: collects the records of a report from results, artifacts and files."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from enginebay_lab.diagnosis.bisection import Bisection
 from enginebay_lab.diagnosis.rank_layers import Sensitivity
 from enginebay_lab.evaluation.evaluation_rows import Evaluation
 from enginebay_lab.measurement.benchmark import Benchmark
-from enginebay_lab.reports.documents import WANTED, Verified, read_document
+from enginebay_lab.reports.documents import EXPECTED_SOURCES, VerifyDocument, read_document
 from enginebay_lab.reports.findings import ReportedArtifact
 from enginebay_lab.reports.report import Report
-from enginebay_lab.reports.same_model_check import OneModel
+from enginebay_lab.reports.same_model_check import SameModelCheck
 from enginebay_lab.sweeps.rows_file import ROWS_FILE as SWEEP_FILE
 from enginebay_lab.sweeps.sweep_rows import Sweep
 
-#: The file by which the folder of an artifact is known.
-MANIFEST_NAME = "manifest.json"
+#: The file that identifies an artifact's folder.
+MANIFEST_FILE = "manifest.json"
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 def report(*sources: Any, command: str = "") -> Report:
-    """Gather what was found about one model, and by sweeps of many.
+    """Collect the results about one model, and of sweeps of many models.
 
     Args:
         *sources: Each is a result of :func:`enginebay.deploy` or of a function of the lab, an
             artifact, a report, or a path: the folder of a comparison, a sweep or an artifact, or a
-            JSON file that a command wrote with ``--json``, ``--output`` or ``--report``. A verdict
-            of :func:`enginebay.verify` stands behind its artifact.
-        command: What to type to make the report again. One report alone stays as it is.
+            JSON file that a command wrote with ``--json``, ``--output`` or ``--report``. A result
+            of :func:`enginebay.verify` must come directly after its artifact.
+        command: The command that makes the report again. A single report is returned unchanged.
 
     Raises:
-        UsageError: There is nothing to report, a path is something else, or two artifacts are not
-            of one model: their inputs or outputs have other names, other numbers of axes or, for
-            inputs of equal sizes, outputs of other sizes; or the reference recorded other outputs
-            for the same inputs.
+        UsageError: There is nothing to report, a path is something else, or two artifacts are of
+            different models: their inputs or outputs have different names, numbers of axes or, for
+            inputs of equal sizes, sizes; or the reference recorded different outputs for the same
+            inputs.
         ArtifactError: An artifact is damaged.
 
     Example:
         >>> import enginebay as eb
         >>> lab.report("comparison").save("report.html")  # doctest: +SKIP
     """
-    gathering = _Gathering()
+    collector = _RecordCollector()
     for source in sources:
-        gathering.add(source)
-    gathering.check()
-    if len(sources) == 1 and gathering.reports:
-        return gathering.reports[0]
-    records: dict[str, Any] = {name: tuple(found) for name, found in gathering.records.items()}
+        collector.add_source(source)
+    collector.check_not_empty()
+    if len(sources) == 1 and collector.reports:
+        return collector.reports[0]
+    records: dict[str, Any] = {name: tuple(group) for name, group in collector.records.items()}
     return Report(
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        artifacts=tuple(gathering.artifacts.values()),
+        artifacts=tuple(collector.artifacts.values()),
         **records,
         command=command,
     )
 
 
-#: The fields of a report that hold results of the lab, by what they hold.
-_FIELDS: dict[type, str] = {
+#: The fields of a report with results of the lab, by the type of the results.
+_RECORD_FIELDS: dict[type, str] = {
     Comparison: "comparisons",
     Benchmark: "benchmarks",
     Evaluation: "evaluations",
@@ -76,28 +76,28 @@ _FIELDS: dict[type, str] = {
 }
 
 
-class _Gathering:
-    """The records so far.
+class _RecordCollector:
+    """Collects records, and checks that they are about the same model.
 
     Attributes:
-        artifacts: By their folders.
-        records: All others as they came, by the field of the report that holds them.
-        reports: Those that the records came from.
+        artifacts: The artifacts by their folders.
+        records: All other records in their order, by the field of the report.
+        reports: The reports among the sources.
     """
 
     def __init__(self) -> None:
         self.artifacts: dict[str, ReportedArtifact] = {}
-        self.records: dict[str, list[Any]] = {field: [] for field in _FIELDS.values()}
+        self.records: dict[str, list[Any]] = {field: [] for field in _RECORD_FIELDS.values()}
         self.reports: list[Report] = []
-        self._model = OneModel()
-        self._last = ""
+        self._model_check = SameModelCheck()
+        self._last_artifact = ""
 
-    def add(self, source: Any) -> None:
-        """Add one source.
+    def add_source(self, source: Any) -> None:
+        """Add the records of a source.
 
         Raises:
-            UsageError: It is nothing that a report shows, or of another model.
-            ArtifactError: It is an artifact, and damaged.
+            UsageError: A report cannot show it, or it is of a different model.
+            ArtifactError: It is a damaged artifact.
         """
         match source:
             case str() | Path():
@@ -107,10 +107,10 @@ class _Gathering:
             case Deployment():
                 self._add_artifact(source.artifact)
             case ReportedArtifact():
-                self._add_reported(source)
+                self._add_reported_artifact(source)
             case Verification():
                 self._add_verification(source)
-            case Verified():
+            case VerifyDocument():
                 self._add_artifact(open_artifact(source.artifact))
                 self._add_verification(source.verification)
             case Comparison():
@@ -119,93 +119,102 @@ class _Gathering:
                 self._add_report(source)
             case Benchmark() | Evaluation() | Sensitivity() | Bisection() | Sweep():
                 if isinstance(source, Benchmark | Evaluation):
-                    self._add_folders(row.artifact for row in source.rows)
-                self.records[_FIELDS[type(source)]].append(source)
+                    self._add_artifact_folders(row.artifact for row in source.rows)
+                self.records[_RECORD_FIELDS[type(source)]].append(source)
             case _:
                 raise UsageError(
-                    f"a report cannot show a {type(source).__name__}; wanted a result of compare, "
-                    "deploy, benchmark, evaluate, sensitivity, bisect or sweep, an artifact, a "
-                    "report, or a path"
+                    f"a report cannot show a {type(source).__name__}; expected a result of "
+                    "compare, deploy, benchmark, evaluate, sensitivity, bisect or sweep, an "
+                    "artifact, a report, or a path"
                 )
 
-    def check(self) -> None:
-        """Refuse a report of nothing."""
+    def check_not_empty(self) -> None:
+        """Refuse an empty report.
+
+        Raises:
+            UsageError: Nothing was added.
+        """
         if not self.artifacts and not any(self.records.values()):
-            raise UsageError(f"there is nothing to report; wanted {WANTED}")
+            raise UsageError(f"nothing to report; expected {EXPECTED_SOURCES}")
 
     def _add_path(self, source: str | Path) -> None:
         path = Path(source)
         if not path.is_dir():
-            self.add(read_document(path))
+            self.add_source(read_document(path))
         elif (path / ROWS_FILE).is_file():
-            found = read_document(path / ROWS_FILE)
-            if not isinstance(found, Comparison):
-                raise UsageError(f"'{path / ROWS_FILE}' holds no comparison; wanted {WANTED}")
-            self._add_comparison(found, path)
-        elif (path / MANIFEST_NAME).is_file():
+            document = read_document(path / ROWS_FILE)
+            if not isinstance(document, Comparison):
+                raise UsageError(
+                    f"'{path / ROWS_FILE}' is not a comparison; expected {EXPECTED_SOURCES}"
+                )
+            self._add_comparison(document, path)
+        elif (path / MANIFEST_FILE).is_file():
             self._add_artifact(open_artifact(path))
         elif (path / SWEEP_FILE).is_file():
-            self.add(read_document(path / SWEEP_FILE))
+            self.add_source(read_document(path / SWEEP_FILE))
         else:
-            inside = any(path.glob(f"*/{MANIFEST_NAME}")) or any(path.glob(f"*/{ROWS_FILE}"))
+            is_parent = any(path.glob(f"*/{MANIFEST_FILE}")) or any(path.glob(f"*/{ROWS_FILE}"))
             raise UsageError(
-                f"'{path}' holds neither {ROWS_FILE} nor {MANIFEST_NAME}; wanted {WANTED}",
-                hint=f"name the folders in it: enginebay report {path}/*/" if inside else None,
+                f"'{path}' contains neither {ROWS_FILE} nor {MANIFEST_FILE}; expected "
+                f"{EXPECTED_SOURCES}",
+                hint=f"name the folders in it: enginebay report {path}/*/" if is_parent else None,
             )
 
     def _add_artifact(self, artifact: Artifact) -> None:
-        self._model.check(artifact)
+        self._model_check.check_artifact(artifact)
         path = str(artifact.path)
         self.artifacts[path] = ReportedArtifact(path=path, manifest=artifact.manifest)
-        self._last = path
+        self._last_artifact = path
 
-    def _add_reported(self, found: ReportedArtifact) -> None:
-        self._model.check_manifest(found.path, found.manifest)
-        self.artifacts.setdefault(found.path, found)
-        self._last = found.path
+    def _add_reported_artifact(self, reported: ReportedArtifact) -> None:
+        self._model_check.check_manifest(reported.path, reported.manifest)
+        self.artifacts.setdefault(reported.path, reported)
+        self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Replace the verdict that the artifact before it carries."""
-        if not self._last:
+        """Replace the verdict of the last artifact."""
+        if not self._last_artifact:
             raise UsageError(
-                "a verdict alone does not say what it is about", hint="report(artifact, verdict)"
+                "a verdict without its artifact cannot be reported",
+                hint="report(artifact, verdict)",
             )
-        found = self.artifacts[self._last]
-        manifest = msgspec.structs.replace(found.manifest, verification=verification)
-        self.artifacts[self._last] = msgspec.structs.replace(found, manifest=manifest)
+        reported = self.artifacts[self._last_artifact]
+        manifest = msgspec.structs.replace(reported.manifest, verification=verification)
+        replaced = msgspec.structs.replace(reported, manifest=manifest)
+        self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add it with those of its artifacts that are still there, and still the same."""
+        """Add a comparison, and its artifacts that still exist unchanged."""
         rows = []
         for row in comparison.rows:
             rows.append(row)
             if row.artifact is None:
                 continue
             path = Path(row.artifact)
-            if folder is not None and (folder / path.name / MANIFEST_NAME).is_file():
+            if folder is not None and (folder / path.name / MANIFEST_FILE).is_file():
                 path = folder / path.name  # the whole folder was moved
             try:
                 artifact = open_artifact(path)
             except ArtifactError:
-                continue  # its row has the figures
+                continue  # the row still has its figures
             if artifact.manifest.verification == row.verification:
                 self._add_artifact(artifact)
                 rows[-1] = msgspec.structs.replace(row, artifact=str(artifact.path))
-        found = msgspec.structs.replace(comparison, rows=tuple(rows))
-        self.records["comparisons"].append(found)
+        moved = msgspec.structs.replace(comparison, rows=tuple(rows))
+        self.records["comparisons"].append(moved)
 
-    def _add_folders(self, names: Iterable[str]) -> None:
-        """Add the artifacts that are still there; PyTorch's rows name none."""
+    def _add_artifact_folders(self, names: Iterable[str]) -> None:
+        """Add the artifacts that still exist; PyTorch's rows have empty names."""
         for name in filter(None, dict.fromkeys(names)):
             path = str(Path(name).resolve())
-            if path not in self.artifacts and (Path(path) / MANIFEST_NAME).is_file():
+            if path not in self.artifacts and (Path(path) / MANIFEST_FILE).is_file():
                 self._add_artifact(open_artifact(path))
 
     def _add_report(self, other: Report) -> None:
-        records = (other.artifacts, *(getattr(other, field) for field in _FIELDS.values()))
+        records = (other.artifacts, *(getattr(other, field) for field in _RECORD_FIELDS.values()))
         for record in (record for group in records for record in group):
-            if isinstance(record, Comparison):  # its artifacts are among the report's
+            if isinstance(record, Comparison):  # its artifacts are in the report already
                 self.records["comparisons"].append(record)
             else:
-                self.add(record)
+                self.add_source(record)
         self.reports.append(other)

@@ -1,4 +1,4 @@
-"""A report: its records, as JSON and as a page."""
+"""The result of ``report``: its records, as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
     Attributes:
         schema: The version of the JSON document.
         enginebay: The version of Enginebay that made it.
-        created: When: UTC, ISO 8601.
+        created: The time of its creation: UTC, ISO 8601.
         artifacts: The artifacts, each once.
-        comparisons: What :func:`enginebay_lab.compare` found.
-        benchmarks: What :func:`enginebay_lab.benchmark` found.
-        evaluations: What :func:`enginebay_lab.evaluate` found.
-        sensitivities: What :func:`enginebay_lab.sensitivity` found.
-        bisections: What :func:`enginebay_lab.bisect` found.
-        sweeps: What :func:`enginebay_lab.sweep` found, of any number of models.
-        command: What to type to make it again; empty where it was made in Python.
+        comparisons: Results of :func:`enginebay_lab.compare`.
+        benchmarks: Results of :func:`enginebay_lab.benchmark`.
+        evaluations: Results of :func:`enginebay_lab.evaluate`.
+        sensitivities: Results of :func:`enginebay_lab.sensitivity`.
+        bisections: Results of :func:`enginebay_lab.bisect`.
+        sweeps: Results of :func:`enginebay_lab.sweep`, of any number of models.
+        command: The command that makes it again; empty if it was made in Python.
 
     Example:
         >>> Report(created="2026-01-31T12:00:00Z").to_json()["created"]
@@ -36,30 +36,30 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
     """
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain data, as its JSON document has it."""
+        """Return the report as plain data, as in its JSON document."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
     def to_html(self) -> str:
-        """The report as one page that needs no other file and no network.
+        """Return the report as one page that needs no other file and no network.
 
         Raises:
             MissingDependencyError: Jinja2 or pygal is not installed.
         """
-        from enginebay_lab.reports.page import render
+        from enginebay_lab.reports.page import render_page
 
-        return render(self)
+        return render_page(self)
 
     def save(self, path: str | Path) -> None:
         """Write the page, or the JSON document, whole or not at all.
 
-        A file that is there already is replaced where it is a report.
+        An existing file is replaced only if it is a report.
 
         Args:
             path: A file whose name ends with ``.html`` or ``.json``.
 
         Raises:
-            UsageError: It has another ending, or something else is in its place.
+            UsageError: The name ends differently, or the file exists and is not a report.
             MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
         """
         path = check_output(path)

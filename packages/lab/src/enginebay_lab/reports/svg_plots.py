@@ -1,4 +1,4 @@
-"""Plots as SVG: geometry by pygal, colours and fonts by the page's own style sheet."""
+"""Draws plots as SVG: geometry by pygal, colours and fonts by the page's own style sheet."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from xml.etree.ElementTree import Element
 
-#: Pixels of a plot. A phone shows it at 3/4 of that, so that labels of 13 px can be read there.
-WIDTH = 480
-_FONT = 13
-#: As many steps as can be written at an axis.
-_STEPS = 7
-#: Durations that lie farther apart than this factor are shown on a logarithmic axis.
-_WIDE = 8
-#: pygal's names of what a box shows, and what they are of the values that it is given here.
-_QUANTILES = {"Min": "5 %", "Q1": "25 %", "Q2": "50 %", "Q3": "75 %", "Max": "95 %"}
-_QUARTILE = re.compile(r"^(Min|Q[123]|Max) ?(?=:)", re.MULTILINE)
-_SVG = "{http://www.w3.org/2000/svg}"
+#: A phone shows a plot of this width at 3/4 of its size, where labels of 13 pixels are readable.
+WIDTH_PIXELS = 480
+_FONT_PIXELS = 13
+#: Steps that fit at an axis.
+_MAX_AXIS_STEPS = 7
+#: Durations with a larger ratio are shown on a logarithmic axis.
+_LOGARITHMIC_RATIO = 8
+#: pygal's names of the values of a box, and the quantiles of the values that it gets here.
+_QUANTILE_NAMES = {"Min": "5 %", "Q1": "25 %", "Q2": "50 %", "Q3": "75 %", "Max": "95 %"}
+_QUANTILE_PATTERN = re.compile(r"^(Min|Q[123]|Max) ?(?=:)", re.MULTILINE)
+_SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def import_pygal() -> Any:
-    """Import pygal, without the finder that it adds to ``sys.meta_path``.
+    """Import pygal, and remove the finder that it adds to ``sys.meta_path``.
 
-    Python warns of finders of its kind at each later import of what is not there.
+    Python warns about such a finder on each later import of a missing module.
     """
     import pygal
 
@@ -37,96 +37,96 @@ def import_pygal() -> Any:
     return pygal
 
 
-def bars(
+def draw_bars(
     labels: Sequence[str],
     series: dict[str, list[float | None]],
     text: Any,
     *,
     logarithmic: bool = True,
 ) -> str:
-    """Horizontal bars, so that their labels can be long."""
+    """Draw horizontal bars, which leave space for long labels."""
     pygal = import_pygal()
 
     chart = pygal.HorizontalBar(
-        **_settings(),
+        **_chart_settings(),
         height=70 + len(labels) * max(26, 16 * len(series)),
         logarithmic=logarithmic,
-        show_y_labels=logarithmic,  # each bar has its value beside it
+        show_y_labels=logarithmic,  # otherwise the values next to the bars are enough
         value_formatter=text,
         print_values=True,
         print_values_position="top",
         margin_right=70,
     )
     if logarithmic:
-        ends, chart.y_labels = _decades([v for each in series.values() for v in each if v])
+        ends, chart.y_labels = _axis_decades([v for each in series.values() for v in each if v])
         chart.range, chart.zero = ends, ends[0]
-    # pygal draws the first at the bottom.
-    chart.x_labels = [_short(label) for label in reversed(labels)]
+    # pygal draws the first bar at the bottom.
+    chart.x_labels = [_shorten_label(label) for label in reversed(labels)]
     for name, values in series.items():
         chart.add(name, list(reversed(values)))
-    return _drawing(chart)
+    return _render_svg(chart)
 
 
-def boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
-    """A box for each of some sorted durations, upwards."""
+def draw_boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
+    """Draw a vertical box for each sequence of sorted durations."""
     pygal = import_pygal()
 
-    low = min(each[0] for each in durations)
-    high = max(each[-1] for each in durations)
-    wide = high > _WIDE * low
+    low = min(times[0] for times in durations)
+    high = max(times[-1] for times in durations)
+    is_wide = high > _LOGARITHMIC_RATIO * low
     chart = pygal.Box(
-        **_settings(),
+        **_chart_settings(),
         margin_right=40,
         height=300,
-        logarithmic=wide,
-        value_formatter=_axis_seconds,
+        logarithmic=is_wide,
+        value_formatter=_format_axis_seconds,
         x_label_rotation=0 if len(labels) < 3 else 25 if len(labels) < 6 else 50,
     )
-    if wide:
-        chart.y_labels = steps = _steps(low, high)
+    if is_wide:
+        chart.y_labels = steps = _axis_steps(low, high)
         chart.range = (min(low, steps[0]), max(high, steps[-1]))
         chart.zero = steps[0]
-    chart.x_labels = [_short(label) for label in labels]
-    for label, each in zip(labels, durations, strict=True):
-        chart.add(label, list(each))
-    return _drawing(chart)
+    chart.x_labels = [_shorten_label(label) for label in labels]
+    for label, times in zip(labels, durations, strict=True):
+        chart.add(label, list(times))
+    return _render_svg(chart)
 
 
-def scatter(dots: Sequence[tuple[str, float, float]]) -> str:
-    """Dots with their numbers in the legend: names would cover one another."""
+def draw_scatter(dots: Sequence[tuple[str, float, float]]) -> str:
+    """Draw dots with numbers, which the legend explains: names would overlap."""
     pygal = import_pygal()
 
     seconds, values = [dot[1] for dot in dots], [dot[2] for dot in dots]
     chart = pygal.XY(
-        **_settings(),
+        **_chart_settings(),
         height=300,
         stroke=False,
         dots_size=5,
         print_labels=True,
-        x_value_formatter=_axis_seconds,
+        x_value_formatter=_format_axis_seconds,
         value_formatter=lambda value: f"{value:.4g}",
         xrange=(0.0, max(seconds) * 1.1),
-        range=_around(values),
+        range=_padded_range(values),
     )
     for count, (label, duration, value) in enumerate(dots, 1):
         chart.add(label, [{"value": (duration, value), "label": str(count)}])
-    return _drawing(chart)
+    return _render_svg(chart)
 
 
-def _around(values: Sequence[float]) -> tuple[float, float]:
-    """The range of some values and a margin, also where all of them are the same."""
+def _padded_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of values with a margin, also if all values are the same."""
     low, high = min(values), max(values)
     margin = 0.2 * (high - low) or 0.1 * abs(high) or 1.0
     return low - margin, high + margin
 
 
-def _axis_seconds(seconds: float) -> str:
-    """A duration without zeros behind the point."""
+def _format_axis_seconds(seconds: float) -> str:
+    """Format a duration without zeros after the decimal point."""
     return re.sub(r"\.0+ ", " ", human_seconds(seconds))
 
 
-def _steps(low: float, high: float) -> list[float]:
-    """The numbers 1, 2 and 5 and their tenfolds, or only the tenfolds of 1, around two values.
+def _axis_steps(low: float, high: float) -> list[float]:
+    """Return steps of an axis around two values: 1, 2, 5 or fewer, times powers of ten.
 
     Example:
         >>> _steps(0.3, 4)
@@ -137,13 +137,13 @@ def _steps(low: float, high: float) -> list[float]:
         steps = [float(f"{factor}e{power}") for power in powers for factor in factors]
         first = max(n for n, step in enumerate(steps) if step <= low)
         last = min((n for n, step in enumerate(steps) if step >= high), default=len(steps) - 1)
-        if last - first < _STEPS:
+        if last - first < _MAX_AXIS_STEPS:
             break
     return steps[first : last + 1]
 
 
-def _decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]:
-    """The powers of ten around some values, and at most six of them to write at the axis.
+def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]:
+    """Return the powers of ten around some values, and at most six labels for the axis.
 
     Example:
         >>> _decades([2e-7, 0.02])
@@ -155,8 +155,8 @@ def _decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]
     return (float(f"1e{low}"), float(f"1e{high}")), labels
 
 
-def _settings() -> dict[str, Any]:
-    """What all plots have: nothing that is loaded, and margins for this font."""
+def _chart_settings() -> dict[str, Any]:
+    """Return the settings of all plots: no loaded resources, and margins for this font."""
     pygal = import_pygal()
 
     return {
@@ -164,12 +164,12 @@ def _settings() -> dict[str, Any]:
         "css": [],
         "style": pygal.style.Style(
             font_family="monospace",
-            label_font_size=_FONT,
-            major_label_font_size=_FONT,
-            value_font_size=_FONT,
-            value_label_font_size=_FONT,
+            label_font_size=_FONT_PIXELS,
+            major_label_font_size=_FONT_PIXELS,
+            value_font_size=_FONT_PIXELS,
+            value_label_font_size=_FONT_PIXELS,
         ),
-        "width": WIDTH,
+        "width": WIDTH_PIXELS,
         "show_legend": False,
         "margin": 8,
         "no_prefix": True,
@@ -178,50 +178,52 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _short(label: str) -> str:
-    """The end of a long label: layers differ there."""
+def _shorten_label(label: str) -> str:
+    # The end: names of layers differ there.
     return label if len(label) <= 26 else f"…{label[-25:]}"
 
 
-def _drawing(chart: Any) -> str:
-    """The SVG of a chart, without what pygal adds for a page of its own.
+def _render_svg(chart: Any) -> str:
+    """Return the SVG of a chart, without pygal's scripts, styles and dates.
 
-    Scripts, styles and dates go: the page has its own style sheet, and the same report always
-    gives the same page. What pygal's script would show in a tooltip becomes a title, which a
-    browser shows by itself.
+    The page has its own style sheet, and the same report must always produce the same page. The
+    tooltips of pygal's script become title elements, which a browser shows by itself.
+
     """
     from xml.etree import ElementTree as ET
 
-    # As text: the tree is lxml's where that is installed, which the standard library does not take.
+    # Through text: if lxml is installed, pygal's tree is lxml's, which ElementTree does not accept.
     root = ET.fromstring(chart.render(is_unicode=True))  # noqa: S314  # pygal wrote it just now
     for parent in list(root.iter()):
         for child in list(parent):
-            if _tag(child) == "defs":
+            if _tag_name(child) == "defs":
                 parent.remove(child)
-        _title(parent)
+        _set_title(parent)
     for child in list(root):
-        if _tag(child) == "title":
+        if _tag_name(child) == "title":
             root.remove(child)
     root.attrib.pop("id", None)
     root.set("role", "img")
     return ET.tostring(root, encoding="unicode").replace("ns0:", "").replace(":ns0", "")
 
 
-def _title(node: Element) -> None:
-    """Make one title of the descriptions of a bar or a dot."""
+def _set_title(node: Element) -> None:
+    """Replace the descriptions of a bar or a dot by one title."""
     from xml.etree import ElementTree as ET
 
     texts = []
     for child in list(node):
-        if _tag(child) == "desc":
+        if _tag_name(child) == "desc":
             node.remove(child)
             if child.get("class") in ("value", "label", "x_label"):
-                texts.append(_QUARTILE.sub(lambda found: _QUANTILES[found[1]], child.text or ""))
+                texts.append(
+                    _QUANTILE_PATTERN.sub(lambda match: _QUANTILE_NAMES[match[1]], child.text or "")
+                )
     if texts:
         title = ET.Element("title")
         title.text = ": ".join(filter(None, reversed(texts)))
         node.insert(0, title)
 
 
-def _tag(node: Element) -> str:
-    return str(node.tag).removeprefix(_SVG)
+def _tag_name(node: Element) -> str:
+    return str(node.tag).removeprefix(_SVG_NAMESPACE)

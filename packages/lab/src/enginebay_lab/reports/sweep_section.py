@@ -1,4 +1,4 @@
-"""The parts of the page that show sweeps: verdicts at a glance, figures by host, what was lost."""
+"""The section of the page about a sweep: verdicts, figures by host, and lost cells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.commands import human_error, human_seconds, human_size
-from enginebay_lab.reports.tables import SIGNS, Table, TableCell, metric_cell, number, table
+from enginebay_lab.reports.tables import (
+    SIGNS,
+    PageTable,
+    TableCell,
+    make_table,
+    metric_cell,
+    number_cell,
+)
 from enginebay_lab.sweeps.baseline import VERDICTS
 
 if TYPE_CHECKING:
@@ -15,32 +22,32 @@ if TYPE_CHECKING:
 
     from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
-#: With more engines than that, a verdict is its sign.
-_WIDE = 4
+#: With more engines than this, a verdict is shown as its sign.
+_MAX_BADGE_COLUMNS = 4
 #: The verdict of a cell without a result.
 _LOST = "lost"
 
 
-def parts(sweep: Sweep) -> dict[str, Any]:
-    """The parts of one sweep, for the template."""
+def describe_sweep(sweep: Sweep) -> dict[str, Any]:
+    """Return the parts of one sweep for the template."""
     lost = [row for row in sweep.rows if row.verdict == _LOST]
     return {
         "regressions": sweep.regressions,
-        "tables": [_glance(sweep.rows), *_by_host(sweep), _lost(lost)],
+        "tables": [_verdict_table(sweep.rows), *_host_tables(sweep), _lost_table(lost)],
         "problems": [
             row for row in sweep.rows if row.verdict != _LOST and (row.reason or row.hint)
         ],
         "notes": sweep.notes,
         "hosts": [
-            (_name(host), facts)
+            (_host_title(host), facts)
             for host, rows in sorted(sweep.hosts.items())
-            if (facts := list(_host(rows)))
+            if (facts := list(_host_facts(rows)))
         ],
     }
 
 
-def summary(sweep: Sweep) -> Iterator[str]:
-    """How much is worse, how many cells have which verdict, and where they ran."""
+def summarize_sweep(sweep: Sweep) -> Iterator[str]:
+    """Yield the numbers of regressions, of cells by verdict, of models and of machines."""
     if sweep.regressions:
         yield f"{len(sweep.regressions)} worse than in the baseline."
     counts = dict.fromkeys((*VERDICTS, _LOST), 0)
@@ -54,96 +61,108 @@ def summary(sweep: Sweep) -> Iterator[str]:
     yield f"{', '.join([verified, *others])}: {models} model{'s' * (models > 1)}{where}."
 
 
-def _glance(rows: Sequence[SweepRow]) -> Table:
-    """The verdicts, a row for each model and a column for each engine; empty for one model."""
+def _verdict_table(rows: Sequence[SweepRow]) -> PageTable:
+    """Return the verdicts, a row for each model and a column for each engine.
+
+    The table is empty for a single model or engine.
+    """
     models = dict.fromkeys(row.model for row in rows)
-    named = _engines(rows)
-    engines = dict.fromkeys(named)
-    found: dict[tuple[str, str], str] = {}
-    for row, engine in zip(rows, named, strict=True):
-        place = row.model, engine
-        found[place] = max(found.get(place, row.verdict), row.verdict, key=_rank)
-    kind = "sign" if len(engines) > _WIDE else "verdict"
+    row_engines = _engine_labels(rows)
+    engines = dict.fromkeys(row_engines)
+    verdicts: dict[tuple[str, str], str] = {}
+    for row, engine in zip(rows, row_engines, strict=True):
+        key = row.model, engine
+        verdicts[key] = max(verdicts.get(key, row.verdict), row.verdict, key=_verdict_rank)
+    kind = "sign" if len(engines) > _MAX_BADGE_COLUMNS else "verdict"
     cells = [
-        [TableCell(model), *(TableCell(found.get((model, one), ""), kind=kind) for one in engines)]
+        [
+            TableCell(model),
+            *(TableCell(verdicts.get((model, engine), ""), kind=kind) for engine in engines),
+        ]
         for model in models
     ]
-    several = len(models) > 1 and len(engines) > 1
-    known = (verdict for verdict in SIGNS if verdict in found.values())
-    signs = ", ".join(f"{SIGNS[verdict]} {verdict}" for verdict in known)
+    is_useful = len(models) > 1 and len(engines) > 1
+    shown = (verdict for verdict in SIGNS if verdict in verdicts.values())
+    signs = ", ".join(f"{SIGNS[verdict]} {verdict}" for verdict in shown)
     caption = f"Verdicts: {signs}" if kind == "sign" else "Verdicts"
-    return Table(caption, ("Model", *engines), cells if several else ())
+    return PageTable(caption, ("Model", *engines), cells if is_useful else ())
 
 
-def _engine(row: SweepRow) -> str:
+def _engine_label(row: SweepRow) -> str:
     params = "".join(f" {name}={value}" for name, value in row.params.items())
     return f"{row.backend} {row.precision}".rstrip() + params
 
 
-def _engines(rows: Sequence[SweepRow]) -> list[str]:
-    """The engine of each row.
+def _engine_labels(rows: Sequence[SweepRow]) -> list[str]:
+    """Return the engine of each row.
 
-    A cell without a result does not say which precision its backend would have chosen: where its
-    other cells have only one, it is that.
+    A cell without a result does not contain the precision that its backend would have chosen: if
+    the other cells of the backend have only one precision, it is this one.
     """
-    bare = [_engine(msgspec.structs.replace(row, precision="")) for row in rows]
+    bare = [_engine_label(msgspec.structs.replace(row, precision="")) for row in rows]
     chosen: dict[str, set[str]] = {}
     for row, backend in zip(rows, bare, strict=True):
         if row.precision:
-            chosen.setdefault(backend, set()).add(_engine(row))
+            chosen.setdefault(backend, set()).add(_engine_label(row))
     return [
-        _engine(row) if row.precision or len(chosen.get(backend, ())) != 1 else min(chosen[backend])
+        _engine_label(row)
+        if row.precision or len(chosen.get(backend, ())) != 1
+        else min(chosen[backend])
         for row, backend in zip(rows, bare, strict=True)
     ]
 
 
-def _rank(verdict: str) -> int:
-    """The worst of several counts; a lost cell says nothing of the others."""
+def _verdict_rank(verdict: str) -> int:
+    # Of several cells the worst verdict is shown; a lost cell counts least.
     return VERDICTS.index(verdict) if verdict in VERDICTS else -1
 
 
-def _by_host(sweep: Sweep) -> Iterator[Table]:
-    """The figures, a table for each host, since they are compared within one only."""
+def _host_tables(sweep: Sweep) -> Iterator[PageTable]:
+    """Yield a table of figures for each host; only figures of one host are comparable."""
     for host, rows in sorted(sweep.hosts.items()):
-        kept = [row for row in rows if row.verdict != _LOST]
-        metrics = list(dict.fromkeys(metric.metric for row in kept for metric in row.metrics))
+        measured = [row for row in rows if row.verdict != _LOST]
+        metrics = list(dict.fromkeys(m.metric for row in measured for m in row.metrics))
         columns = (
             *("Model", "Backend", "Verdict", "Max error", *metrics),
             *("Call", "95 % interval", "Size", "Took", "Attempts"),
         )
-        yield table(f"Figures of {_name(host)}", columns, [_figures(row, metrics) for row in kept])
+        yield make_table(
+            f"Figures of {_host_title(host)}",
+            columns,
+            [_figure_cells(row, metrics) for row in measured],
+        )
 
 
-def _figures(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
+def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
     values = {metric.metric: metric for metric in row.metrics}
     call = row.speed.call if row.speed else None
     return [
         TableCell(row.model),
-        TableCell(_engine(row)),
+        TableCell(_engine_label(row)),
         TableCell(row.verdict, kind="verdict"),
-        number(row.max_abs_error, human_error),
+        number_cell(row.max_abs_error, human_error),
         *(metric_cell(values.get(name)) for name in metrics),
-        number(call.median if call else None, human_seconds),
+        number_cell(call.median if call else None, human_seconds),
         TableCell(f"{human_seconds(call.low)} – {human_seconds(call.high)}" if call else ""),
-        number(row.size, human_size),
-        number(row.seconds, lambda seconds: f"{seconds:.1f} s"),
-        number(row.attempts if row.attempts > 1 else None, str),
+        number_cell(row.size, human_size),
+        number_cell(row.seconds, lambda seconds: f"{seconds:.1f} s"),
+        number_cell(row.attempts if row.attempts > 1 else None, str),
     ]
 
 
-def _lost(rows: Sequence[SweepRow]) -> Table:
-    """What was lost, and why."""
+def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
+    """Return the table of lost cells and their faults."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
-    return table(
+    return make_table(
         "Lost: no result",
         columns,
         [
             [
                 TableCell(row.model),
-                TableCell(_engine(row)),
+                TableCell(_engine_label(row)),
                 TableCell(row.fault),
                 TableCell(row.host),
-                number(row.attempts if row.attempts > 1 else None, str),
+                number_cell(row.attempts if row.attempts > 1 else None, str),
                 TableCell(f"{row.reason}; hint: {row.hint}" if row.hint else row.reason),
             ]
             for row in rows
@@ -151,18 +170,18 @@ def _lost(rows: Sequence[SweepRow]) -> Table:
     )
 
 
-def _host(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
-    """What is known of a host, each fact once."""
-    found: dict[tuple[str, str], None] = {}
+def _host_facts(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
+    """Yield facts about a host, each fact once."""
+    facts: dict[tuple[str, str], None] = {}  # as an ordered set
     for machine in (row.machine for row in rows if row.machine):
-        found |= dict.fromkeys(machine.facts())
+        facts |= dict.fromkeys(machine.facts())
     for row in rows:
-        found |= dict.fromkeys(row.versions.items())
+        facts |= dict.fromkeys(row.versions.items())
         problem = row.environment.failed if row.environment else None
         if problem:
-            found[row.backend, f"{problem.name}: {problem.found}"] = None
-    yield from found
+            facts[row.backend, f"{problem.name}: {problem.found}"] = None
+    yield from facts
 
 
-def _name(host: str) -> str:
-    return host or "a machine without a name"
+def _host_title(host: str) -> str:
+    return host or "unknown machine"
