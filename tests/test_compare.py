@@ -204,7 +204,7 @@ def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--all", "--backend", "ncnn"], "--all is every backend, and --backend names some"),
+        (["--all", "--backend", "ncnn"], "--all and --backend cannot be combined"),
         (["--backend", "ncnn,onnxruntim"], "no backend 'onnxruntim' is installed"),
     ],
 )

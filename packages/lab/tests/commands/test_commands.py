@@ -245,8 +245,7 @@ def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: None, cli
     error, hint = ran.err.splitlines()
     assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
     assert error == (
-        "error: there is no PyTorch model to compare with: no artifact names one that is still "
-        "there"
+        "error: no PyTorch model to compare with: no artifact names a model that still exists"
     )
 
 
@@ -266,7 +265,7 @@ def test_benchmark_refuses_what_the_model_does_not_take(deployed: None, cli: Run
     ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
     assert (ran.code, ran.err) == (2, "error: seconds is 0, wanted a positive number\n")
     ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
-    assert ran.err == "error: '1,x' is no list of numbers\nhint: write them as 1,8\n"
+    assert ran.err == "error: '1,x' is not a list of numbers\nhint: write them as 1,8\n"
     ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
     assert ran.err.splitlines()[0] == (
         "error: a model is named, and nothing is to be compared with it"

@@ -265,12 +265,12 @@ def test_the_command(here: Path, cli: RunCommand) -> None:
     shared = cli(*words, "--workers", "1")
     assert (shared.code, shared.out) == (0, alone.out)
     ran = cli(*words, "--workers", "0")
-    assert (ran.code, ran.err) == (2, "error: --workers is 0, wanted 1 or more\n")
+    assert (ran.code, ran.err) == (2, "error: --workers is 0, expected 1 or more\n")
     ran = cli(*words, "--workers", "1", "--scheduler", "tcp://127.0.0.1:1")
     assert (ran.code, ran.err) == (
         2,
         (
-            "error: --workers is for this machine, and --scheduler has workers of its own\n"
-            "hint: leave one of them out\n"
+            "error: --workers and --scheduler cannot be combined: a scheduler has its own workers\n"
+            "hint: remove one of them\n"
         ),
     )

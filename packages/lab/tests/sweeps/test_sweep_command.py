@@ -157,12 +157,12 @@ def test_unverified_fails_where_the_cell_does_not_allow_it(cli: Any, found: Any)
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["sweep.toml", "--resume"], "--resume has no rows to go on with", "add --output FOLDER"),
-        (["sweep.toml", "--workers", "0"], "--workers is 0, wanted 1 or more", None),
+        (["sweep.toml", "--resume"], "nothing to resume", "add --output FOLDER"),
+        (["sweep.toml", "--workers", "0"], "--workers is 0, expected 1 or more", None),
         (
             ["sweep.toml", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"],
-            "--workers is for this machine, and --scheduler has workers of its own",
-            "leave one of them out",
+            "--workers and --scheduler cannot be combined: a scheduler has its own workers",
+            "remove one of them",
         ),
         (["none.toml"], "the config 'none.toml' does not exist", None),
     ],
@@ -229,7 +229,7 @@ def test_an_interruption_names_the_rows_and_how_to_go_on(cli: Any, loopback: str
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert err == (
-        "rows so far: swept/rows.jsonl; go on with: "
+        "rows so far: swept/rows.jsonl; continue with: "
         "enginebay sweep sweep.toml --output swept --workers 1 --resume\n"
         "error: interrupted\n"
     )

@@ -1,4 +1,4 @@
-"""``enginebay benchmark``: measure how fast artifacts are here, side by side and beside PyTorch."""
+"""``enginebay benchmark``: measure the speed of artifacts, also compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from enginebay.commands import (
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.results import add_report, check_report, exit_code, show
+from enginebay_lab.commands.result_output import (
+    add_report_flag,
+    check_report_flag,
+    print_result,
+    report_failures,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -35,67 +40,71 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--against",
         choices=("pytorch",),
-        help="measure the model in PyTorch too, and compare the artifacts with it (default: "
+        help="also measure the model in PyTorch, and compare the artifacts with it (default: "
         "compare them with the first one)",
     )
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="for --against (default: the one that an artifact was deployed from): " + MODEL_HELP,
+        help="model for --against (default: the model of an artifact): " + MODEL_HELP,
     )
     parser.add_argument(
         "--batch",
-        type=_numbers,
+        type=_parse_numbers,
         default=(),
         metavar="N,N",
-        help="measure at these sizes of the batch (default: the inputs as they are)",
+        help="batch sizes to measure (default: that of the inputs)",
     )
     parser.add_argument(
         "--threads",
-        type=_numbers,
+        type=_parse_numbers,
         default=(1,),
         metavar="N,N",
-        help="call from so many threads at once (default: 1)",
+        help="numbers of threads that call at the same time (default: 1)",
     )
     parser.add_argument(
         "--layers",
         action="store_true",
-        help="time each layer too, with the engine's own profiler where it has one",
+        help="also time each layer, with the engine's own profiler if it has one",
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=10.0,
         metavar="N",
-        help="how long a row may take; it ends once its windows agree (default: 10)",
+        help="time limit for a row; it ends earlier if its windows agree (default: 10)",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="limit for loading, and for each window (default: 1800)",
+        help="time limit for loading, and for each window (default: 1800)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="write windows and rows to this file as they come, as lines of JSON",
+        help="write each window and row to this file at once, as lines of JSON",
     )
-    add_inputs(parser, "the first that the first artifact was verified with, else made up")
+    add_inputs(parser, "the first inputs that the first artifact was verified with, else generated")
     add_run_flags(parser)
-    add_report(parser)
+    add_report_flag(parser)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise UsageError(f"'{text}' is no list of numbers", hint="write them as 1,8") from None
+        raise UsageError(f"'{text}' is not a list of numbers", hint="write them as 1,8") from None
 
 
 def run(args: Namespace) -> int:
-    """Measure, and print the figures; a row without any fails the command with exit code 1."""
+    """Measure, and print the figures.
+
+    Returns:
+        1 if a row could not be measured, else 0.
+    """
     import msgspec
 
     from enginebay import open_artifact
@@ -103,16 +112,16 @@ def run(args: Namespace) -> int:
     from enginebay.commands import progress
     from enginebay_lab.measurement.benchmark_artifact import benchmark
 
-    check_report(args, *args.artifacts)
+    check_report_flag(args, *args.artifacts)
     first = open_artifact(args.artifacts[0])
-    given = parse_inputs(args.inputs)
+    inputs = parse_inputs(args.inputs)
     model = args.model
     if args.against and model is None:
-        model = _deployed_model(args.artifacts)
+        model = _find_model(args.artifacts)
     with progress() as watch, stdout_on_stderr():
         measured = benchmark(
             args.artifacts,
-            inputs_for(first.inputs, given) if given else None,
+            inputs_for(first.inputs, inputs) if inputs else None,
             against=args.against,
             model=model,
             seconds=args.seconds,
@@ -126,19 +135,19 @@ def run(args: Namespace) -> int:
             watch=watch,
         )
     measured = msgspec.structs.replace(measured, command=repeatable_command(args.argv))
-    show(args, measured)
-    return exit_code(dict.fromkeys(measured.failures))
+    print_result(args, measured)
+    return report_failures(dict.fromkeys(measured.failures))
 
 
-def _deployed_model(artifacts: list[Path]) -> str:
-    """The model that one of the artifacts was made from, if it is there."""
+def _find_model(artifacts: list[Path]) -> str:
+    """Return the name of the model that one of the artifacts was made from, if it exists."""
     from enginebay import open_artifact
 
     for artifact in artifacts:
         opened = open_artifact(artifact)
-        with suppress(UsageError):  # it names none, or one that has gone
+        with suppress(UsageError):  # it has no model's name, or the model was moved
             return opened.named_model()
     raise UsageError(
-        "there is no PyTorch model to compare with: no artifact names one that is still there",
+        "no PyTorch model to compare with: no artifact names a model that still exists",
         hint="name it: --model MODEL",
     )

@@ -1,4 +1,4 @@
-"""``enginebay bisect``: find the first layer where an engine leaves the model, or check each."""
+"""``enginebay bisect``: find the first layer where an engine differs, or compare each layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enginebay.commands import (
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.results import add_report, check_report, show
+from enginebay_lab.commands.result_output import add_report_flag, check_report_flag, print_result
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -34,9 +34,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     parser.add_argument(
-        "--model", metavar="MODEL", help=f"the model, where it has moved: {MODEL_HELP}"
+        "--model", metavar="MODEL", help=f"the model, if it has moved: {MODEL_HELP}"
     )
-    add_inputs(parser, "those that the artifact was verified with")
+    add_inputs(parser, "the inputs that the artifact was verified with")
     parser.add_argument(
         "--against",
         metavar="ARTIFACT",
@@ -46,15 +46,19 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--pieces",
         action="store_true",
-        help="compare every module alone, right or wrong as the whole is",
+        help="compare every module alone, also if the whole artifact agrees",
     )
     eb.ExportOptions.add_arguments(parser, only=("rewriters",))
     eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))
-    add_report(parser)
+    add_report_flag(parser)
 
 
 def run(args: Namespace) -> int:
-    """Bisect; a place that is found fails the command with exit code 1, as a mismatch does."""
+    """Bisect, and print the result.
+
+    Returns:
+        1 if a difference was found, as for a mismatch; else 0.
+    """
     import enginebay as eb
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.bisect_artifact import bisect
@@ -65,20 +69,20 @@ def run(args: Namespace) -> int:
             if getattr(args, flag) is not None:
                 raise UsageError(f"--pieces and --{flag} cannot be combined")
     artifact = eb.open_artifact(args.artifact)
-    check_report(args)
+    check_report_flag(args)
     with progress() as watch, stdout_on_stderr():
-        what = (artifact, args.model, artifact_inputs(artifact, args.inputs))
-        given = {
+        subject = (artifact, args.model, artifact_inputs(artifact, args.inputs))
+        options = {
             **eb.ExportOptions.given_arguments(args),
             **eb.VerifyOptions.given_arguments(args),
             "watch": watch,
         }
         if args.pieces:
-            checked = pieces(*what, **given)
+            checked = pieces(*subject, **options)
         else:
-            found = bisect(*what, against=args.against, **given)
+            bisection = bisect(*subject, against=args.against, **options)
     if args.pieces:
-        show(args, checked)
+        print_result(args, checked)
         return int(not checked.passed)
-    show(args, found, artifact)
-    return int(found.found)
+    print_result(args, bisection, artifact)
+    return int(bisection.found)

@@ -18,7 +18,7 @@ from enginebay.commands import (
     typed,
 )
 from enginebay.errors import BackendUnavailableError, UsageError
-from enginebay_lab.commands.results import add_report, check_report, show
+from enginebay_lab.commands.result_output import add_report_flag, check_report_flag, print_result
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -34,7 +34,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
-    """Add the command's flags, and those of the backends that it compares."""
+    """Add the command's flags, and those of the backends to compare."""
     parser.usage = (
         "enginebay compare MODEL [--backend NAME,NAME … | --all] [--precision NAME,NAME …] [flags]"
     )
@@ -47,19 +47,19 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         default=3.0,
         metavar="N",
-        help="how long each artifact may be measured; 0 for not at all (default: 3)",
+        help="time limit to measure each artifact; 0 to skip the measurement (default: 3)",
     )
     parser.add_argument(
         "--precision",
         action="append",
         default=[],
         metavar="NAME[,NAME …]",
-        help="the precisions to compare (default: each backend's own)",
+        help="the precisions to compare (default: each backend's default)",
     )
-    add_report(parser)
+    add_report_flag(parser)
     if {"-h", "--help"} & set(argv) and not ("--all" in argv or named_backends(argv)):
-        return  # no backend is named, and their parameters are many
-    names = _backends(argv)
+        return  # without a backend the help would list the parameters of all of them
+    names = _compared_backends(argv)
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
     added = {"work_dir", "precision"}
     for params in _params_classes(names):
@@ -67,11 +67,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         added |= set(params.__struct_fields__)
 
 
-def _backends(argv: Sequence[str]) -> list[str]:
-    """The backends to compare: those that are named, or all that are installed.
+def _compared_backends(argv: Sequence[str]) -> list[str]:
+    """Return the backends to compare: those of ``--backend``, or all that are installed.
 
     Raises:
-        UsageError: Some are named beside ``--all``, or there is none.
+        UsageError: ``--backend`` is combined with ``--all``, or no backend is installed.
     """
     from enginebay.authors import installed_backends
 
@@ -79,7 +79,7 @@ def _backends(argv: Sequence[str]) -> list[str]:
     if "--all" not in argv and named:
         return named
     if named:
-        raise UsageError("--all is every backend, and --backend names some", hint="leave out one")
+        raise UsageError("--all and --backend cannot be combined", hint="remove one of them")
     installed = installed_backends()
     if not installed:
         raise UsageError("no backend is installed", hint="enginebay backends")
@@ -87,7 +87,7 @@ def _backends(argv: Sequence[str]) -> list[str]:
 
 
 def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
-    """The parameters of those that can be used; the others get a row with the reason."""
+    """Yield the parameters of usable backends; the others get a row with the reason."""
     from enginebay import get_backend
     from enginebay.errors import BackendNotFoundError
 
@@ -104,15 +104,15 @@ def run(args: Namespace) -> int:
     """Compare, and print a row for each backend and precision.
 
     Returns:
-        1 where a row failed or, unless mismatches are allowed, is mismatched; else 0.
+        1 if a row failed or, unless mismatches are allowed, is mismatched; else 0.
     """
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.comparison.compare_backends import compare
 
-    check_report(args)
+    check_report_flag(args)
     work_dir = args.work_dir or default_work_dir(args.model, "comparison")
-    names = _backends(args.argv)
+    names = _compared_backends(args.argv)
     params: dict[str, Any] = {}
     for kind in _params_classes(names):
         params |= kind.given_arguments(args)
@@ -132,5 +132,5 @@ def run(args: Namespace) -> int:
             overwrite=args.overwrite,
             watch=watch,
         )
-    show(args, comparison, work_dir=str(work_dir.resolve()))
+    print_result(args, comparison, work_dir=str(work_dir.resolve()))
     return 1 if any(row.artifact is None for row in comparison.rows) else 0

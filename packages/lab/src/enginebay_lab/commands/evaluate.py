@@ -1,4 +1,4 @@
-"""``enginebay evaluate``: measure what artifacts cost in accuracy, beside PyTorch on a data set."""
+"""``enginebay evaluate``: measure the accuracy of artifacts on a data set, and of PyTorch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from enginebay.commands import (
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.executor_flags import add_executor, executor
-from enginebay_lab.commands.results import add_report, check_report, exit_code, show
+from enginebay_lab.commands.executor_flags import add_executor_flags, open_executor
+from enginebay_lab.commands.result_output import (
+    add_report_flag,
+    check_report_flag,
+    print_result,
+    report_failures,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -37,7 +42,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "[--max-drop X] [flags]"
     )
     parser.add_argument("artifacts", metavar="ARTIFACT", nargs="+", type=Path)
-    add_data(parser, "its items have targets, but for metrics that need none")
+    add_data(parser, "its items have targets, except for metrics without targets")
     parser.add_argument(
         "--metric",
         dest="metrics",
@@ -55,7 +60,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--max-drop",
         type=float,
         metavar="X",
-        help="fail with exit code 1 where an artifact's value is worse than PyTorch's by more "
+        help="fail with exit code 1 if an artifact's value is worse than PyTorch's by more "
         "than this",
     )
     parser.add_argument(
@@ -64,21 +69,25 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with what the file of --output holds: rows in it are not measured again",
+        help="continue with the file of --output: rows in it are not measured again",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="limit for an engine to load, and for each item (default: 1800)",
+        help="time limit for an engine to load, and for each item (default: 1800)",
     )
-    add_executor(parser, "the items", "all in one process")
-    add_report(parser)
+    add_executor_flags(parser, "the items", "all in one process")
+    add_report_flag(parser)
 
 
 def run(args: Namespace) -> int:
-    """Evaluate; a lost artifact, or a drop above ``--max-drop``, fails with exit code 1."""
+    """Evaluate, and print the rows.
+
+    Returns:
+        1 if an artifact was lost or dropped by more than ``--max-drop``, else 0.
+    """
     import msgspec
 
     from enginebay.commands import progress
@@ -86,11 +95,11 @@ def run(args: Namespace) -> int:
 
     data = data_set(args)
     if data is None:
-        raise UsageError("there is no data to evaluate on", hint="add --data FILE.npz")
+        raise UsageError("no data to evaluate on", hint="add --data FILE.npz")
     if args.max_drop is not None and not args.model:
         raise UsageError("--max-drop requires a model to compare with", hint="add --model MODEL")
-    check_report(args, *args.artifacts)
-    with executor(args) as workers, progress() as watch, stdout_on_stderr():
+    check_report_flag(args, *args.artifacts)
+    with open_executor(args) as workers, progress() as watch, stdout_on_stderr():
         evaluation = evaluate(
             args.artifacts,
             data,
@@ -104,5 +113,5 @@ def run(args: Namespace) -> int:
         )
     evaluation = msgspec.structs.replace(evaluation, command=repeatable_command(args.argv))
     failures = evaluation.failures(args.max_drop)
-    show(args, evaluation, failures=failures)
-    return exit_code(failures)
+    print_result(args, evaluation, failures=failures)
+    return report_failures(failures)

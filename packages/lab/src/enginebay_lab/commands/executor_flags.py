@@ -1,4 +1,4 @@
-"""``--workers`` and ``--scheduler``: work on several processes or machines."""
+"""The flags ``--workers`` and ``--scheduler``: run on several processes or machines."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-def add_executor(parser: ArgumentParser, work: str, default: str) -> None:
+def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
     """Add the flags.
 
     Args:
         parser: The command's parser.
-        work: The work as the object of a sentence: ``the cells``.
-        default: What happens without ``--workers``.
+        work: The work, as the object of a sentence: ``the cells``.
+        default: A description of the behaviour without ``--workers``.
     """
     parser.add_argument(
         "--workers",
         type=int,
         metavar="N",
-        help=f"run {work} in so many processes at once on this machine (default: {default})",
+        help=f"run {work} in N processes at once on this machine (default: {default})",
     )
     parser.add_argument(
         "--scheduler",
@@ -34,23 +34,23 @@ def add_executor(parser: ArgumentParser, work: str, default: str) -> None:
     )
 
 
-def executor(args: Namespace) -> AbstractContextManager[Executor | None]:
-    """The executor that is requested; None for none.
+def open_executor(args: Namespace) -> AbstractContextManager[Executor | None]:
+    """Return the executor of the flags, as a context; None without flags.
 
     Raises:
-        UsageError: The flags exclude one another, or there is no such scheduler.
+        UsageError: Both flags are set, or the scheduler cannot be reached.
         MissingDependencyError: Dask is not installed.
     """
     from enginebay_lab.executors.dask import dask_executor
     from enginebay_lab.executors.local import local_executor
 
     if args.workers is not None and args.workers < 1:
-        raise UsageError(f"--workers is {args.workers}, wanted 1 or more")
+        raise UsageError(f"--workers is {args.workers}, expected 1 or more")
     if args.scheduler is None:
         return nullcontext() if args.workers is None else local_executor(args.workers)
     if args.workers is not None:
         raise UsageError(
-            "--workers is for this machine, and --scheduler has workers of its own",
-            hint="leave one of them out",
+            "--workers and --scheduler cannot be combined: a scheduler has its own workers",
+            hint="remove one of them",
         )
     return dask_executor(args.scheduler)

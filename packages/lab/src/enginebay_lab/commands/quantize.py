@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Quantize, and say what it cost."""
+    """Quantize, and print the accuracy that it cost."""
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize
@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
     command = repeatable_command(args.argv)
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         options = model_options(args)
-        found = quantize(
+        quantization = quantize(
             read_model(args),
             **options,
             verify=VerifyOptions.from_args(args),
@@ -66,7 +66,7 @@ def run(args: Namespace) -> int:
             watch=watch,
         )
     if args.json:
-        print_json(found.to_dict())
+        print_json(quantization.to_dict())
     else:
-        print_blocks(found.blocks())
+        print_blocks(quantization.blocks())
     return 0

@@ -34,19 +34,19 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         nargs="+",
         type=Path,
         help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
-        "with --json, --output or --report; all of one model, but for sweeps",
+        "with --json, --output or --report; all of one model, except for sweeps",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="the page, as .html, or the same data, as .json; a report that is there is replaced "
+        help="the page as .html, or its data as .json; an existing report is replaced "
         f"(default: {_OUTPUT}; none with --json)",
     )
 
 
 def run(args: Namespace) -> int:
-    """Gather, and write the page."""
+    """Collect the records, and write the page."""
     from enginebay_lab.reports.output_files import check_output
     from enginebay_lab.reports.record_collector import report
 
@@ -54,11 +54,11 @@ def run(args: Namespace) -> int:
     if output is not None:
         check_output(output)
     with stdout_on_stderr():
-        gathered = report(*args.paths, command=repeatable_command(args.argv))
+        collected = report(*args.paths, command=repeatable_command(args.argv))
     if output is not None:
-        gathered.save(output)
+        collected.save(output)
     if args.json:
-        print_json(gathered.to_json())
+        print_json(collected.to_json())
     else:
         assert output is not None
         size = human_size(output.stat().st_size)

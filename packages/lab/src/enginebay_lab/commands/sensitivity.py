@@ -1,4 +1,4 @@
-"""``enginebay sensitivity``: measure what each layer of an int8 engine costs."""
+"""``enginebay sensitivity``: measure the error that each layer of an int8 engine causes."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def run(args: Namespace) -> int:
 
     with progress() as watch, stdout_on_stderr():
         timeout = VerifyOptions.from_args(args).timeout
-        found = sensitivity(read_model(args), **model_options(args), timeout=timeout, watch=watch)
+        ranking = sensitivity(read_model(args), **model_options(args), timeout=timeout, watch=watch)
     if args.json:
-        print_json(found.to_dict())
+        print_json(ranking.to_dict())
     else:
-        print_blocks(found.blocks())
+        print_blocks(ranking.blocks())
     return 0

@@ -16,8 +16,13 @@ from enginebay.commands import (
     stdout_on_stderr,
 )
 from enginebay.errors import UsageError
-from enginebay_lab.commands.executor_flags import add_executor, executor
-from enginebay_lab.commands.results import add_report, check_report, exit_code, show
+from enginebay_lab.commands.executor_flags import add_executor_flags, open_executor
+from enginebay_lab.commands.result_output import (
+    add_report_flag,
+    check_report_flag,
+    print_result,
+    report_failures,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -44,40 +49,46 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="keep the artifacts in this folder, a row for each cell, written as it ends, and the "
-        "report",
+        help="the folder for the artifacts, the report, and a row for each cell, written when the "
+        "cell ends",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with what the folder of --output holds: only cells that it lacks, or that "
-        "were lost with their machine, are run",
+        help="continue with the folder of --output: run only cells without a row, cells that "
+        "were lost with their machine, and cells whose files have changed",
     )
-    add_executor(parser, "the cells", "as its cores and memory allow, one where they are measured")
+    add_executor_flags(
+        parser, "the cells", "as its cores and memory allow; 1 if cells are measured"
+    )
     parser.add_argument(
         "--baseline",
         type=Path,
         metavar="ROWS.jsonl",
-        help="fail with exit code 1 where a cell is worse than in these rows of an earlier sweep",
+        help="fail with exit code 1 if a cell is worse than in these rows of an earlier sweep",
     )
-    add_report(parser)
+    add_report_flag(parser)
 
 
 def run(args: Namespace) -> int:
-    """Sweep; a cell that is not verified, a drop or a regression fails with exit code 1."""
+    """Sweep, and print the rows.
+
+    Returns:
+        1 for a cell that is not verified, a drop or a regression; else 0.
+    """
     from enginebay.commands import progress
     from enginebay_lab.sweeps.read_cells import read_cells
     from enginebay_lab.sweeps.rows_file import ROWS_FILE
     from enginebay_lab.sweeps.run_sweep import sweep
 
     if args.resume and args.output is None:
-        raise UsageError("--resume has no rows to go on with", hint="add --output FOLDER")
-    args.report = args.report or _own_report(args.output)
-    check_report(args)
+        raise UsageError("nothing to resume", hint="add --output FOLDER")
+    args.report = args.report or _default_report(args.output)
+    check_report_flag(args)
     cells = read_cells(args.sweep)
     try:
-        with executor(args) as workers, progress() as watch, stdout_on_stderr():
-            found = sweep(
+        with open_executor(args) as workers, progress() as watch, stdout_on_stderr():
+            swept = sweep(
                 cells,
                 workers,
                 output=args.output,
@@ -89,16 +100,16 @@ def run(args: Namespace) -> int:
     except KeyboardInterrupt:
         if args.output is not None and args.output.is_dir():
             rows = short_path(args.output.absolute() / ROWS_FILE)
-            print_message(f"rows so far: {rows}; go on with: {_resumed(args)}")
+            print_message(f"rows so far: {rows}; continue with: {_resume_command(args)}")
         raise
-    show(args, found, failures=list(found.failures))
+    print_result(args, swept, failures=list(swept.failures))
     if args.output is not None and not args.json:
-        _print_folder(args.output, found, _resumed(args))
-    return exit_code(_errors(found))
+        _print_folder(args.output, swept, _resume_command(args))
+    return report_failures(_list_errors(swept))
 
 
-def _own_report(output: Path | None) -> Path | None:
-    """The page in the folder of ``--output``, where what pages are made with is installed."""
+def _default_report(output: Path | None) -> Path | None:
+    """Return the page in the folder of ``--output``, if the packages for pages are installed."""
     from enginebay.errors import MissingDependencyError
     from enginebay_lab.reports.output_files import check_packages
 
@@ -111,23 +122,23 @@ def _own_report(output: Path | None) -> Path | None:
     return output / "report.html"
 
 
-def _resumed(args: Namespace) -> str:
-    """The command line that goes on."""
+def _resume_command(args: Namespace) -> str:
+    """Return the command line that resumes the sweep."""
     words = args.argv if args.resume else [*args.argv, "--resume"]
     return shlex.join(["enginebay", *words])
 
 
-def _print_folder(folder: Path, found: Sweep, resumed: str) -> None:
+def _print_folder(folder: Path, swept: Sweep, resume_command: str) -> None:
     print_fields([("folder", short_path(folder.absolute()))])
-    if any(row.fault for row in found.rows):
-        print_next([resumed])
+    if any(row.fault for row in swept.rows):
+        print_next([resume_command])
 
 
-def _errors(found: Sweep) -> Iterator[str]:
-    """Why the sweep fails: how many cells are wrong, and each drop and regression."""
-    wrong = Counter(row.verdict for row in found.wrong)
-    if wrong:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in wrong.items())
-        yield f"{wrong.total()} of {len(found.rows)} cells failed: {counts}"
-    yield from found.drops
-    yield from found.regressions
+def _list_errors(swept: Sweep) -> Iterator[str]:
+    """Yield the errors of a sweep: the number of failed cells, each drop and each regression."""
+    failed = Counter(row.verdict for row in swept.wrong)
+    if failed:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in failed.items())
+        yield f"{failed.total()} of {len(swept.rows)} cells failed: {counts}"
+    yield from swept.drops
+    yield from swept.regressions

@@ -1,4 +1,4 @@
-"""What a command found: printed, written as a report, and its failures named."""
+"""The output of a command: its result, printed and as a report, and its failures."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from enginebay.commands import Result
 
 
-def add_report(parser: ArgumentParser) -> None:
+def add_report_flag(parser: ArgumentParser) -> None:
     """Add ``--report``."""
     parser.add_argument(
         "--report",
         type=Path,
         metavar="FILE",
-        help="write the result as a page too, as .html, or as data for one, as .json",
+        help="also write the result as a page (.html), or as the page's data (.json)",
     )
 
 
-def check_report(args: Namespace, *artifacts: Any) -> None:
-    """Refuse what could not be reported, before anything is measured.
+def check_report_flag(args: Namespace, *artifacts: Any) -> None:
+    """Check that a report can be written, before anything is measured.
 
     Args:
         args: The parsed command line.
-        artifacts: The artifacts that are to be in one report.
+        artifacts: The artifacts of the report.
 
     Raises:
-        UsageError: The file is no place for a report, or the artifacts are of different models.
+        UsageError: The file cannot be a report, or the artifacts are of different models.
         ArtifactError: An artifact is damaged.
-        MissingDependencyError: What a page is made with is not installed.
+        MissingDependencyError: A package that makes the page is not installed.
     """
     if args.report is None:
         return
@@ -54,29 +54,29 @@ def check_report(args: Namespace, *artifacts: Any) -> None:
         report(*artifacts)
 
 
-def show(args: Namespace, found: Result, *artifacts: Any, **more: Any) -> None:
-    """Print a result, and write its report where one is wanted.
+def print_result(args: Namespace, result: Result, *artifacts: Any, **more: Any) -> None:
+    """Print a result, and write its report if ``--report`` is set.
 
     Args:
         args: The parsed command line.
-        found: The result.
-        artifacts: What the report has besides.
-        **more: What the JSON document has besides.
+        result: The result.
+        artifacts: Artifacts that the report contains as well.
+        **more: Additional fields of the JSON document.
     """
     if args.json:
-        print_json(found.to_dict() | more)
+        print_json(result.to_dict() | more)
     else:
-        print_blocks(found.blocks())
+        print_blocks(result.blocks())
     if args.report is not None:
         from enginebay_lab.reports.record_collector import report
 
         command = repeatable_command(args.argv)
-        report(*artifacts, found, command=command).save(args.report)
+        report(*artifacts, result, command=command).save(args.report)
         print_message(f"report: {short_path(args.report.absolute())}")
 
 
-def exit_code(failures: Iterable[str]) -> int:
-    """Name each failure on stderr; returns 1 where there is one, else 0."""
+def report_failures(failures: Iterable[str]) -> int:
+    """Print each failure on stderr, and return the exit code: 1 if there are any, else 0."""
     listed = list(failures)
     for failure in listed:
         print_message(f"{styled('error:', 'red', sys.stderr)} {failure}")
