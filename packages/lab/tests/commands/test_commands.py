@@ -30,7 +30,7 @@ DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
 OURS = sorted(KNOWN_COMMANDS)
 
 
-def test_core_knows_them_and_lists_them_by_their_distribution(cli: Run) -> None:
+def test_core_lists_the_commands_by_their_distribution(cli: Run) -> None:
     found = {each.name: each for each in installed_commands()}
     assert [name for name in found if found[name].distribution == "enginebay-lab"] == OURS
     text = cli("-h").out
@@ -44,7 +44,7 @@ class TestLaws(CommandConformance):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_each_explains_itself_and_has_examples_that_can_be_typed(cli: Run, name: str) -> None:
+def test_each_command_has_help_and_valid_examples(cli: Run, name: str) -> None:
     code, text, _ = cli(name, "-h")
     assert code == 0
     assert text.startswith(f"usage: enginebay {name}")
@@ -65,12 +65,12 @@ def test_each_explains_itself_and_has_examples_that_can_be_typed(cli: Run, name:
         ("verify tiny --bisect", "enginebay bisect ARTIFACT"),
     ],
 )
-def test_what_was_a_flag_is_hinted_at(cli: Run, words: str, hint: str) -> None:
+def test_a_removed_flag_has_a_hint(cli: Run, words: str, hint: str) -> None:
     ran = cli(*words.split())
     assert (ran.code, ran.err.splitlines()[-1]) == (2, f"hint: {hint}")
 
 
-def test_bisect_what_is_wrong(cli: Run) -> None:
+def test_bisect_of_a_mismatched_artifact_exits_with_1(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY, "--gain", "1.5", "--allow-mismatch").code == 0
     ran = cli("bisect", "net-build-loopback")
     assert ran.code == 1, ran.err
@@ -83,7 +83,7 @@ def test_bisect_what_is_wrong(cli: Run) -> None:
     assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
 
 
-def test_bisect_what_is_right(cli: Run) -> None:
+def test_bisect_of_a_verified_artifact_exits_with_0(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY).code == 0
     ran = cli("bisect", "net-build-loopback", "--model", "net.py:build")
     assert ran.code == 0
@@ -111,7 +111,7 @@ def test_bisect_every_piece(cli: Run) -> None:
     assert (right.code, right.out.partition(" of ")[0]) == (0, str(len(found["rows"])))
 
 
-def test_bisect_finds_a_rewriter_of_ones_own_that_is_wrong(cli: Run, here: Path) -> None:
+def test_bisect_finds_a_wrong_rewriter_of_the_user(cli: Run, here: Path) -> None:
     (here / "mine.py").write_text(
         "import enginebay as eb\n"
         "mine = eb.RewriterSet()\n"
@@ -147,7 +147,7 @@ def test_a_comparison_prints_as_the_command_does(cli: Run, here: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["against", "report"])
-def test_pieces_and_what_has_no_place_beside_them(cli: Run, flag: str) -> None:
+def test_pieces_refuse_other_flags(cli: Run, flag: str) -> None:
     ran = cli("bisect", "net-build-loopback", "--pieces", f"--{flag}", "there.html")
     assert (ran.code, ran.err.splitlines()[0]) == (
         2,
@@ -172,7 +172,7 @@ def test_a_comparison_measures_the_engines_that_run_here(
 
 
 @pytest.mark.parametrize("use", ["benchmark", "evaluate", "bisect"])
-def test_what_has_to_run_the_engine_is_refused_in_one_line(
+def test_commands_that_run_a_foreign_engine_are_refused_in_one_line(
     ahead: str, tmp_path: Path, use: str
 ) -> None:
     made = eb.deploy(nn.ReLU(), torch.ones(2), backend=ahead, work_dir=tmp_path / "a")
@@ -182,9 +182,7 @@ def test_what_has_to_run_the_engine_is_refused_in_one_line(
     assert isinstance(caught.value, BackendUnavailableError) == (use != "bisect")
 
 
-def test_an_artifact_that_is_bound_to_something_else_is_not_measured(
-    loopback: str, tmp_path: Path
-) -> None:
+def test_an_artifact_for_another_device_is_not_measured(loopback: str, tmp_path: Path) -> None:
     made = eb.deploy(nn.ReLU(), torch.ones(2), backend=loopback, work_dir=tmp_path / "a")
     file = made.artifact.path / "manifest.json"
     text = file.read_text().rstrip()
@@ -230,7 +228,7 @@ def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli
     assert "SPEED is beside 'pytorch', with its 95 % interval" in notes[0]
 
 
-def test_benchmark_has_a_row_that_failed(deployed: None, cli: Run) -> None:
+def test_benchmark_reports_a_row_that_failed(deployed: None, cli: Run) -> None:
     ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
     assert ran.code == 1
     assert ran.err.startswith("error: 'net-build-loopback': the batch is fixed: the model takes x ")
@@ -258,7 +256,7 @@ def test_benchmark_is_a_document_too(deployed: None, cli: Run) -> None:
     assert row["receipt"]["device"] == "cpu"
 
 
-def test_benchmark_refuses_what_the_model_does_not_take(deployed: None, cli: Run) -> None:
+def test_benchmark_refuses_inputs_that_do_not_fit(deployed: None, cli: Run) -> None:
     ran = cli("benchmark", "net-build-loopback", "--input", "y=2x4")
     assert ran.code == 2
     assert ran.err.startswith("error: unknown input 'y': the model takes ")
@@ -273,7 +271,7 @@ def test_benchmark_refuses_what_the_model_does_not_take(deployed: None, cli: Run
     assert cli("benchmark", "nowhere").code == 1
 
 
-def test_a_sweep_builds_what_it_cannot_run(
+def test_a_sweep_builds_engines_for_other_machines(
     ahead: str, cli: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", ahead)

@@ -1,4 +1,4 @@
-"""A small classifier, its data, and two loopback artifacts of it: right and wrong."""
+"""A small classifier, its data, and two loopback artifacts: a right and a wrong one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def build():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
-    """``net.py``, 40 items, and the artifacts ``good`` and ``bad``, which negates its outputs."""
+    """Make ``net.py``, 40 items, and the artifacts ``good`` and ``bad`` (negated outputs)."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "net.py").write_text(NET)
     namespace: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
 
 @pytest.fixture
 def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder beside links to all that."""
+    """Make the current folder, with links to these files."""
     for path in trained.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
@@ -73,5 +73,5 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line in this process."""
+    """Return a function that runs a command line in this process."""
     return partial(call_command, capfd)

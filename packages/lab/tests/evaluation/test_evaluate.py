@@ -1,4 +1,4 @@
-"""`lab.evaluate` and `enginebay evaluate`: values beside PyTorch's, and the gate."""
+"""`lab.evaluate` and `enginebay evaluate`: values compared with PyTorch's, and ``--max-drop``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_command(cli: Run) -> None:
     assert row.split()[:7] == ["good", "accuracy", "0.9", "0.9", "0", "40", "100.00%"]
 
 
-def test_the_gate_is_one_line_with_the_figures(cli: Run) -> None:
+def test_max_drop_prints_one_error_line_with_the_figures(cli: Run) -> None:
     ran = cli("evaluate", "good", "bad", *DATA, *ACCURACY, "--max-drop", "0.01", "--json")
     assert ran.code == 1
     assert ran.err.startswith("error: 'bad': accuracy is ")
@@ -98,7 +98,7 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
     assert ran.err.startswith("error: metric 'cosine' requires a model to compare with")
 
 
-def test_items_of_any_size_and_any_source(here: Path) -> None:
+def test_a_list_and_a_part_of_a_file_are_data_sets(here: Path) -> None:
     x = np.random.default_rng(1).normal(size=(7, 1, 4)).astype(np.float32)
     items: list[Any] = [({"x": each}, 0) for each in x]
     (row,) = lab.evaluate("good", items, "cosine", model="net.py:build").rows

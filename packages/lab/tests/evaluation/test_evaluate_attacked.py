@@ -1,4 +1,4 @@
-"""What goes wrong in an evaluation loses nothing else: engines, items, files, kills."""
+"""Failures of engines, items, files and processes cost an evaluation only their own results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DATA = ("--data", "data.npz", "--model", "net.py:build", "--metric", "accuracy")
 
-#: An engine that does on item 20 what an environment variable says.
+#: An engine that fails on item 20 in the way that an environment variable names.
 MOODY = """\
 import ctypes, os, time
 import numpy as np
@@ -76,7 +76,7 @@ def build_wrapper(request):
 
 @pytest.fixture(scope="module")
 def _moody(trained: Path) -> Iterator[None]:
-    """The artifact ``moody``, which was well while it was deployed."""
+    """The artifact ``moody``, deployed without a failure."""
     namespace: dict[str, Any] = {}
     exec((trained / "net.py").read_text(), namespace)
     with temporary_backend("moody", MOODY):
@@ -130,7 +130,7 @@ def test_a_worker_loses_the_same_artifact(mood: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("_moody", "here")
 @pytest.mark.parametrize("mood", ["nan", "shape"])
-def test_wrong_outputs_are_no_agreement(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_outputs_lower_the_agreement(mood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOOD", mood)
     metrics = ["accuracy", "cosine"]
     row, other = lab.evaluate("moody", "data.npz", metrics, model="net.py:build").rows
@@ -139,12 +139,12 @@ def test_wrong_outputs_are_no_agreement(mood: str, monkeypatch: pytest.MonkeyPat
     assert 20 <= row.worst[0].item < 40
     assert other.value is None
     if mood == "nan":
-        assert row.value == pytest.approx(0.4)  # the four wrong ones are among the first
+        assert row.value == pytest.approx(0.4)  # the four wrong items are among the first 20
     else:
         assert row.error.startswith("metric 'accuracy' on item ")
 
 
-def test_what_cannot_be_evaluated(here: Path) -> None:
+def test_items_that_cannot_be_evaluated_are_refused(here: Path) -> None:
     with np.load("data.npz") as data:
         x, target = data["x"], data["target"]
     np.savez("bare.npz", x=x)
@@ -172,7 +172,7 @@ def test_what_cannot_be_evaluated(here: Path) -> None:
     )
 
 
-def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
+def test_artifacts_with_different_inputs_are_refused(here: Path, cli: Run) -> None:
     import torch
 
     model = torch.nn.Linear(4, 3)
@@ -201,12 +201,12 @@ def test_artifacts_that_do_not_fit(here: Path, cli: Run) -> None:
         lab.evaluate("torn", "data.npz", "accuracy")
 
 
-def lines(path: str | Path) -> list[dict[str, Any]]:
+def read_lines(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def counted(tmp_path: Path) -> None:
-    """A metric in a file that notes each of its updates."""
+def write_counting_metric(tmp_path: Path) -> None:
+    """Write a file with a metric that records each of its updates."""
     (tmp_path / "own.py").write_text(
         "from pathlib import Path\n"
         "class Noted:\n"
@@ -219,11 +219,11 @@ def counted(tmp_path: Path) -> None:
     )
 
 
-def test_rows_that_are_there_are_not_measured_again(here: Path, cli: Run) -> None:
-    counted(here)
+def test_resume_does_not_measure_existing_rows_again(here: Path, cli: Run) -> None:
+    write_counting_metric(here)
     words = ("--data", "data.npz", "--model", "net.py:build", "--metric", "own.py:Noted")
     assert cli("evaluate", "good", *words, "--output", "rows.jsonl").code == 0
-    (row,) = lines("rows.jsonl")
+    (row,) = read_lines("rows.jsonl")
     assert (row["schema"], row["artifact"], row["value"]) == (1, "good", 40)
     assert Path("updates").stat().st_size == 80
 
@@ -241,12 +241,12 @@ def test_rows_that_are_there_are_not_measured_again(here: Path, cli: Run) -> Non
     ran = cli("evaluate", "good", "bad", *words, "--output", "rows.jsonl", "--resume", "--json")
     assert [row["artifact"] for row in ran.document["rows"]] == ["good", "bad"]
     assert Path("updates").stat().st_size == 160
-    assert [row["artifact"] for row in lines("rows.jsonl")] == ["good", "bad"]
+    assert [row["artifact"] for row in read_lines("rows.jsonl")] == ["good", "bad"]
     assert not list(here.glob("*.part"))
 
 
-def test_another_artifact_model_metric_or_data_is_not_mistaken(here: Path) -> None:
-    counted(here)
+def test_resume_measures_a_changed_artifact_model_metric_or_data(here: Path) -> None:
+    write_counting_metric(here)
 
     def measured(artifact: str = "good", data: str = "data.npz") -> int:
         before = Path("updates").stat().st_size if Path("updates").exists() else 0
@@ -272,11 +272,11 @@ def test_another_artifact_model_metric_or_data_is_not_mistaken(here: Path) -> No
     net.write_text(text.replace("manual_seed(0)", "manual_seed(1)"))
     assert measured() == 80
     assert measured() == 0
-    assert len(lines("rows.jsonl")) == 5
+    assert len(read_lines("rows.jsonl")) == 5
 
 
 @pytest.mark.usefixtures("_moody", "here")
-def test_lost_artifacts_are_tried_again(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resume_runs_lost_artifacts_again(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("evaluate", "good", "moody", *DATA, "--output", "rows.jsonl", "--resume")
     with monkeypatch.context() as patch:
         patch.setenv("MOOD", "crash")
@@ -287,8 +287,8 @@ def test_lost_artifacts_are_tried_again(cli: Run, monkeypatch: pytest.MonkeyPatc
     assert [row["value"] for row in ran.document["rows"]] == [0.9, 0.9]
 
 
-def repeated(count: int, seconds: float = 0.0) -> Iterator[Any]:
-    """Items until somebody interrupts."""
+def repeat_items(count: int, seconds: float = 0.0) -> Iterator[Any]:
+    """Yield items, and interrupt after ``count`` of them."""
     with np.load("data.npz") as data:
         x, target = data["x"], data["target"]
     for number in range(1600):
@@ -299,11 +299,11 @@ def repeated(count: int, seconds: float = 0.0) -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("here")
-def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
+def test_an_interrupted_run_resumes_at_the_next_item(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
-    asked = (["good", "bad"], lambda: repeated(interrupted), ["accuracy", "cosine"])
+    asked = (["good", "bad"], lambda: repeat_items(interrupted), ["accuracy", "cosine"])
     interrupted = 1200
     seen: list[str] = []
     options: Any = {
@@ -314,22 +314,22 @@ def test_an_interrupted_run_goes_on_at_the_item_where_it_was(
     }
     with pytest.raises(KeyboardInterrupt):
         lab.evaluate(*asked, **options)
-    assert lines("rows.jsonl") == []
+    assert read_lines("rows.jsonl") == []
     (part,) = Path().glob("*.part")
     interrupted, seen = -1, []
     found = lab.evaluate(*asked, **options)
     assert not part.exists()
     first = next(int(detail.split()[0]) for detail in seen if detail)
-    assert first > 500, "it went on, and did not begin again"
+    assert first > 500, "it was resumed, not started again"
     whole = lab.evaluate(*asked, model="net.py:build")
     for row, wanted in zip(found.rows, whole.rows, strict=True):
         assert row.count == wanted.count == 1600
         assert row.value == wanted.value
         assert (row.agreement, row.worst) == (wanted.agreement, wanted.worst)
-    assert len(lines("rows.jsonl")) == 4
+    assert len(read_lines("rows.jsonl")) == 4
 
 
-def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
+def test_a_killed_run_leaves_a_checkpoint_to_resume_from(here: Path) -> None:
     (here / "slow.py").write_text(
         "import time, numpy as np\n"
         "read = dict(np.load('data.npz'))\n"
@@ -351,7 +351,7 @@ def test_a_killed_run_leaves_what_another_goes_on_from(here: Path) -> None:
     assert process.wait() == -signal.SIGKILL
     seen: list[str] = []
     (row,) = lab.evaluate(
-        *("good", lambda: repeated(-1), "accuracy"),
+        *("good", lambda: repeat_items(-1), "accuracy"),
         output="rows.jsonl",
         resume=True,
         watch=lambda step: seen.append(step.detail),
@@ -379,7 +379,7 @@ def test_two_evaluations_may_write_to_one_file(here: Path) -> None:
     assert sorted(json.loads(line)["artifact"] for line in rest if line) == ["bad", "good"]
 
 
-def test_a_file_of_something_else_is_left_alone(here: Path, cli: Run) -> None:
+def test_a_file_with_other_contents_is_not_changed(here: Path, cli: Run) -> None:
     Path("rows.jsonl").write_text("name,value\n")
     ran = cli("evaluate", "good", *DATA, "--output", "rows.jsonl", "--resume")
     assert ran.code == 2
@@ -394,7 +394,7 @@ def test_a_file_of_something_else_is_left_alone(here: Path, cli: Run) -> None:
     assert (ran.code, ran.err) == (1, "error: 'nowhere/rows.jsonl': No such file or directory\n")
 
 
-def test_a_full_disk_is_one_line_and_the_rows_before_stay(here: Path, cli: Run) -> None:
+def test_a_full_disk_is_one_error_line_and_earlier_rows_stay(here: Path, cli: Run) -> None:
     words = ("--data", "data.npz", "--metric", "accuracy", "--output", "rows.jsonl", "--resume")
     assert cli("evaluate", "good", *words).code == 0
     kept = Path("rows.jsonl").read_bytes()
@@ -412,16 +412,19 @@ def test_a_full_disk_is_one_line_and_the_rows_before_stay(here: Path, cli: Run) 
         check=False,
     )
     assert done.returncode == 1
-    # Where the evaluation takes long, the file that a killed one goes on from is written first.
+    # If the evaluation takes long, its checkpoint is written first.
     file, _, rest = done.stderr.partition("' cannot be written: ")
     assert file == "error: 'rows.jsonl" or file.endswith(".part")
     assert rest.startswith("File too large\nhint: ")
     assert Path("rows.jsonl").read_bytes().startswith(kept)
     assert cli("evaluate", "good", "bad", *words).code == 0
-    assert [row["artifact"] for row in map(json.loads, _whole("rows.jsonl"))] == ["good", "bad"]
+    assert [row["artifact"] for row in map(json.loads, _complete_lines("rows.jsonl"))] == [
+        "good",
+        "bad",
+    ]
 
 
-def _whole(path: str) -> list[str]:
+def _complete_lines(path: str) -> list[str]:
     return [line for line in Path(path).read_text().splitlines() if line.endswith("}")]
 
 
@@ -449,7 +452,7 @@ def test_a_data_set_may_refill_its_arrays() -> None:
 
 
 class Clearing:
-    """A metric that writes into what it gets."""
+    """A metric that writes into its arguments."""
 
     def reset(self) -> None:
         pass
@@ -475,7 +478,7 @@ def test_a_metric_that_writes_into_its_arguments_spoils_nothing() -> None:
 
 
 class Forgetful:
-    """A metric that counts items, and whose ``reset()`` forgets none."""
+    """A metric that counts items, and whose ``reset()`` does nothing."""
 
     def __init__(self) -> None:
         self.metric_state = {"count": 0}
@@ -494,7 +497,7 @@ class Forgetful:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_metric_that_forgets_no_items_counts_each_once() -> None:
+def test_a_metric_whose_reset_does_nothing_counts_each_item_once() -> None:
     items = [{"x": np.zeros((1, 4), np.float32), "target": 0}] * 200
     for metric in (Forgetful, Forgetful()):
         assert lab.evaluate("good", items, metric).rows[0].value == 200

@@ -1,4 +1,4 @@
-"""Metrics: those that need no package, a user's own, torchmetrics', a plugin's; and wrong ones."""
+"""Metrics: built in, of users, of torchmetrics and of plugins; and wrong metrics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Partial:
 """
 
 
-def value(metric: Any, *items: tuple[Any, Any]) -> Any:
+def metric_value(metric: Any, *items: tuple[Any, Any]) -> Any:
     (source,) = find_metrics(metric)
     built = source.build()
     for item in items:
@@ -57,31 +57,31 @@ def value(metric: Any, *items: tuple[Any, Any]) -> Any:
 
 
 def test_accuracy_and_top_k() -> None:
-    assert value("accuracy", (SCORES, 1), (SCORES, 2)) == 0.5
-    assert value("top-2", (SCORES, 2), (SCORES, 0)) == 0.5
-    assert value("top-5", (SCORES, 2)) == 1.0  # of three classes
-    assert value("accuracy", (np.repeat(SCORES, 4, 0), np.array([1, 1, 0, 1]))) == 0.75
+    assert metric_value("accuracy", (SCORES, 1), (SCORES, 2)) == 0.5
+    assert metric_value("top-2", (SCORES, 2), (SCORES, 0)) == 0.5
+    assert metric_value("top-5", (SCORES, 2)) == 1.0  # of three classes
+    assert metric_value("accuracy", (np.repeat(SCORES, 4, 0), np.array([1, 1, 0, 1]))) == 0.75
     pixels = np.float32([[[0.1, 0.9], [0.9, 0.1]]])  # a class for each pixel
-    assert value("accuracy", (pixels, np.array([[1, 1]]))) == 0.5
+    assert metric_value("accuracy", (pixels, np.array([[1, 1]]))) == 0.5
 
 
-def test_what_is_not_a_number_is_wrong() -> None:
+def test_nan_outputs_count_as_wrong() -> None:
     nothing = np.full((1, 3), np.nan, np.float32)
-    assert value("accuracy", (nothing, 0), (SCORES, 1)) == 0.5
-    assert value("top-3", (nothing, 0)) == 0.0
-    assert np.isnan(value("mean-absolute-error", (nothing, np.zeros((1, 3)))))
+    assert metric_value("accuracy", (nothing, 0), (SCORES, 1)) == 0.5
+    assert metric_value("top-3", (nothing, 0)) == 0.0
+    assert np.isnan(metric_value("mean-absolute-error", (nothing, np.zeros((1, 3)))))
 
 
-def test_errors_and_angles() -> None:
-    assert value("mean-absolute-error", (SCORES, SCORES + 1), (SCORES, SCORES[0])) == pytest.approx(
-        0.5
-    )
-    assert value("cosine", (SCORES, SCORES), (SCORES, -SCORES)) == pytest.approx(0)
+def test_mean_absolute_error_and_cosine() -> None:
+    assert metric_value(
+        "mean-absolute-error", (SCORES, SCORES + 1), (SCORES, SCORES[0])
+    ) == pytest.approx(0.5)
+    assert metric_value("cosine", (SCORES, SCORES), (SCORES, -SCORES)) == pytest.approx(0)
     both = {"a": SCORES, "b": SCORES}
-    assert value("cosine", (both, both)) == pytest.approx(1)
+    assert metric_value("cosine", (both, both)) == pytest.approx(1)
     zeros = np.zeros((1, 3), np.float32)
-    assert value("cosine", (zeros, zeros)) == 1
-    assert value("cosine", (zeros, SCORES)) == 0
+    assert metric_value("cosine", (zeros, zeros)) == 1
+    assert metric_value("cosine", (zeros, SCORES)) == 0
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,11 @@ def test_errors_and_angles() -> None:
         ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, expected numbers"),
     ],
 )
-def test_targets_that_do_not_fit(metric: str, outputs: Any, target: Any, message: str) -> None:
+def test_targets_that_do_not_fit_are_refused(
+    metric: str, outputs: Any, target: Any, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
-        value(metric, (outputs, target))
+        metric_value(metric, (outputs, target))
     assert str(caught.value) == message
 
 
@@ -166,7 +168,9 @@ def test_a_metric_that_raises_is_named(here: Path, cli: Run, metric: str, messag
         ("own.py:Shares", "'own.py:Shares': there is no 'Shares' in 'own.py'", "did you mean"),
     ],
 )
-def test_what_is_no_metric(here: Path, cli: Run, metric: str, message: str, hint: str) -> None:
+def test_unknown_metrics_are_refused(
+    here: Path, cli: Run, metric: str, message: str, hint: str
+) -> None:
     (here / "own.py").write_text(OWN)
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", metric)
     assert ran.code == 2
@@ -175,7 +179,7 @@ def test_what_is_no_metric(here: Path, cli: Run, metric: str, message: str, hint
     assert advice.startswith(f"hint: {hint}")
 
 
-def test_metrics_are_named_once() -> None:
+def test_metrics_with_equal_names_are_refused() -> None:
     with pytest.raises(UsageError, match="two metrics are called 'accuracy'"):
         find_metrics(["accuracy", "accuracy"])
     with pytest.raises(UsageError, match="no metric to compute"):
@@ -199,7 +203,7 @@ def test_a_plugin_brings_metrics(here: Path) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("torchmetrics") is not None, reason="torchmetrics is installed here"
 )
-def test_what_to_install_for_torchmetrics() -> None:
+def test_missing_torchmetrics_names_its_package() -> None:
     with pytest.raises(MissingDependencyError, match="requires torchmetrics, which") as caught:
         find_metrics("torchmetrics:MeanSquaredError")
     assert caught.value.hint == "pip install 'enginebay-lab[metrics]'"

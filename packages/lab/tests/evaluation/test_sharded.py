@@ -1,4 +1,4 @@
-"""`lab.evaluate` on executors: the digits of one process, whatever becomes of the workers."""
+"""`lab.evaluate` on executors finds the same digits as one process, also if workers fail."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def items():
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
-    """One worker, so that what happens to it is the same each time."""
-    with local_executor(1) as found:
-        yield found
+    """Start one worker, so that the order of the tasks is the same each time."""
+    with local_executor(1) as started:
+        yield started
 
 
 @pytest.fixture(autouse=True)
 def _files(here: Path) -> None:
-    """Another ``data.npz``: 200 items of any magnitude; and metrics."""
+    """Write a new ``data.npz`` with 200 items of any magnitude, and metrics."""
     (here / "data.npz").unlink()
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 1, 4)) * 10.0 ** rng.integers(-6, 7, (200, 1, 4))
@@ -110,45 +110,47 @@ def _files(here: Path) -> None:
     (here / "items.py").write_text(DATA)
 
 
-def found(output: str, executor: Any = None, data: Any = "data.npz", **given: Any) -> Evaluation:
+def evaluate_both(
+    output: str, executor: Any = None, data: Any = "data.npz", **given: Any
+) -> Evaluation:
     metrics = given.pop("metrics", "own.py:Sum")
     return lab.evaluate(
         *(["good", "bad"], data, metrics), output=output, resume=True, executor=executor, **given
     )
 
 
-def test_the_rows_are_those_of_one_process(executor: Executor) -> None:
+def test_an_executor_and_one_process_find_equal_rows(executor: Executor) -> None:
     given: Any = {
         "metrics": ["own.py:Sum", "own.py:Picky", "mean-absolute-error", "cosine"],
         "model": "net.py:build",
     }
-    whole = found("whole.jsonl", **given)
+    whole = evaluate_both("whole.jsonl", **given)
     assert "raised ValueError on item" in whole.rows[5].error
-    assert found("parts.jsonl", executor, **given) == whole
-    assert found("parts.jsonl", executor, **given) == whole  # its rows are there
+    assert evaluate_both("parts.jsonl", executor, **given) == whole
+    assert evaluate_both("parts.jsonl", executor, **given) == whole  # its rows are there
 
 
-def test_two_workers_on_some_of_the_items() -> None:
+def test_two_workers_and_one_process_take_the_same_items() -> None:
     with ThreadPoolExecutor(2) as pool:
-        some = found("pool.jsonl", pool, eb.DataSet("data.npz", take=130, seed=3))
-    assert some == found("some.jsonl", data=eb.DataSet("data.npz", take=130, seed=3))
+        some = evaluate_both("pool.jsonl", pool, eb.DataSet("data.npz", take=130, seed=3))
+    assert some == evaluate_both("some.jsonl", data=eb.DataSet("data.npz", take=130, seed=3))
     assert some.data.count == len(some.data.indices) == 130
 
 
-def test_items_whose_number_only_reading_tells(executor: Executor) -> None:
-    parts = found("parts.jsonl", executor, "items.py:items")
-    whole = found("whole.jsonl", data="items.py:items")
+def test_a_data_set_without_a_length_on_an_executor(executor: Executor) -> None:
+    parts = evaluate_both("parts.jsonl", executor, "items.py:items")
+    whole = evaluate_both("whole.jsonl", data="items.py:items")
     assert parts == whole
     assert whole.rows[0].count == 200
 
 
 @pytest.mark.parametrize("again", ["executor", "one process"])
-def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
+def test_a_killed_worker_fails_the_evaluation_and_resume_finishes_it(
     here: Path, executor: Executor, again: str
 ) -> None:
     (here / "deadly").touch()
     with pytest.raises(EnginebayError) as caught:
-        found("rows.jsonl", executor, metrics="own.py:Deadly")
+        evaluate_both("rows.jsonl", executor, metrics="own.py:Deadly")
     assert str(caught.value) == (
         f"items 128 to 191 of 'data.npz' were not evaluated on {HOST}: "
         "its process ended with SIGKILL"
@@ -156,7 +158,7 @@ def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
     assert caught.value.hint == "continue with --resume"
     assert not (here / "deadly").exists()
     seen: list[str] = []
-    resumed = found(
+    resumed = evaluate_both(
         *("rows.jsonl", executor if again == "executor" else None),
         metrics="own.py:Deadly",
         watch=lambda step: seen.append(step.detail),
@@ -164,15 +166,15 @@ def test_a_killed_worker_ends_it_and_resume_does_what_is_missing(
     details = [int(detail.split()[0]) for detail in seen if detail]
     assert min(details) >= 128, "what was done before was not done again"
     assert not list(here.glob("*.part"))
-    assert resumed == found("whole.jsonl", metrics="own.py:Deadly")
+    assert resumed == evaluate_both("whole.jsonl", metrics="own.py:Deadly")
 
 
-def test_what_only_one_process_can_evaluate(here: Path, executor: Executor) -> None:
+def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor: Executor) -> None:
     import torch
 
     def refused(**given: Any) -> tuple[str, str | None]:
         with pytest.raises(UsageError) as caught:
-            found("rows.jsonl", executor, **given)
+            evaluate_both("rows.jsonl", executor, **given)
         return str(caught.value), caught.value.hint
 
     hint = "write it as on the command line: "
@@ -208,25 +210,27 @@ def test_items_that_do_not_fit_are_named_as_in_one_process(executor: Executor) -
     np.savez("bad.npz", x=np.full((100, 1, 4), np.nan, np.float32), target=np.zeros((100, 1, 3)))
     np.savez("none.npz", x=np.zeros((0, 1, 4), np.float32))
     with pytest.raises(InputError) as caught:
-        found("rows.jsonl", executor, "bad.npz")
+        evaluate_both("rows.jsonl", executor, "bad.npz")
     assert str(caught.value) == "item 0 of 'bad.npz': input 'x' holds NaN at [0, 0]"
     with pytest.raises(InputError, match=r"^'none\.npz' holds no item$"):
-        found("rows.jsonl", executor, "none.npz")
+        evaluate_both("rows.jsonl", executor, "none.npz")
 
 
-def test_a_model_that_is_another_one_in_each_process(here: Path, executor: Executor) -> None:
+def test_a_model_with_different_weights_in_each_process_is_refused(
+    here: Path, executor: Executor
+) -> None:
     net = (here / "net.py").read_text()
     (here / "net.py").unlink()
     (here / "net.py").write_text(net.replace("torch.manual_seed(0)", "torch.seed()"))
     with pytest.raises(ModelError) as caught:
-        found("rows.jsonl", executor, model="net.py:build")
+        evaluate_both("rows.jsonl", executor, model="net.py:build")
     assert str(caught.value) == (
         f"the model on {HOST} differs from the model on other workers in its weights or its "
         "source file"
     )
 
 
-def test_a_worker_that_does_not_see_the_same(here: Path) -> None:
+def test_a_worker_with_different_files_is_refused(here: Path) -> None:
     import torch
 
     run = EvaluationRun(open_subjects(["good"]), find_metrics("cosine"), eb.DataSet("data.npz"))

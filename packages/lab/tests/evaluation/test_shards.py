@@ -1,4 +1,4 @@
-"""The figures of an evaluation do not depend on how its items were cut into pieces."""
+"""The figures of an evaluation do not depend on the sizes of chunks and tasks."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def values(shape: tuple[int, ...], seed: int) -> list[np.ndarray[Any, Any]]:
-    """Arrays whose sums depend on the order: their entries are of any magnitude."""
+def random_arrays(shape: tuple[int, ...], seed: int) -> list[np.ndarray[Any, Any]]:
+    """Return arrays whose sums depend on the order: their entries have any magnitude."""
     rng = np.random.default_rng(seed)
     exponents = rng.integers(-6, 7, (90, *shape))
     found = rng.normal(size=(90, *shape)) * 10.0**exponents
     return list(found.astype(np.float32))
 
 
-def figures(cuts: set[int], shape: tuple[int, ...], *, transposed: bool) -> Any:
-    """What a tally finds on 90 items that come in pieces."""
-    targets, expected, found = (values(shape, seed) for seed in range(3))
+def accumulate_items(cuts: set[int], shape: tuple[int, ...], *, transposed: bool) -> Any:
+    """Return the state of an accumulator after 90 items in pieces."""
+    targets, expected, found = (random_arrays(shape, seed) for seed in range(3))
     if transposed:
         expected = [np.asfortranarray(each) for each in expected]
     sources = find_metrics(["mean-absolute-error", "cosine"])
@@ -54,15 +54,15 @@ def figures(cuts: set[int], shape: tuple[int, ...], *, transposed: bool) -> Any:
     st.sampled_from([(1,), (3,), (9,), (130,), (3, 5, 7), (1, 40, 30)]),
     st.booleans(),
 )
-def test_any_chunks_give_the_same_sums(
+def test_sums_do_not_depend_on_the_chunks(
     cuts: set[int], shape: tuple[int, ...], transposed: bool
 ) -> None:
-    assert figures(cuts, shape, transposed=transposed) == figures(
+    assert accumulate_items(cuts, shape, transposed=transposed) == accumulate_items(
         set(), shape, transposed=transposed
     )
 
 
-def test_items_that_decide_nothing_take_no_decision_from_others() -> None:
+def test_items_without_a_decision_do_not_change_the_agreement() -> None:
     scores, number = np.float32([[0.1, 0.9]]), np.float32([[0.5]])
     outputs = [{"y": each} for each in (scores, number, scores)]
     accumulator = OutputAccumulator(find_metrics("cosine"), "data")
@@ -70,9 +70,9 @@ def test_items_that_decide_nothing_take_no_decision_from_others() -> None:
     assert (accumulator.state.agreed, accumulator.state.decided) == (2, 2)
 
 
-def items(count: int) -> Iterator[Any]:
-    """Targets that PyTorch and the artifacts are more or less far from."""
-    for x, target in zip(values((1, 4), 3) * 3, values((1, 3), 4) * 3, strict=True):
+def make_items(count: int) -> Iterator[Any]:
+    """Yield items with random targets, and interrupt after ``count`` of them."""
+    for x, target in zip(random_arrays((1, 4), 3) * 3, random_arrays((1, 3), 4) * 3, strict=True):
         if not count:
             raise KeyboardInterrupt
         yield {"x": x, "target": target}
@@ -80,12 +80,14 @@ def items(count: int) -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("here")
-def test_any_size_of_chunks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(size: int) -> Any:
         for name in ("FIRST_CHUNK_ITEMS", "MAX_CHUNK_ITEMS"):
             monkeypatch.setattr(f"enginebay_lab.evaluation.item_reader.{name}", size)
         metrics = ["mean-absolute-error", "cosine"]
-        return lab.evaluate(["good", "bad"], lambda: items(-1), metrics, model="net.py:build").rows
+        return lab.evaluate(
+            ["good", "bad"], lambda: make_items(-1), metrics, model="net.py:build"
+        ).rows
 
     whole = rows(1024)
     assert whole[0].count == 270 > 4 * SHARD_ITEMS
@@ -104,7 +106,7 @@ def test_an_interrupted_run_ends_with_the_same_digits(
 
     def rows(count: int, output: str) -> Any:
         return lab.evaluate(
-            *(["good", "bad"], lambda: items(count), metrics),
+            *(["good", "bad"], lambda: make_items(count), metrics),
             model="net.py:build",
             output=output,
             resume=True,
@@ -163,28 +165,29 @@ class Alone(Last):
 def test_a_metric_with_and_without_merge_state_sees_all_items_in_order(here: Path) -> None:
     (here / "own.py").write_text(OWN)
     metrics = ["own.py:Last", "own.py:Alone"]
-    last, alone = lab.evaluate("good", lambda: items(-1), metrics, model="net.py:build").rows
+    last, alone = lab.evaluate("good", lambda: make_items(-1), metrics, model="net.py:build").rows
     assert (last.value, last.reference) == (alone.value, alone.reference)
     assert last.value is not None
     assert last.value > 260
 
 
-def test_progress_goes_by_the_time_that_metrics_take(here: Path) -> None:
+def test_slow_metrics_make_chunks_smaller(here: Path) -> None:
     (here / "own.py").write_text(OWN)
     seen: list[str] = []
     lab.evaluate(
-        *("good", lambda: items(-1), "own.py:Slow"), watch=lambda step: seen.append(step.detail)
+        *("good", lambda: make_items(-1), "own.py:Slow"),
+        watch=lambda step: seen.append(step.detail),
     )
     counts = [int(detail.split()[0]) for detail in seen if detail]
     assert max(later - before for before, later in pairwise(counts)) <= 64
 
 
-def test_a_number_that_a_checkpoint_cannot_hold(
+def test_a_number_too_large_for_a_checkpoint_is_evaluated(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)
     (here / "own.py").write_text(OWN)
-    (row,) = lab.evaluate("good", lambda: items(-1), "own.py:Huge", output="rows.jsonl").rows
+    (row,) = lab.evaluate("good", lambda: make_items(-1), "own.py:Huge", output="rows.jsonl").rows
     assert row.value == float(1 << 70)
 
 
@@ -196,9 +199,9 @@ def test_a_metric_of_torchmetrics_that_cannot_be_merged_is_not_resumed(
     (here / "full.py").write_text(FULL)
     options: Any = {"output": "rows.jsonl", "resume": True}
     with pytest.raises(KeyboardInterrupt):
-        lab.evaluate("good", lambda: items(150), "full.py:Full", **options)
+        lab.evaluate("good", lambda: make_items(150), "full.py:Full", **options)
     assert not list(here.glob("*.part"))
-    (row,) = lab.evaluate("good", lambda: items(-1), "full.py:Full", **options).rows
+    (row,) = lab.evaluate("good", lambda: make_items(-1), "full.py:Full", **options).rows
     assert row.error == ""
     assert row.count == 270
 
@@ -238,7 +241,7 @@ def test_states_of_torchmetrics_are_merged_in_the_order_of_the_items() -> None:
     assert torch.cat(total.metric_state["preds"]).tolist() == [0, 1, 1, 2, 2, 3]
 
 
-def test_a_shard_travels_as_messagepack() -> None:
+def test_a_shard_survives_messagepack() -> None:
     import msgspec
 
     accumulator = OutputAccumulator(find_metrics("mean-absolute-error"), "data")
@@ -256,7 +259,7 @@ def test_a_shard_travels_as_messagepack() -> None:
 
 
 @pytest.mark.parametrize("kind", ["os", "", "NotVerifiedError", "__name__", "InputError"])
-def test_a_workers_failure_is_an_error_of_enginebay_whatever_it_says(kind: str) -> None:
+def test_an_unknown_error_of_a_worker_becomes_an_enginebay_error(kind: str) -> None:
     found = Fault("raised", "it failed", "try again", kind).exception()
     assert isinstance(found, EnginebayError)
     assert (str(found), found.hint) == ("it failed", "try again")

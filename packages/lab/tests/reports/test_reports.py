@@ -1,4 +1,4 @@
-"""Reports: which records they gather, what they refuse, and the file that they are written to."""
+"""Reports: the records that they collect and refuse, and the files that they are written to."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, loopback: str) -> Path:
 
 @pytest.fixture
 def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of what was made, as the current folder."""
+    """Copy the artifacts to a new current folder."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -85,7 +85,7 @@ def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
     return partial(call_command, capfd)
 
 
-def test_records_of_one_model_are_gathered(here: Path) -> None:
+def test_records_of_one_model_are_collected(here: Path) -> None:
     data = eb.DataSet("data.npz")
     evaluation = lab.evaluate(["good", "bad"], data, "accuracy", model="net.py:build")
     found = lab.report("good", evaluation)
@@ -109,7 +109,7 @@ def test_the_json_document_fits_its_schema_and_can_be_read_again(here: Path) -> 
     ]
 
 
-def test_a_comparison_brings_those_of_its_artifacts_that_are_still_there(here: Path) -> None:
+def test_a_comparison_adds_its_artifacts_that_still_exist(here: Path) -> None:
     (row,) = lab.report("all").comparisons[0].rows
     assert row.artifact is not None
     assert row.artifact == f"{here}/all/loopback"  # the folder was copied after it was made
@@ -122,7 +122,7 @@ def test_a_comparison_brings_those_of_its_artifacts_that_are_still_there(here: P
     assert lost.verification == row.verification
 
 
-def test_a_verdict_replaces_the_one_that_its_artifact_carries(here: Path) -> None:
+def test_a_new_verdict_replaces_that_of_the_manifest(here: Path) -> None:
     verdict = eb.Verification.unverified("nobody looked")
     found = lab.report("good", verdict).artifacts[0]
     assert found.manifest.verification == verdict
@@ -155,7 +155,7 @@ def test_artifacts_of_different_models_are_refused(here: Path, other: str, diffe
     assert caught.value.hint == "report each model by itself"
 
 
-def test_what_is_nothing_to_report_is_said(here: Path) -> None:
+def test_sources_that_cannot_be_reported_are_refused(here: Path) -> None:
     (here / "foreign").mkdir()
     for name, text in {
         "some.json": '{"a": 1, "b": 2}',
@@ -205,7 +205,7 @@ def test_what_is_nothing_to_report_is_said(here: Path) -> None:
         lab.report("good")
 
 
-def test_hints_of_what_was_meant(here: Path) -> None:
+def test_hints_suggest_the_similar_file_or_the_folders(here: Path) -> None:
     for source, hint in [(".", "name the folders in it: enginebay report ./*/"), ("god", "good")]:
         with pytest.raises(UsageError) as caught:
             lab.report(source)
@@ -272,9 +272,7 @@ def test_report_of_the_commands_that_measure(cli: Run, here: Path) -> None:
     assert [artifact.path for artifact in together.artifacts] == [f"{here}/good", f"{here}/bad"]
 
 
-def test_what_cannot_be_reported_is_refused_before_anything_is_measured(
-    cli: Run, here: Path
-) -> None:
+def test_a_wrong_report_file_is_refused_before_anything_is_measured(cli: Run, here: Path) -> None:
     benchmark = ("benchmark", "good", "wide", "--seconds", "60", "--output", "rows.jsonl")
     assert cli(*benchmark, "--report", "b.json").code == 2
     assert cli("bisect", "good", "--report", "net.py").code == 2
@@ -285,7 +283,7 @@ def test_what_cannot_be_reported_is_refused_before_anything_is_measured(
     assert not (here / "net-build-comparison").exists()
 
 
-def test_rows_as_they_come_make_a_report(cli: Run, here: Path) -> None:
+def test_rows_files_make_a_report(cli: Run, here: Path) -> None:
     data = ("--data", "data.npz", "--metric", "accuracy", "--metric", "top-2")
     assert cli("evaluate", "good", "bad", *data, "--output", "rows.jsonl").code == 0
     assert len(lab.report("rows.jsonl").evaluations[0].rows) == 4

@@ -51,11 +51,11 @@ ROW = SweepRow(
 LABEL = "net.py:build on openvino fp16"
 
 
-def found(row: SweepRow, before: SweepRow = ROW) -> tuple[str, ...]:
+def compare_rows(row: SweepRow, before: SweepRow = ROW) -> tuple[str, ...]:
     return find_regressions([row], [before])[0]
 
 
-def test_the_same_is_no_regression() -> None:
+def test_equal_rows_are_not_regressions() -> None:
     assert find_regressions([ROW], [ROW]) == ((), ())
     others = [change(ROW, key=str(n), params={"threads": n}) for n in range(9)]
     assert find_regressions(others, others[::-1]) == ((), ())
@@ -67,13 +67,13 @@ def test_a_planted_mismatch() -> None:
     worse = change(
         ROW, verdict="mismatched", reason="output 'y' is off by 0.2", versions=versions, host="bob"
     )
-    assert found(worse) == (
+    assert compare_rows(worse) == (
         (
             f"{LABEL}: mismatched (verified in the baseline): output 'y' is off by 0.2; "
             "openvino 2026.4 instead of 2026.3 (bob, ann in the baseline)"
         ),
     )
-    assert found(ROW, worse) == ()
+    assert compare_rows(ROW, worse) == ()
 
 
 VERDICT = st.sampled_from([*VERDICTS, "lost"])
@@ -96,18 +96,18 @@ def test_the_order_of_verdicts(now: str, then: str) -> None:
 
 
 @given(verdicts=st.lists(st.sampled_from(VERDICTS), min_size=3, max_size=3))
-def test_what_got_no_worse_twice_got_no_worse(verdicts: list[str]) -> None:
+def test_the_order_of_verdicts_is_transitive(verdicts: list[str]) -> None:
     first, second, third = (change(ROW, verdict=each, metrics=(), speed=None) for each in verdicts)
-    if not found(second, first) and not found(third, second):
-        assert found(third, first) == ()
+    if not compare_rows(second, first) and not compare_rows(third, second):
+        assert compare_rows(third, first) == ()
 
 
-def test_a_lost_cell_is_no_verdict() -> None:
+def test_a_lost_cell_is_a_regression_with_its_reason() -> None:
     lost = change(ROW, verdict="lost", fault="worker died", reason="worker died twice on bob")
     message = f"{LABEL}: lost (verified in the baseline): worker died twice on bob"
-    assert found(lost) == (message,)
+    assert compare_rows(lost) == (message,)
     before = change(ROW, machine=change(MACHINE, environment={"OMP_NUM_THREADS": "1"}))
-    assert found(change(lost, machine=None, versions={}), before) == (message,)
+    assert compare_rows(change(lost, machine=None, versions={}), before) == (message,)
 
 
 def test_cells_that_are_gone_and_new() -> None:
@@ -136,7 +136,7 @@ def test_cells_that_are_gone_and_new() -> None:
         ("transformers:one/model", "transformers:two/model", False),
     ],
 )
-def test_cells_are_paired_by_what_they_deploy(now: str, then: str, *, same: bool) -> None:
+def test_cells_are_paired_by_model_and_engine(now: str, then: str, *, same: bool) -> None:
     row, before = change(ROW, key="n", model=now), change(ROW, key="t", model=then)
     for one, other in ((row, before), (before, row)):
         worse, notes = find_regressions([one], [other])
@@ -145,7 +145,7 @@ def test_cells_are_paired_by_what_they_deploy(now: str, then: str, *, same: bool
     assert len(find_regressions([row], [changed])[0]) == 1
 
 
-def test_what_could_be_paired_twice_is_not_paired() -> None:
+def test_rows_with_two_matches_are_not_paired() -> None:
     ours = [change(ROW, key="n", model="/home/ann/net.py")]
     theirs = [change(ROW, key=part, model=f"/ci/{part}/net.py") for part in "ab"]
     worse, notes = find_regressions(ours, theirs)
@@ -173,10 +173,10 @@ def test_a_metric_that_dropped(
 ) -> None:
     row = change(ROW, metrics=(accuracy(now),), max_drop=max_drop)
     before = change(ROW, metrics=(accuracy(then),), max_drop=max_drop)
-    assert bool(found(row, before)) == is_worse
+    assert bool(compare_rows(row, before)) == is_worse
 
 
-def test_what_is_said_of_metrics() -> None:
+def test_messages_about_metrics() -> None:
     key = change(ROW, key="2")
     for row, before, sentences, notes in [
         (
@@ -240,34 +240,34 @@ def test_what_is_said_of_metrics() -> None:
 def test_a_planted_slowdown() -> None:
     machine = change(MACHINE, environment={"OMP_NUM_THREADS": "1"}, load=6.0)
     slow = change(ROW, speed=speed(2e-3), machine=machine)
-    assert found(slow) == (
+    assert compare_rows(slow) == (
         (
             f"{LABEL}: 2.00 ms (1.98 ms – 2.02 ms) per call, 1.00 ms (990 µs – "
             "1.01 ms) in the baseline: 2.00×; the machine was busy: a load of 6.0 on 8 cores; "
             "OMP_NUM_THREADS 1 instead of unset"
         ),
     )
-    assert found(ROW, slow) == ()
+    assert compare_rows(ROW, slow) == ()
 
 
-def test_what_is_no_slowdown() -> None:
+def test_small_or_uncertain_slowdowns_pass() -> None:
     for row in [
         change(ROW, speed=speed(1.24e-3)),  # as much as two runs may differ by
         change(ROW, speed=speed(2e-3, agreement=agreement(0.7))),
         change(ROW, speed=speed(2e-3, width=0.6)),  # the intervals meet
         change(ROW, verdict="crashed", speed=None, metrics=()),
     ]:
-        assert [each for each in found(row) if "per call" in each] == []
+        assert [each for each in compare_rows(row) if "per call" in each] == []
 
 
 def agreement(apart: float) -> Agreement:
     return Agreement(agreed=False, apart=apart, wanted=0.02, windows=9, seconds=1.0)
 
 
-def test_calls_whose_middle_halves_meet_are_no_slower() -> None:
+def test_calls_whose_middle_halves_overlap_are_not_slower() -> None:
     before = change(ROW, speed=speed(1e-3, quantiles=tuple(1e-5 * n for n in range(50, 151))))
     slow = [change(ROW, speed=speed(2e-3, quantiles=(low,) * 101)) for low in (1.25e-3, 1.26e-3)]
-    assert [len(found(row, before)) for row in slow] == [0, 1]
+    assert [len(compare_rows(row, before)) for row in slow] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -285,14 +285,14 @@ def test_figures_of_different_machines_are_not_compared(other: dict[str, Any]) -
         (),
         ("cells measured on a different machine, so speed is not compared: 1",),
     )
-    assert len(found(change(slow, machine=MACHINE, host=""))) == 1  # nobody knows of another host
+    assert len(compare_rows(change(slow, machine=MACHINE, host=""))) == 1  # an unknown host
 
 
-def test_a_cell_that_was_measured_and_is_not() -> None:
+def test_a_missing_measurement_is_a_regression() -> None:
     message = f"{LABEL}: not measured (1.00 ms (990 µs – 1.01 ms) per call in the baseline)"
-    assert found(change(ROW, speed=None)) == (message,)
+    assert compare_rows(change(ROW, speed=None)) == (message,)
     failed = change(speed(1.0), call=None, failure="it ran out of time")
-    assert found(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)
+    assert compare_rows(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)
     assert find_regressions([change(ROW, speed=None, key="2")], [ROW]) == (
         (),
         ("cells whose speed was not requested: 1",),

@@ -1,4 +1,4 @@
-"""The job of a cell: which files it names, and where artifacts are built."""
+"""The job of a cell: the files that it names, and the folder in which artifacts are built."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_file_that_a_cell_names_is_in_its_job() -> None:
     assert job.files["net.py:build"] == {path: sha256(b"net.py").hexdigest()}
 
 
-def test_names_that_are_no_files_stay_as_they_are() -> None:
+def test_names_of_modules_and_schemes_are_not_files() -> None:
     _write("accuracy")
     _write("cpu")
     job = _job(model="package.module:attr", metrics=("accuracy",), params={"device": "cpu"})
@@ -116,20 +116,20 @@ def test_the_job_has_the_command_of_its_artifact(tmp_path) -> None:
     )
 
 
-def test_a_config_that_cannot_be_read() -> None:
+def test_a_malformed_config_is_refused() -> None:
     _write("bad.toml", b"backend_config = 1 2")
     with pytest.raises(ConfigError, match=r"^bad\.toml"):
         _job(config="bad.toml")
 
 
-def test_a_path_that_is_no_text() -> None:
+def test_a_path_that_is_not_text_is_refused() -> None:
     name = os.fsdecode(b"mod\xe8le.onnx")
     Path(name).touch()
     with pytest.raises(UsageError, match="is not text in this locale"):
         _job(model=name)
 
 
-def test_a_file_that_cannot_be_read(tmp_path) -> None:
+def test_a_pipe_instead_of_a_file_is_refused(tmp_path) -> None:
     os.mkfifo("pipe.npz")
     with pytest.raises(UsageError) as caught:
         _job(data="pipe.npz")
@@ -146,7 +146,7 @@ def test_attempts_are_removed_at_the_end(tmp_path) -> None:
     assert list((output / "artifacts").iterdir()) == []
 
 
-def test_an_output_that_is_a_file(tmp_path) -> None:
+def test_an_output_that_is_a_file_is_refused(tmp_path) -> None:
     output = _write("out")
     with pytest.raises(UsageError) as caught, attempts_folder(output):
         pytest.fail("nothing can be built")

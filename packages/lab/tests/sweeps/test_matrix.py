@@ -120,7 +120,7 @@ def test_paths_begin_in_the_folder_of_the_file(sweep: Read, here: Path) -> None:
     assert other.folder == str(here)
 
 
-def test_the_key_is_of_the_cell_and_not_of_its_folder() -> None:
+def test_the_key_does_not_depend_on_the_folder() -> None:
     cell = Cell(model="net.py:build", backend="ncnn", params={"a": 1, "b": 2}, folder="/here")
     assert cell.key == Cell(model="net.py:build", backend="ncnn", params={"b": 2, "a": 1}).key
     assert cell.key != Cell(model="net.py:build", backend="ncnn", params={"a": 1}).key
@@ -136,7 +136,7 @@ def test_cells_and_mappings(sweep: Read, here: Path) -> None:
     assert [cell.precision for cell in read_cells(table)] == ["fp32", "fp16"]
 
 
-def test_a_config_says_whose_a_bare_name_is(sweep: Read, here: Path) -> None:
+def test_a_config_names_the_source_of_a_bare_model_name(sweep: Read, here: Path) -> None:
     (here / "deploy.toml").write_text('codebase_config = {type = "zoo"}')
     (cell,) = sweep('models = ["resnet18"]\nconfig = "deploy.toml"')
     assert cell.model == "resnet18"

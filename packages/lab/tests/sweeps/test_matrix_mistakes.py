@@ -1,4 +1,4 @@
-"""What the file of a sweep says about mistakes, before anything runs."""
+"""Messages about mistakes in the file of a sweep, before anything runs."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
         assert str(caught.value) == message
 
 
-def test_a_file_that_is_no_python(sweep: Read, here: Path) -> None:
+def test_a_python_file_with_a_syntax_error_is_refused(sweep: Read, here: Path) -> None:
     (here / "other.py").write_text("def build(:")
     with pytest.raises(UsageError, match=r"models\.0: 'other\.py:build' cannot be imported: "):
         sweep('models = ["other.py:build"]')

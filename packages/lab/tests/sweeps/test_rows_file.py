@@ -53,7 +53,7 @@ def test_a_row_is_in_the_file_as_soon_as_it_is_appended(tmp_path: Path) -> None:
         assert rows.rows == {"a": row("a"), "b": row("b")}
 
 
-def test_resume_keeps_results_and_drops_faults(file: Path) -> None:
+def test_resume_removes_rows_with_faults_only(file: Path) -> None:
     with RowsFile(file, resume=True) as rows:
         assert list(rows.rows) == ["a", "c"]
         assert keys(file) == ["a", "c"]
@@ -73,7 +73,7 @@ def test_fields_of_a_later_enginebay_stay(file: Path) -> None:
     assert b'"later":1' in file.read_bytes()
 
 
-def test_the_last_of_two_lines_of_a_cell_counts(file: Path) -> None:
+def test_the_last_row_of_a_cell_is_used(file: Path) -> None:
     line = msgspec.json.encode(
         {"kind": "sweep row", "schema": 1, **msgspec.to_builtins(row("a", seconds=9.0))}
     )
@@ -83,7 +83,7 @@ def test_the_last_of_two_lines_of_a_cell_counts(file: Path) -> None:
     assert keys(file) == ["a", "c"]
 
 
-def test_without_resume_nothing_is_touched(file: Path) -> None:
+def test_without_resume_an_existing_file_is_not_changed(file: Path) -> None:
     before = file.read_bytes()
     with pytest.raises(UsageError) as caught:
         RowsFile(file, resume=False)
@@ -93,7 +93,7 @@ def test_without_resume_nothing_is_touched(file: Path) -> None:
     RowsFile(file, resume=True).close()  # no lock was left
 
 
-def test_a_killed_writer_loses_the_row_that_it_wrote_and_no_other(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_only_its_last_row(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     code = (
         "from pathlib import Path; from enginebay_lab import SweepRow\n"
@@ -175,7 +175,7 @@ def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
         ),
     ],
 )
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path, data: str, message: str) -> None:
+def test_a_file_with_other_contents_is_not_changed(tmp_path: Path, data: str, message: str) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(data)
     with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""``enginebay sweep``: what it prints, and its exit codes."""
+"""``enginebay sweep``: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_drops_and_regressions_fail(cli: Any, found: Any) -> None:
     assert ran.code == 1
 
 
-def test_what_passes(cli: Any, found: Any) -> None:
+def test_verdicts_that_pass_exit_with_0(cli: Any, found: Any) -> None:
     allowed = row("one", "unverified", artifact="tiny")
     found(row("one", metrics=(DROPPED,), max_drop=0.1), allowed)
     ran: Ran = cli("sweep.toml")
@@ -216,7 +216,7 @@ def test_a_model_that_was_edited_is_run_again(cli: Any, loopback: str) -> None:
     assert cli(*words, "--resume").code == 2
 
 
-def test_an_interruption_names_the_rows_and_how_to_go_on(cli: Any, loopback: str) -> None:
+def test_an_interruption_names_the_rows_and_the_command_to_resume(cli: Any, loopback: str) -> None:
     Path("sweep.toml").write_text(
         f'models = ["net.py:build", "net.py:hang"]\nbackends = ["{loopback}"]'
     )
