@@ -136,7 +136,7 @@ def run(args: Namespace) -> int:
         )
     measured = msgspec.structs.replace(measured, command=repeatable_command(args.argv))
     print_result(args, measured)
-    return report_failures(dict.fromkeys(measured.failures))
+    return report_failures(dict.fromkeys(measured.failures))  # rows may share a failure
 
 
 def _find_model(artifacts: list[Path]) -> str:

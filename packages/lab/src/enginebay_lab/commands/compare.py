@@ -63,7 +63,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
     added = {"work_dir", "precision"}
     for params in _params_classes(names):
-        params.add_arguments(group, skip=added)
+        params.add_arguments(group, skip=added)  # a parameter of several backends is one flag
         added |= set(params.__struct_fields__)
 
 
@@ -117,7 +117,7 @@ def run(args: Namespace) -> int:
     for kind in _params_classes(names):
         params |= kind.given_arguments(args)
     precisions = [name for value in args.precision for name in value.split(",") if name]
-    params.pop("precision", None)
+    params.pop("precision", None)  # compare() takes a list of precisions instead
     command = repeatable_command(args.argv)
     with progress() as watch, stdout_on_stderr(), quiet_verdict(), typed(command):
         comparison = compare(

@@ -50,7 +50,7 @@ def check_report_flag(args: Namespace, *artifacts: Any) -> None:
     from enginebay_lab.reports.record_collector import report
 
     check_output(args.report)
-    if artifacts:
+    if artifacts:  # raises if they are of different models
         report(*artifacts)
 
 

@@ -80,7 +80,7 @@ def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None
     count = len(right)
     if right.dtype.kind in "biu":
         same = left == right
-    elif right.ndim > 1 and right.shape[-1] > 1 and right.dtype.kind in "fV":
+    elif right.ndim > 1 and right.shape[-1] > 1 and right.dtype.kind in "fV":  # V: bfloat16
         same = (left.argmax(-1) == right.argmax(-1)) & ~np.isnan(left).any(-1)
     else:
         return None

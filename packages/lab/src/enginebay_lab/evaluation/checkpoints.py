@@ -64,6 +64,7 @@ class EvaluationJournal(Journal):
     def __init__(self, path: Path, *, resume: bool) -> None:
         super().__init__(path, ROW_KIND)
         lines = self.read(EvaluationRow) if resume else []
+        # Without a row in this dict, a lost artifact is evaluated again.
         self.rows = {row.key: row for _, row in lines if row.key and not row.error}
         self.open(resume=resume, hint="add --resume to continue it, or name a different file")
         self._checkpoint_path: Path | None = None
@@ -78,6 +79,7 @@ class EvaluationJournal(Journal):
         """
         self._key, self._last_save = key, time.monotonic()
         assert self.path is not None
+        # A checkpoint for each key, since several evaluations may write to one file of rows.
         digest = blake2b(key.encode(), digest_size=4).hexdigest()
         self._checkpoint_path = self.path.with_name(f"{self.path.name}.{digest}.part")
         # A checkpoint that cannot be read is as good as none.

@@ -88,7 +88,7 @@ class EngineProcess:
             EnginebayError: The engine cannot be loaded.
         """
         if not self._loaded:
-            self._worker.receive(self._timeout)
+            self._worker.receive(self._timeout)  # the first reply: serve_engine has returned
             self._loaded = True
         reply = msgspec.msgpack.decode(self._worker.receive(self._timeout), type=_EngineReply)
         if reply.failure is not None:

@@ -90,7 +90,7 @@ class EvaluationLoop:
             MetricError: A metric raised on PyTorch's outputs.
         """
         for chunk in reader.read_chunks():
-            raise_if_interrupted()
+            raise_if_interrupted()  # a metric's or a model's code may have swallowed it
             start = time.monotonic()
             expected, outputs = self._run_chunk(chunk)
             done = 0
@@ -127,7 +127,7 @@ class EvaluationLoop:
                 engine.send_inputs(inputs)
         expected = None if self._model is None else self._model.outputs(chunk)
         outputs: dict[str, Outputs] = {}
-        for name, engine in list(self._engines.items()):
+        for name, engine in list(self._engines.items()):  # a copy: a failed engine is removed
             try:
                 if not overlap:
                     engine.send_inputs(inputs)

@@ -73,6 +73,7 @@ class EvaluationRun:
             keys = self._row_keys(subject, data_digest)
             rows = [row for key in keys if (row := self.journal.rows.get(key))]
             if len(rows) == len(keys):
+                # The earlier run may have named the same artifact by a different path.
                 replace = msgspec.structs.replace
                 finished[subject.name] = [replace(row, artifact=subject.name) for row in rows]
         return finished

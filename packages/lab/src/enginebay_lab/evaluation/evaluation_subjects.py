@@ -60,6 +60,7 @@ def open_subjects(
 
 def _subject_of(named: str | Path | Artifact, opened: Artifact) -> EvaluationSubject:
     name = str(named.path if isinstance(named, Artifact) else named)
+    # As made: a later verification of an engine for another machine does not change its identity.
     identity = blake2b(msgspec.json.encode(opened.manifest.as_made), digest_size=16).hexdigest()
     return EvaluationSubject(name, load_request(opened), identity, opened)
 

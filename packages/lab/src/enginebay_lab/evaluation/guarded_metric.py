@@ -65,6 +65,7 @@ class GuardedMetric:
         item = f"item {number} of {self._data}"
         with self._name_errors(f" on {item}"):
             try:
+                # Copies: a metric may write into its arguments, which other metrics get too.
                 self._metric.update(copy_value(outputs), copy_value(target))
             except InputError as err:
                 message = f"metric '{self.name}' on {item}: {err}"

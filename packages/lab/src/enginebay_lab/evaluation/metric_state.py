@@ -31,7 +31,7 @@ def pack_state(value: Any) -> Any:
         return value
     if is_torch(value) or isinstance(value, np.ndarray | np.generic):
         array = to_numpy(value) if is_torch(value) else np.asarray(value)
-        if array.dtype.kind not in "OUS":
+        if array.dtype.kind not in "OUS":  # Python objects and texts
             # A dict whose only key is empty marks an array.
             return {"": PackedArray.of(array)}
     name = value if isinstance(value, int) else f"a {type(value).__name__}"

@@ -97,7 +97,7 @@ class TopK(_MeanMetric):
             # Stable, so that of equal scores the first counts, as with argmax.
             largest = np.argsort(-rows, axis=-1, kind="stable")[:, : self._k]
             hits = (largest == labels).any(-1)
-        if rows.dtype.kind in "fV":
+        if rows.dtype.kind in "fV":  # V: bfloat16, which ml_dtypes adds to NumPy
             hits &= ~np.isnan(rows).any(-1)
         self._add_sum(float(np.count_nonzero(hits)), len(rows))
 

@@ -81,6 +81,7 @@ def torch_model(model: Any, run: EvaluationRun) -> Iterator[TorchModel]:
     source = find_torch_model(model)
     example = None
     if source.example_inputs is None:
+        # The model is bound to its inputs by an example, here the first item.
         example = next(run.data.items(run.inputs)).inputs
     with unchanged(source):
         names = [spec.name for spec in run.inputs]

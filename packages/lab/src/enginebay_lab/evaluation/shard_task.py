@@ -144,6 +144,7 @@ def _open_evaluation(job: EvaluationJob) -> _OpenEvaluation:
         if job.model:
             import torch
 
+            # As on the client: the order of additions, and so the last digits, depend on it.
             torch.set_num_threads(job.threads)
             model = stack.enter_context(torch_model(job.model, run))
             _ = model.identity  # cached before the first item, which may change its buffers

@@ -42,6 +42,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
     """Plot the distribution of the calls' durations, for each batch and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
+        # A logarithmic axis has no place for 0.
         if len(row.quantiles) == _QUANTILES and row.quantiles[0] > 0:
             groups.setdefault((row.batch, row.threads), []).append(row)
     for (batch, threads), rows in groups.items():

@@ -148,6 +148,7 @@ def _read_sweep(path: Path) -> Sweep:
 
 def _read_evaluation(path: Path) -> Evaluation:
     rows = [row for _, row in Journal(path, EVALUATION_ROW).read(EvaluationRow)]
+    # A resumed evaluation writes a new row for an artifact that was lost before.
     last = {(row.artifact, row.metric): row for row in rows}
     return Evaluation(rows=tuple(last.values()), data=DataRecord(source="", count=rows[0].count))
 

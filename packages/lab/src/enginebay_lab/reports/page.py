@@ -40,6 +40,7 @@ def render_page(report: Findings) -> str:
     entries = merge_entries(report)
     template = environment.from_string(_read_resource("page.html.jinja"))
     style, script = _read_resource("page.css"), _read_resource("page.js")
+    # The content security policy allows the script by this digest.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return template.render(
         generator=GENERATOR,

@@ -197,7 +197,7 @@ class _RecordCollector:
                 artifact = open_artifact(path)
             except ArtifactError:
                 continue  # the row still has its figures
-            if artifact.manifest.verification == row.verification:
+            if artifact.manifest.verification == row.verification:  # else it was deployed again
                 self._add_artifact(artifact)
                 rows[-1] = msgspec.structs.replace(row, artifact=str(artifact.path))
         moved = msgspec.structs.replace(comparison, rows=tuple(rows))

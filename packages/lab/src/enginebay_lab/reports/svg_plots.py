@@ -129,7 +129,7 @@ def _axis_steps(low: float, high: float) -> list[float]:
     """Return steps of an axis around two values: 1, 2, 5 or fewer, times powers of ten.
 
     Example:
-        >>> _steps(0.3, 4)
+        >>> _axis_steps(0.3, 4)
         [0.2, 0.5, 1.0, 2.0, 5.0]
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -146,7 +146,7 @@ def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[fl
     """Return the powers of ten around some values, and at most six labels for the axis.
 
     Example:
-        >>> _decades([2e-7, 0.02])
+        >>> _axis_decades([2e-7, 0.02])
         ((1e-07, 0.1), [1e-07, 1e-05, 0.001, 0.1])
     """
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))

@@ -34,7 +34,7 @@ def list_versions(name: str) -> dict[str, str]:
     backend = get_backend(name)
     versions = {"enginebay": __version__, backend.distribution: backend.distribution_version}
     for requirement in (*backend.info.runtime_distributions, "torch"):
-        for alternative in requirement.split("|"):
+        for alternative in requirement.split("|"):  # such as a package for CPUs, or for GPUs
             if version := installed_version(alternative):
                 versions[Requirement(alternative).name] = version
     return versions

@@ -99,6 +99,7 @@ class _BaselineComparison:
             metric = metrics.get(earlier.metric)
             if earlier.value is None:
                 continue
+            # Of a different key, the cell's options differ: it may request fewer metrics.
             if metric is None and row.key != before.key:
                 self.uncompared["metrics of the baseline that were not requested"] += 1
             elif metric is None or metric.value is None:

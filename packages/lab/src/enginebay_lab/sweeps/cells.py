@@ -73,6 +73,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def key(self) -> str:
         """A hexadecimal digest of all fields except the folder; equal cells have equal keys."""
         moved = msgspec.structs.replace(self, folder="")
+        # Parameters in a different order are the same cell.
         plain = msgspec.json.encode(moved, order="deterministic")
         return blake2b(plain, digest_size=8).hexdigest()
 

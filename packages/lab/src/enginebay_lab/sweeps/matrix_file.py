@@ -115,6 +115,7 @@ def read_matrix(source: Any) -> Matrix:
     """
     if isinstance(source, str | PathLike):
         table = read_table(source)
+        # A file in Python also has variables that its own code uses.
         keys = {k: v for k, v in table.items() if k not in table.variables}
         return _read_table(Path(source).absolute().parent, table, keys, name=f"'{source}'")
     if isinstance(source, Mapping):

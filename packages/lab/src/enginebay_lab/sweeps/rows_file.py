@@ -80,6 +80,7 @@ class RowsFile(Journal):
 
     def _remove_stale_rows(self, path: Path, is_stale: Callable[[SweepRow], bool]) -> None:
         lines = self.read(SweepRow)
+        # Lines are written back unchanged: a later Enginebay may have added fields.
         last = {row.key: (line, row) for line, row in lines if not row.fault}
         valid = {key: (line, row) for key, (line, row) in last.items() if not is_stale(row)}
         self.rows = {key: row for key, (_, row) in valid.items()}
