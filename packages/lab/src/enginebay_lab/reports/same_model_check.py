@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from enginebay import Artifact, TensorSpec
     from enginebay.authors import Manifest, NumpyArray, Sample
 
-#: The distance allowed between references of the same model, relative to the sum of their values.
+#: The distance allowed between references of one model, relative to the sum of absolute values.
 #: Different threads and processors change roundings by 1e-6; different weights change much more.
 _MAX_RELATIVE_DISTANCE = 1e-2
 _HINT = "report each model by itself"
