@@ -14,8 +14,8 @@ import enginebay_lab as lab
 from benchmarks.table import Row
 from benchmarks.turns import paired
 from enginebay_lab.executors.dask import dask_executor
-from enginebay_lab.executors.running import run_tasks
-from enginebay_lab.executors.tasks import Task
+from enginebay_lab.executors.task_runner import run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,9 @@ def deployed(work_dir: str) -> str:
 
 def _tasks(executor: Executor) -> float:
     """Seconds of a task that does nothing."""
-    tasks = [Task(str(number), "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)]
+    tasks = [
+        ExecutorTask(str(number), "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)
+    ]
     start = time.perf_counter()
     assert all(found.fault is None for found in run_tasks(tasks, executor))
     return (time.perf_counter() - start) / EMPTY

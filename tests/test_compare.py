@@ -119,7 +119,7 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
         (ParamsError, "'bf17' does not fit", {"backends": ENGINES, "precisions": ["bf17"]}),
         (
             ParamsError,
-            "'thread' is no parameter of",
+            "unknown parameter 'thread' for",
             {"backends": ENGINES, "params": {"thread": 1}},
         ),
         (UsageError, "backends is the text 'openvino'", {"backends": "openvino"}),

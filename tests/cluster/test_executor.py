@@ -11,8 +11,8 @@ import pytest
 
 from enginebay.errors import UsageError
 from enginebay_lab.executors.dask import dask_executor
-from enginebay_lab.executors.running import run_tasks
-from enginebay_lab.executors.tasks import Task
+from enginebay_lab.executors.task_runner import run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask
 
 from .processes import Cluster
 
@@ -42,7 +42,7 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
     notes = tmp_path / "notes"
     notes.mkdir()
     tasks = [
-        Task(str(number), "dask_work:note", f"{notes}/{number}".encode(), 600)
+        ExecutorTask(str(number), "dask_work:note", f"{notes}/{number}".encode(), 600)
         for number in range(40)
     ]
     hosts = []
@@ -112,7 +112,7 @@ def test_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("enginebay_lab.executors.dask.__version__", "9.9")
     with (
         Cluster(tmp_path, 1) as cluster,
-        pytest.raises(UsageError, match=r"has enginebay .*, and here is 9\.9") as found,
+        pytest.raises(UsageError, match=r"has enginebay .*; expected 9\.9") as found,
         dask_executor(cluster.address),
     ):
         pass

@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from enginebay_lab.executors.running import run_tasks
-from enginebay_lab.executors.tasks import Task
+from enginebay_lab.executors.task_runner import run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +35,8 @@ def test_a_crash_costs_its_task_and_a_dead_process_all_of_them(
     (tmp_path / "pool_work.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def task(key: str, function: str = "echo") -> Task:
-        return Task(key, f"pool_work:{function}", key.encode(), 30)
+    def task(key: str, function: str = "echo") -> ExecutorTask:
+        return ExecutorTask(key, f"pool_work:{function}", key.encode(), 30)
 
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = {one.key: one for one in run_tasks([task("a"), task("b", "crash")], pool)}

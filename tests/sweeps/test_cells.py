@@ -64,7 +64,10 @@ def test_without_an_output_no_artifact_stays(net) -> None:
         (cell_of("net.py:odd"), "raised ValueError: no file mod\\udce8le"),
         (cell_of("net.py:no"), "there is no 'no' in"),
         (cell_of("net.py:build", precision="fp3"), "fp3"),
-        (cell_of("net.py:build", params={"colour": 1}), "'colour' is no parameter of onnxruntime"),
+        (
+            cell_of("net.py:build", params={"colour": 1}),
+            "unknown parameter 'colour' for onnxruntime",
+        ),
         (cell_of("net.py:build", inputs=("input=1xx",)), "input=1xx"),
         (cell_of("net.py:build", data="no.npz"), "no data set 'no.npz'"),
     ],

@@ -42,7 +42,7 @@ def test_records_are_lines(tmp_path: Path) -> None:
     head = '{"kind":"test row","schema":1,"name":'
     assert file.read_text() == f'{head}"ü","value":0.1}}\n{head}"two"}}\n'
     assert names(file) == ["ü", "two"]
-    with pytest.raises(UsageError, match=r"lines.jsonl' exists already\nhint: another"):
+    with pytest.raises(UsageError, match=r"lines.jsonl' already exists\nhint: another"):
         lines.open(resume=False, hint="another")
     assert Journal(tmp_path / "nowhere", "test row").read(Record) == []
 
@@ -67,23 +67,26 @@ def test_a_line_that_was_cut_short_is_left_out_and_stays_alone(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"name,value\n", "'{}' holds no test rows: "),
-        (b"\xff\xfe\x00", "'{}' holds no test rows: "),
-        (b'{"kind":"test row","schema":1,"title":"a"}\n', "'{}' holds no test rows: "),
-        (b'{"name":"a"}\n', "'{}' holds no test rows: "),
-        (WHOLE + b"text\n", "line 3 of '{}' is no test row: "),
-        (WHOLE + b'{"kind":"test row","schema":1}\n' + WHOLE, "line 3 of '{}' is no test row: "),
+        (b"name,value\n", "'{}' contains no test rows: "),
+        (b"\xff\xfe\x00", "'{}' contains no test rows: "),
+        (b'{"kind":"test row","schema":1,"title":"a"}\n', "'{}' contains no test rows: "),
+        (b'{"name":"a"}\n', "'{}' contains no test rows: "),
+        (WHOLE + b"text\n", "line 3 of '{}' contains no test row: "),
+        (
+            WHOLE + b'{"kind":"test row","schema":1}\n' + WHOLE,
+            "line 3 of '{}' contains no test row: ",
+        ),
         (
             WHOLE + b'{"kind":"test row","schema":7,"new":1}\n',
-            "'{}' holds test rows of version 7, wanted test rows of version 1",
+            "'{}' contains test rows of version 7; expected test rows of version 1",
         ),
         (
             b'{"kind":"other row","schema":1}\n',
-            "'{}' holds other rows of version 1, wanted test rows of version 1",
+            "'{}' contains other rows of version 1; expected test rows of version 1",
         ),
         (
             b'{"kind":"test row","schema":1,"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
-            "'{}' holds no test rows: it is nested too deeply",
+            "'{}' contains no test rows: it is nested too deeply",
         ),
     ],
 )

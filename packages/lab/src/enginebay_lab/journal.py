@@ -1,4 +1,4 @@
-"""Files with a record on each line, which no full disk and no killed writer spoils."""
+"""JSON Lines files that survive a full disk and a killed writer."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: The version of what the lab writes; it grows when a field is removed or changes its meaning.
+#: The version of the lab's records; it grows when a field is removed or changes its meaning.
 SCHEMA = 1
-#: What a line begins with; one that does and is no JSON was cut short.
-_BEGINNING = b'{"kind":'
+#: The beginning of every line: a line with it that is not valid JSON was cut short.
+_LINE_START = b'{"kind":'
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What every line has beside a record's fields."""
+    """The fields of every line, in addition to its record's fields."""
 
     kind: str
     schema: int
 
 
 class Journal:
-    """A file with a record on each line; each is on the disk before the next one is made.
+    """A file with one record on each line; each is on the disk before the next one is made.
 
     Several processes may append to one file.
 
     Args:
         path: The file; None to write nothing.
-        kind: What a record is, which each line says first: ``sweep row``.
+        kind: The kind of the records, which is each line's first field: ``sweep row``.
     """
 
     def __init__(self, path: Path | None, kind: str) -> None:
         self.path = path
         self._kind = kind
-        self._torn = False
+        self._is_torn = False
 
     def open(self, *, resume: bool, hint: str) -> None:
-        """Make the file, so that what cannot be written fails before anything is measured.
+        """Create the file, so that a path that cannot be written fails before any measurement.
 
         Args:
-            resume: It may be there already.
-            hint: What to do where it may not.
+            resume: Accept a file that already exists.
+            hint: The error's hint if the file exists and ``resume`` is False.
 
         Raises:
-            UsageError: It is there already.
-            OSError: It cannot be written.
+            UsageError: The file already exists.
+            OSError: The file cannot be written.
         """
         if self.path is None:
             return
@@ -60,96 +60,102 @@ class Journal:
             with self.path.open("ab" if resume else "xb"):
                 pass
         except FileExistsError as err:
-            raise UsageError(f"'{self.path}' exists already", hint=hint) from err
+            raise UsageError(f"'{self.path}' already exists", hint=hint) from err
 
     def append(self, record: Any) -> None:
-        """Write a record, a Struct or a dict with names as keys.
+        """Append a record: a Struct, or a dict with field names as keys.
 
         Raises:
             EnginebayError: The disk is full or read-only.
-            OSError: It cannot be written for another reason.
+            OSError: The file cannot be written for another reason.
         """
         if self.path is None:
             return
         fields = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
         data = msgspec.json.encode({"kind": self._kind, "schema": SCHEMA, **fields})
-        line = (b"\n" if self._torn else b"") + data + b"\n"
-        self._torn = True
+        line = (b"\n" if self._is_torn else b"") + data + b"\n"
+        self._is_torn = True
         try:
+            # One unbuffered write, so that lines of several processes do not mix.
             with self.path.open("ab", buffering=0) as file:
                 written = file.write(line)
-                while written < len(line):  # the disk is full: the next write says so
+                while written < len(line):  # the disk is full: the next write raises
                     written += file.write(line[written:])
                 os.fsync(file.fileno())
         except OSError as err:
-            err.filename = str(self.path)  # a failed write has none
+            err.filename = str(self.path)  # a failed write sets no file name
             if disk_error(err):
                 raise disk_failure(err) from err
             raise
-        self._torn = False
+        self._is_torn = False
 
     def read(self, record: type[_T]) -> list[tuple[bytes, _T]]:
-        """The lines and their records; a line that a killed writer cut short is left out.
+        """Return the lines and their records, without a line that a killed writer cut short.
 
         Args:
-            record: What the records are.
+            record: The class of the records.
 
         Raises:
-            UsageError: The file holds something else, or records of another version.
-            OSError: It cannot be read.
+            UsageError: The file contains something else, or records of another version.
+            OSError: The file cannot be read.
         """
         data = self.path.read_bytes() if self.path and self.path.exists() else b""
-        self._torn = bool(data) and not data.endswith(b"\n")
-        found = []
-        for number, line in enumerate(data.split(b"\n"), 1):
-            if line.strip() and not _is_cut_short(line):
-                found.append((line, self._record(number, line, record)))
-        return found
+        self._is_torn = bool(data) and not data.endswith(b"\n")
+        return [
+            (line, self._decode_line(number, line, record))
+            for number, line in enumerate(data.split(b"\n"), 1)
+            if line.strip() and not _is_cut_short(line)
+        ]
 
     def replace(self, data: bytes) -> None:
-        """Write other lines in place of all that are there; see :func:`write_whole`."""
+        """Replace all lines at once; see :func:`write_whole`."""
         assert self.path is not None
         write_whole(self.path, data)
-        self._torn = False
+        self._is_torn = False
 
-    def _record(self, number: int, line: bytes, record: type[_T]) -> _T:
+    def _decode_line(self, number: int, line: bytes, record: type[_T]) -> _T:
         try:
             head = decode_json(line, _Head)
             if (head.kind, head.schema) == (self._kind, SCHEMA):
-                found: _T = decode_json(line, record)
-                return found
+                decoded: _T = decode_json(line, record)
+                return decoded
         except msgspec.DecodeError as err:
-            where = "'{}' holds no {}s" if number == 1 else f"line {number} of '{{}}' is no {{}}"
-            message = f"{where.format(self.path, self._kind)}: {err}"
-            raise UsageError(message, hint="name another file") from err
+            # A wrong first line means another kind of file; a later one, a damaged file.
+            headline = (
+                f"'{self.path}' contains no {self._kind}s"
+                if number == 1
+                else f"line {number} of '{self.path}' contains no {self._kind}"
+            )
+            raise UsageError(f"{headline}: {err}", hint="name another file") from err
         raise UsageError(
-            f"'{self.path}' holds {head.kind}s of version {head.schema}, wanted {self._kind}s of "
-            f"version {SCHEMA}",
+            f"'{self.path}' contains {head.kind}s of version {head.schema}; expected {self._kind}s "
+            f"of version {SCHEMA}",
             hint="name another file",
         )
 
 
 def _is_cut_short(line: bytes) -> bool:
-    if not _BEGINNING.startswith(line[: len(_BEGINNING)]):
+    if not _LINE_START.startswith(line[: len(_LINE_START)]):
         return False
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True
     except RecursionError:
-        pass
+        pass  # nested too deeply for Python's stack, but perhaps complete: read() reports it
     return False
 
 
 def decode_json(data: bytes, kind: Any = Any) -> Any:
-    """Read JSON that may be anybody's.
+    """Decode untrusted JSON.
 
     Args:
         data: The bytes.
-        kind: What it is read as.
+        kind: The expected type.
 
     Raises:
-        DecodeError: It is none, not of this kind, no text, or nested deeper than Python's stack.
+        DecodeError: The bytes are not JSON of this type, not UTF-8, or nested too deeply for
+            Python's stack.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -160,6 +166,6 @@ def decode_json(data: bytes, kind: Any = Any) -> Any:
 
 
 def similar_file(path: Path) -> str | None:
-    """Suggest the file beside a missing one that its name is most like; None where none is."""
-    close = nearest(path.name, [each.name for each in path.parent.glob("*") if each.exists()])
+    """Return a hint with the most similar file name in a missing file's folder; None if none."""
+    close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

@@ -1,4 +1,4 @@
-"""This machine: its name, and the cores and the memory that this process may use."""
+"""The name of this machine, and the cores and the memory that this process may use."""
 
 from __future__ import annotations
 
@@ -10,55 +10,46 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def host_name() -> str:
-    """The name of this machine, by which rows and messages tell machines apart."""
+    """Return this machine's name, which rows and messages contain."""
     return os.uname().nodename
 
 
-def cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # macOS does not have it
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take without swapping; None where the system does not say.
+    """Return how many bytes this process can still allocate without swapping; None if unknown.
 
-    On Linux what the kernel estimates (``MemAvailable``), or what is left of the container's limit.
+    On Linux, this is the smaller of the kernel's estimate (``MemAvailable``) and the rest of the
+    container's limit.
     """
-    free = [each for each in (_available(), _left_of_limit()) if each is not None]
-    return min(free, default=None)
+    limits = (_read_kilobytes("/proc/meminfo", "MemAvailable"), _unused_container_memory())
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def peak_memory() -> int:
-    """The most memory that this process ever had in RAM, in bytes.
-
-    Not ``ru_maxrss`` on Linux: a child starts with its parent's there.
-    """
-    if (peak := _own("VmHWM")) is not None:
+    """Return this process's peak resident memory in bytes."""
+    # Not ru_maxrss on Linux: a child process starts with its parent's value.
+    if (peak := _read_kilobytes("/proc/self/status", "VmHWM")) is not None:
         return peak
     import resource
     import sys
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts in bytes
 
 
 def resident_memory() -> int | None:
-    """The memory that this process has in RAM, in bytes; None where the system does not say."""
-    return _own("VmRSS")
+    """Return this process's resident memory in bytes; None if unknown."""
+    return _read_kilobytes("/proc/self/status", "VmRSS")
 
 
-def _own(name: str) -> int | None:
-    return _kilobytes("/proc/self/status", name)
-
-
-def _available() -> int | None:
-    return _kilobytes("/proc/meminfo", "MemAvailable")
-
-
-def _kilobytes(file: str, name: str) -> int | None:
-    """A line of a file of the Linux kernel, in bytes: ``VmRSS:    5120 kB``."""
+def _read_kilobytes(file: str, name: str) -> int | None:
+    """Return a value of a Linux kernel's file, such as ``VmRSS:    5120 kB``, in bytes."""
     with suppress(OSError):
         for line in Path(file).read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{name}:"):
@@ -66,9 +57,8 @@ def _kilobytes(file: str, name: str) -> int | None:
     return None
 
 
-def _left_of_limit() -> int | None:
-    """Of a control group of version 2; its file says ``max`` where there is no limit."""
-    with suppress(OSError, ValueError):
+def _unused_container_memory() -> int | None:
+    with suppress(OSError, ValueError):  # without a limit, cgroup v2 writes "max"
         limit, used = (
             int((_CGROUP / name).read_text(encoding="utf-8"))
             for name in ("memory.max", "memory.current")

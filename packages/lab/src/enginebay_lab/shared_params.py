@@ -1,4 +1,4 @@
-"""The parameters that several backends share."""
+"""Parameters that are passed to several backends at once."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 def own_params(backend: Backend, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a backend has."""
+    """Return the parameters that a backend's class declares."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}
 
 
 def check_shared_param(name: str, backends: Collection[Backend]) -> None:
-    """Refuse a parameter that none of the backends has.
+    """Raise if none of the backends has a parameter.
 
     Raises:
-        ParamsError: It is none of theirs.
+        ParamsError: The parameter is unknown to all of them.
     """
     known = {field for backend in backends for field in backend.Params.__struct_fields__}
     if name not in known:
         close = nearest(name, known)
         raise ParamsError(
-            f"'{name}' is no parameter of {', '.join(sorted(one.name for one in backends))}",
+            f"unknown parameter '{name}' for {', '.join(sorted(b.name for b in backends))}",
             hint=f"did you mean '{close}'?" if close else None,
         )

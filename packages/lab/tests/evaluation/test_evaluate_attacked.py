@@ -231,7 +231,7 @@ def test_resume_does_not_measure_existing_rows_again(here: Path, cli: Run) -> No
     assert (ran.code, ran.err) == (
         2,
         (
-            "error: 'rows.jsonl' exists already\n"
+            "error: 'rows.jsonl' already exists\n"
             "hint: add --resume to continue it, or name a different file\n"
         ),
     )
@@ -383,7 +383,9 @@ def test_a_file_with_other_contents_is_not_changed(here: Path, cli: Run) -> None
     Path("rows.jsonl").write_text("name,value\n")
     ran = cli("evaluate", "good", *DATA, "--output", "rows.jsonl", "--resume")
     assert ran.code == 2
-    assert ran.err.startswith("error: 'rows.jsonl' holds no evaluation rows: JSON is malformed: ")
+    assert ran.err.startswith(
+        "error: 'rows.jsonl' contains no evaluation rows: JSON is malformed: "
+    )
     assert Path("rows.jsonl").read_text() == "name,value\n"
     ran = cli("evaluate", "good", *DATA, "--resume")
     assert (ran.code, ran.err) == (

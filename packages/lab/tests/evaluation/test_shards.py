@@ -16,7 +16,7 @@ from enginebay_lab.evaluation.digests import ItemDigests
 from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.evaluation.output_accumulator import OutputAccumulator
 from enginebay_lab.evaluation.shards import SHARD_ITEMS, Shard
-from enginebay_lab.executors.tasks import Fault
+from enginebay_lab.executors.tasks import TaskFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,6 +260,6 @@ def test_a_shard_survives_messagepack() -> None:
 
 @pytest.mark.parametrize("kind", ["os", "", "NotVerifiedError", "__name__", "InputError"])
 def test_an_unknown_error_of_a_worker_becomes_an_enginebay_error(kind: str) -> None:
-    found = Fault("raised", "it failed", "try again", kind).exception()
+    found = TaskFault("raised", "it failed", "try again", kind).to_error()
     assert isinstance(found, EnginebayError)
     assert (str(found), found.hint) == ("it failed", "try again")

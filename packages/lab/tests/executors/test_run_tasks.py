@@ -15,10 +15,10 @@ import pytest
 
 from enginebay.errors import InputError, UsageError
 from enginebay.version import __version__
-from enginebay_lab.executors import children, performing, running
+from enginebay_lab.executors import child_pool, task_runner, task_worker
 from enginebay_lab.executors.local import local_executor
-from enginebay_lab.executors.running import check_executor, run_tasks
-from enginebay_lab.executors.tasks import Outcome, Task
+from enginebay_lab.executors.task_runner import check_executor, run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask, TaskOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,20 +81,20 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "work.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     yield
-    children.end_children()
+    child_pool.end_children()
 
 
-def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 600) -> Task:
-    return Task(key, f"work:{function}", data or key.encode(), limit)
+def _task(key: str, function: str = "echo", data: bytes = b"", limit: float = 600) -> ExecutorTask:
+    return ExecutorTask(key, f"work:{function}", data or key.encode(), limit)
 
 
-def _by_key(outcomes: Iterator[Outcome]) -> dict[str, Outcome]:
+def _by_key(outcomes: Iterator[TaskOutcome]) -> dict[str, TaskOutcome]:
     found = list(outcomes)
     assert len({each.key for each in found}) == len(found)
     return {each.key: each for each in found}
 
 
-def _fault(outcome: Outcome) -> tuple[str, str]:
+def _fault(outcome: TaskOutcome) -> tuple[str, str]:
     assert outcome.fault is not None
     assert outcome.value is None
     return outcome.fault.kind, outcome.fault.reason
@@ -120,14 +120,14 @@ def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
         assert found[str(number)].value == str(number).encode()
     assert _fault(found["crash"]) == ("crashed", "its process ended with SIGSEGV")
     assert _fault(found["nested"]) == ("crashed", "'sh' ended with SIGSEGV")
-    assert _fault(found["hang"]) == ("time limit", f"it ran past its limit of {soon} s")
+    assert _fault(found["hang"]) == ("time limit", f"it exceeded its time limit of {soon} s")
     assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
     assert _fault(found["gone"])[0] == "raised"
     assert _fault(found["refused"]) == ("raised", "not this")
     kinds = {key: fault.error for key, each in found.items() if (fault := each.fault)}
     assert {key for key, kind in kinds.items() if kind} == {"refused"}
     assert found["refused"].fault
-    error = found["refused"].fault.exception()
+    error = found["refused"].fault.to_error()
     assert (type(error), str(error), error.hint) == (InputError, "not this", "that")
     assert {each.attempts for each in found.values()} == {1}
     assert {each.host for each in found.values()} == {os.uname().nodename}
@@ -143,7 +143,7 @@ def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
         tasks = [
             _task("a", "pid"),
             _task("b", "pid"),
-            _task("c", "large", str(children.MOST).encode()),
+            _task("c", "large", str(child_pool.MAX_CHILD_BYTES).encode()),
             _task("d", "pid"),
         ]
         found = _by_key(run_tasks(tasks, executor))
@@ -164,11 +164,11 @@ def test_temporary_files_go_with_the_process(
 
 
 def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "IDLE", 0.1)
-    pid = int(children.call_in_child("work:pid", b"", 600))
+    monkeypatch.setattr(child_pool, "IDLE_SECONDS", 0.1)
+    pid = int(child_pool.call_in_child("work:pid", b"", 600))
     while psutil.pid_exists(pid):
         time.sleep(0.1)
-    assert int(children.call_in_child("work:pid", b"", 600)) != pid
+    assert int(child_pool.call_in_child("work:pid", b"", 600)) != pid
 
 
 def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
@@ -190,14 +190,14 @@ def test_leaving_while_a_child_is_being_started(
 ) -> None:
     before = _children()
     started = threading.Event()
-    worker = children.Worker
+    worker = child_pool.Worker
 
     def start_slowly(*args: Any) -> Any:
         started.set()
         time.sleep(0.5)
         return worker(*args)
 
-    monkeypatch.setattr(children, "Worker", start_slowly)
+    monkeypatch.setattr(child_pool, "Worker", start_slowly)
     start = time.monotonic()
     with local_executor(1) as executor:
         outcomes = run_tasks([_task("hang", "hang", str(tmp_path / "x").encode())], executor)
@@ -222,15 +222,15 @@ class _Stopping(Executor):
             self.sent.append(self.pool.submit(fn, *args))
         else:
             self.sent.append(Future())
-            _, topic, task = msgspec.msgpack.decode(args[0], type=tuple[str, str, Task])
+            _, topic, task = msgspec.msgpack.decode(args[0], type=tuple[str, str, ExecutorTask])
             if self.begins:
-                performing.listeners[topic](task.key, "there")
+                task_worker.start_listeners[topic](task.key, "there")
         return self.sent[-1]
 
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "GRACE", 0.5)
+    monkeypatch.setattr(task_runner, "GRACE_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -241,7 +241,7 @@ def test_a_task_whose_worker_stopped_is_sent_again_once(soon: int) -> None:
     assert (outcome.value, outcome.attempts, outcome.fault) == (b"a", 2, None)
     executor = _Stopping(2, begins=True)
     (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
-    assert _fault(outcome) == ("no answer", "there, which began it, has not answered within 1 s")
+    assert _fault(outcome) == ("no answer", "there, which started it, has not answered within 1 s")
     assert (outcome.attempts, outcome.host) == (2, "there")
     assert all(future.cancelled() for future in executor.sent)
 
@@ -257,7 +257,7 @@ def test_an_executor_that_never_begins_is_given_up() -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
     """The first worker goes on after the task was sent again, and ends first."""
-    late = performing.perform(performing.order_of("", _task("a")))
+    late = task_worker.perform_order(task_worker.encode_order("", _task("a")))
     executor = _Stopping(9, begins=True)
 
     def answer() -> None:
@@ -274,17 +274,17 @@ def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
 
 def test_another_version_says_what_to_install() -> None:
     order = msgspec.msgpack.encode(("9.9", "", _task("a")))
-    outcome = msgspec.msgpack.decode(performing.perform(order), type=Outcome)
+    outcome = msgspec.msgpack.decode(task_worker.perform_order(order), type=TaskOutcome)
     assert outcome.fault is not None
     assert outcome.fault.kind == "other version"
-    assert outcome.fault.reason.endswith(f"has Enginebay {__version__}, and the sender 9.9")
+    assert outcome.fault.reason.endswith(f"has Enginebay {__version__}, but the sender has 9.9")
     assert outcome.fault.hint.startswith("pip install enginebay==9.9 on ")
     other = msgspec.msgpack.encode(("9.9", "", {"unknown": 1}))
-    assert msgspec.msgpack.decode(performing.perform(other), type=Outcome).fault
+    assert msgspec.msgpack.decode(task_worker.perform_order(other), type=TaskOutcome).fault
 
 
 def test_more_tasks_than_are_sent_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "AT_A_TIME", 3)
+    monkeypatch.setattr(task_runner, "MAX_IN_FLIGHT", 3)
     with local_executor(2) as executor:
         found = _by_key(run_tasks((_task(str(number)) for number in range(50)), executor))
     assert len(found) == 50
@@ -293,7 +293,7 @@ def test_more_tasks_than_are_sent_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_executor_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         check_executor(3)
-    assert str(caught.value) == "executor is a int, wanted a concurrent.futures.Executor"
+    assert str(caught.value) == "executor: expected a concurrent.futures.Executor, found int"
     check_executor(None)
 
 
@@ -313,7 +313,7 @@ class _Strange(Executor):
     "reply", [None, 3, "text", b"", b"\xc1", msgspec.msgpack.encode({"value": 3}), b"\x80"]
 )
 def test_a_reply_that_is_no_outcome_is_damaged(reply: Any) -> None:
-    (outcome,) = run_tasks([Task("a", "work:echo", b"", 5.0)], _Strange(reply))
+    (outcome,) = run_tasks([ExecutorTask("a", "work:echo", b"", 5.0)], _Strange(reply))
     assert (outcome.key, outcome.value) == ("a", None)
     assert outcome.fault
     assert outcome.fault.kind == "damaged"

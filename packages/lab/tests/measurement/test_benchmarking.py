@@ -366,7 +366,7 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
     assert row == {"kind": "benchmark line", "schema": 1, "row": whole["rows"][0]}
     assert [line["window"] for line in windows] == row["row"]["windows"]
     assert msgspec.convert(msgspec.to_builtins(found), lab.Benchmark) == found
-    with pytest.raises(UsageError, match=r"measured.jsonl' exists already\nhint: [^\n]+$"):
+    with pytest.raises(UsageError, match=r"measured.jsonl' already exists\nhint: [^\n]+$"):
         measure("good", output=file)
 
 

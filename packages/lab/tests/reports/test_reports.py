@@ -321,8 +321,16 @@ def test_a_sweep_is_of_many_models(cli: Run, here: Path) -> None:
             '{"kind": "sweep", "rows": []}',
             "contains no rows, so there is nothing",
         ),
-        ("new.jsonl", '{"kind":"sweep row","schema":2,"key":""}', "holds sweep rows of version 2"),
-        ("bad.jsonl", '{"kind":"sweep row","schema":1,"key":""}', "holds no sweep rows: Object m"),
+        (
+            "new.jsonl",
+            '{"kind":"sweep row","schema":2,"key":""}',
+            "contains sweep rows of version 2",
+        ),
+        (
+            "bad.jsonl",
+            '{"kind":"sweep row","schema":1,"key":""}',
+            "contains no sweep rows: Object m",
+        ),
     ]:
         (here / name).write_text(text)
         refused = cli("report", name, "--output", "refused.json")

@@ -195,7 +195,7 @@ WRONG = [
     ),
     (
         'models = ["tiny.onnx"]\nparams = {gian = 2.0}',
-        "sweep.toml: params.gian: 'gian' is no parameter of loopback",
+        "sweep.toml: params.gian: unknown parameter 'gian' for loopback",
         "did you mean 'gain'?",
     ),
     (
@@ -236,7 +236,7 @@ WRONG = [
     ),
     (
         f"{BASE}[[include]]\nmodel = 'tiny.onnx'\nbackend = 'loopback'\nparams = {{gian = 2.0}}",
-        "sweep.toml: include.0.params.gian: 'gian' is no parameter of loopback",
+        "sweep.toml: include.0.params.gian: unknown parameter 'gian' for loopback",
         "did you mean 'gain'?",
     ),
     (

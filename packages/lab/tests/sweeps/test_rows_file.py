@@ -87,7 +87,7 @@ def test_without_resume_an_existing_file_is_not_changed(file: Path) -> None:
     before = file.read_bytes()
     with pytest.raises(UsageError) as caught:
         RowsFile(file, resume=False)
-    assert str(caught.value) == f"'{file}' exists already"
+    assert str(caught.value) == f"'{file}' already exists"
     assert caught.value.hint == "add --resume to continue it, or name a different folder"
     assert file.read_bytes() == before
     RowsFile(file, resume=True).close()  # no lock was left
@@ -164,14 +164,17 @@ def test_a_worker_that_was_forked_holds_no_lock(file: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("name,value\n", "'{}' holds no sweep rows: JSON is malformed: invalid character (byte 4)"),
+        (
+            "name,value\n",
+            "'{}' contains no sweep rows: JSON is malformed: invalid character (byte 4)",
+        ),
         (
             '{"kind":"evaluation row","schema":1,"artifact":"a","metric":"accuracy"}\n',
-            "'{}' holds evaluation rows of version 1, wanted sweep rows of version 1",
+            "'{}' contains evaluation rows of version 1; expected sweep rows of version 1",
         ),
         (
             '{"kind":"sweep row","schema":2,"key":"a"}\n',
-            "'{}' holds sweep rows of version 2, wanted sweep rows of version 1",
+            "'{}' contains sweep rows of version 2; expected sweep rows of version 1",
         ),
     ],
 )

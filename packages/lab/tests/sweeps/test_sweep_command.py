@@ -119,7 +119,9 @@ def test_without_dask_a_scheduler_is_a_missing_package(
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     ran: Ran = cli("sweep.toml", "--scheduler", "tcp://127.0.0.1:1")
-    assert ran.err.startswith("error: a Dask scheduler needs 'distributed', which does not import")
+    assert ran.err.startswith(
+        "error: a Dask scheduler requires 'distributed', which cannot be imported"
+    )
     assert ran.err.endswith("hint: pip install 'enginebay-lab[dask]'\n")
     assert ran.code == 3
 

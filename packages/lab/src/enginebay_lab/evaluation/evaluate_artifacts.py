@@ -22,7 +22,7 @@ from enginebay_lab.evaluation.executor_evaluation import evaluate_on_executor
 from enginebay_lab.evaluation.metric_sources import find_metrics
 from enginebay_lab.evaluation.reference import find_torch_model, model_identity, torch_model
 from enginebay_lab.evaluation.resume_point import resume_in_order
-from enginebay_lab.executors.running import check_executor
+from enginebay_lab.executors.task_runner import check_executor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,8 @@ from enginebay.errors import EnginebayError, ModelError
 from enginebay_lab.evaluation.resume_point import find_unchanged_shards, load_checkpoint
 from enginebay_lab.evaluation.shard_task import ShardReply, ShardTask
 from enginebay_lab.evaluation.shards import SHARD_ITEMS, Shard
-from enginebay_lab.executors.running import run_tasks
-from enginebay_lab.executors.tasks import Outcome, Task
+from enginebay_lab.executors.task_runner import run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask, TaskOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +99,7 @@ class _ShardMerger:
         """The number of items evaluated so far."""
         return self.totals.count + sum(shard.count for shard in self._waiting.values())
 
-    def make_tasks(self, job: EvaluationJob) -> Iterator[Task]:
+    def make_tasks(self, job: EvaluationJob) -> Iterator[ExecutorTask]:
         """Yield tasks for the missing shards; each task has consecutive shards."""
         starts = range(self.totals.count, self._item_count, SHARD_ITEMS)
         missing = enumerate(start for start in starts if start not in self._waiting)
@@ -117,9 +117,9 @@ class _ShardMerger:
             data = self._run.data.description
             self._descriptions[str(start)] = f"items {start} to {stop - 1} of {data}"
             task = msgspec.msgpack.encode(ShardTask(job, start, stop))
-            yield Task(str(start), FUNCTION, task, limit)
+            yield ExecutorTask(str(start), FUNCTION, task, limit)
 
-    def add_outcome(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: TaskOutcome) -> None:
         """Add the shards of a task.
 
         Raises:
@@ -128,7 +128,7 @@ class _ShardMerger:
         if outcome.value is None:
             assert outcome.fault is not None
             if outcome.fault.error:
-                raise outcome.fault.exception()
+                raise outcome.fault.to_error()
             where = f" on {outcome.host}" if outcome.host else ""
             items = self._descriptions[outcome.key]
             raise EnginebayError(
@@ -141,7 +141,7 @@ class _ShardMerger:
             self._waiting[shard.start] = shard.unpack_metrics()
         self._merge_waiting()
 
-    def _read_reply(self, outcome: Outcome) -> ShardReply:
+    def _read_reply(self, outcome: TaskOutcome) -> ShardReply:
         # Never trusted: anything may have answered in the worker's name.
         try:
             reply = msgspec.msgpack.decode(outcome.value or b"", type=ShardReply)

@@ -1,5 +1,5 @@
-"""Tasks on any ``concurrent.futures.Executor``: data in, data out, and every fault named.
+"""Tasks on any ``concurrent.futures.Executor``: bytes in, bytes out, and a cause for each failure.
 
-A task runs in a child process of the worker that has it, which is kept for the next one: what ends
-it or hangs in it costs that task alone.
+A task runs in a child process of its worker, and the child is reused for the next task. A crash or
+a hang therefore fails one task only.
 """

@@ -15,108 +15,108 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
-#: Seconds in which a scheduler must answer, and have a worker.
-PATIENCE = 10.0
+#: Time limit for the scheduler's first answer, and again for its first worker.
+CONNECT_SECONDS = 10.0
 
 
 @contextmanager
 def dask_executor(address: str) -> Iterator[Executor]:
-    """Connect to a Dask scheduler whose workers can run tasks.
+    """Connect to a Dask scheduler, and check that its workers can run tasks.
 
     Args:
         address: ``tcp://HOST:PORT``.
 
     Raises:
-        MissingDependencyError: Dask's distributed is not installed.
-        UsageError: No scheduler answers there, it has no worker, or one of them has another
-            version of Dask or of Enginebay.
+        MissingDependencyError: Dask's ``distributed`` is not installed.
+        UsageError: No scheduler answers at the address, it has no worker, or a version of Dask or
+            Enginebay differs from the local one.
     """
     try:
         from distributed import Client
     except ImportError as err:
         raise MissingDependencyError(
-            f"a Dask scheduler needs 'distributed', which does not import: {err}",
+            f"a Dask scheduler requires 'distributed', which cannot be imported: {err}",
             hint="pip install 'enginebay-lab[dask]'",
         ) from err
-    wanted = {"distributed": installed_version("distributed") or ""}
+    expected = {"distributed": installed_version("distributed") or ""}
     try:
-        found = _scheduler_versions(address)
-    except Exception as err:  # of many classes: a wrong address, nothing there, another protocol
-        text = f": {err}" if str(err) else f" within {PATIENCE:g} s"
+        versions = _read_scheduler_versions(address)
+    except Exception as err:  # many classes: a wrong address, no scheduler, another protocol
+        text = f": {err}" if str(err) else f" within {CONNECT_SECONDS:g} s"
         raise UsageError(
             f"no Dask scheduler answers at '{address}'{text}",
             hint="dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786",
         ) from err
-    _check_versions("the scheduler", found, wanted)
-    with Client(address, timeout=PATIENCE) as client:
+    _check_versions("the scheduler", versions, expected)
+    with Client(address, timeout=CONNECT_SECONDS) as client:
         with suppress(TimeoutError):
-            client.wait_for_workers(1, timeout=PATIENCE)
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         workers = client.get_versions(packages=["enginebay"])["workers"]
         if not workers:
             raise UsageError(
                 f"the scheduler at '{address}' has no worker", hint=f"dask worker {address}"
             )
         for worker, versions in workers.items():
-            own = {**wanted, "enginebay": __version__}
-            _check_versions(f"the worker {worker}", versions["packages"], own)
+            required = {**expected, "enginebay": __version__}
+            _check_versions(f"the worker {worker}", versions["packages"], required)
         yield client.get_executor(pure=False)
 
 
-def _scheduler_versions(address: str) -> dict[str, Any]:
-    """The versions of a scheduler, of whatever version of Dask."""
+def _read_scheduler_versions(address: str) -> dict[str, Any]:
+    # By a plain RPC: a Client of another Dask version fails before it can report the versions.
     import asyncio
 
     from distributed.core import rpc
 
-    async def ask() -> dict[str, Any]:
-        async with rpc(address, timeout=PATIENCE) as scheduler:
-            found = await asyncio.wait_for(scheduler.versions(), PATIENCE)
-            packages: dict[str, Any] = found["packages"]
+    async def request_versions() -> dict[str, Any]:
+        async with rpc(address, timeout=CONNECT_SECONDS) as scheduler:
+            reply = await asyncio.wait_for(scheduler.versions(), CONNECT_SECONDS)
+            packages: dict[str, Any] = reply["packages"]
             return packages
 
-    with ThreadPoolExecutor(1) as pool:  # a notebook has a loop in this thread already
-        return pool.submit(asyncio.run, ask()).result()
+    with ThreadPoolExecutor(1) as pool:  # in a notebook, this thread already runs an event loop
+        return pool.submit(asyncio.run, request_versions()).result()
 
 
-def _check_versions(who: str, found: dict[str, Any], wanted: dict[str, str]) -> None:
-    for name, version in wanted.items():
-        if found.get(name) != version:
-            has = f"{name} {found[name]}" if found.get(name) else f"no {name}"
+def _check_versions(owner: str, versions: dict[str, Any], expected: dict[str, str]) -> None:
+    for name, version in expected.items():
+        if versions.get(name) != version:
+            actual = f"{name} {versions[name]}" if versions.get(name) else f"no {name}"
             raise UsageError(
-                f"{who} has {has}, and here is {version}",
-                hint=f"pip install {name}=={version} there, or here what is there",
+                f"{owner} has {actual}; expected {version}, the version on this machine",
+                hint=f"pip install {name}=={version} there, or install its version here",
             )
 
 
-def announce(topic: str, key: str, host: str) -> None:
-    """Tell the client that a task begins; does nothing outside of a worker."""
+def announce_start(topic: str, key: str, host: str) -> None:
+    """Tell the client that a task has started; a no-op outside a Dask worker."""
     from distributed import get_worker
 
-    with suppress(ValueError):  # this process has distributed imported, and is no worker
+    with suppress(ValueError):  # this process imported distributed, but is not a worker
         get_worker().log_event(topic, {"key": key, "host": host})
 
 
 @contextmanager
-def listening(topic: str, heard: Callable[[str, str], None]) -> Iterator[None]:
-    """Hear of tasks that begin on the workers of this process's client, if it has one.
+def listen_to_starts(topic: str, on_start: Callable[[str, str], None]) -> Iterator[None]:
+    """Listen to task starts on the workers of this process's Dask client, if it has a client.
 
     Args:
-        topic: The name under which workers announce them.
-        heard: Called, in another thread, with a task's key and the name of its host.
+        topic: The topic of the workers' events.
+        on_start: Called in another thread with the task's key and its host's name.
     """
     distributed = sys.modules.get("distributed")
     try:
         client = distributed.default_client() if distributed else None
-    except ValueError:  # there is none
+    except ValueError:  # this process has no client
         client = None
     if client is None:
         yield
         return
 
-    def hear(event: tuple[float, dict[str, str]]) -> None:
-        heard(event[1]["key"], event[1]["host"])
+    def receive_event(event: tuple[float, dict[str, str]]) -> None:
+        on_start(event[1]["key"], event[1]["host"])
 
-    client.subscribe_topic(topic, hear)
+    client.subscribe_topic(topic, receive_event)
     try:
         yield
     finally:

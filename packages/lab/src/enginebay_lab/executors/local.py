@@ -7,44 +7,46 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from enginebay_lab.executors.children import end_children
-from enginebay_lab.resources import cores, free_memory
+from enginebay_lab.executors.child_pool import end_children
+from enginebay_lab.resources import count_cores, free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-#: Between two looks for children that have just been started.
+#: The interval of the search for children that were started during shutdown.
 POLL_SECONDS = 0.05
 
-#: Bytes that one task may need: a deployment of a ResNet-50 takes 1.6 GB in its processes together.
-MEMORY = 2 << 30
+#: Memory for one task: deploying a ResNet-50 takes 1.6 GB (measured, all its processes together).
+TASK_BYTES = 2 << 30
 
 
 @contextmanager
 def local_executor(workers: int | None = None) -> Iterator[Executor]:
-    """Run tasks on this machine; each thread here has a child process that does the work.
+    """Run tasks on this machine, in one child process for each worker thread.
 
-    Leaving the block ends tasks that still run.
+    Tasks that still run when the block is left are killed.
 
     Args:
-        workers: How many tasks run at once; by default as many as there are cores for, and memory.
+        workers: The number of tasks that run at once; by default as many as the cores and the free
+            memory allow.
     """
-    pool = ThreadPoolExecutor(workers or fitting_workers(), thread_name_prefix="enginebay")
+    pool = ThreadPoolExecutor(workers or default_worker_count(), thread_name_prefix="enginebay")
     try:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         waiting = Thread(target=pool.shutdown)
         waiting.start()
-        while waiting.is_alive():  # a task that has just begun may still be starting its child
+        # A task that has just started may be starting its child: end children until none is left.
+        while waiting.is_alive():
             end_children()
             waiting.join(POLL_SECONDS)
         end_children()
 
 
-def fitting_workers() -> int:
-    """How many tasks this machine can run at once: at least one."""
+def default_worker_count() -> int:
+    """Return the number of tasks that this machine can run at once; at least 1."""
     memory = free_memory()
-    fitting = cores() if memory is None else memory // MEMORY
-    return max(1, min(cores(), fitting))
+    fitting = count_cores() if memory is None else memory // TASK_BYTES
+    return max(1, min(count_cores(), fitting))

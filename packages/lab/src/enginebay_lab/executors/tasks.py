@@ -1,4 +1,4 @@
-"""A task and its outcome: data in, data out."""
+"""A task for an executor, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import msgspec
 from enginebay import errors
 from enginebay.errors import EnginebayError
 
-#: Why a task has no value: its process crashed or ran past its limit; the worker that had it died,
-#: never answered, has another version of Enginebay, could not run it for another reason, or sent
-#: something else than an outcome.
-FaultKind: TypeAlias = Literal[
+#: Why a task has no value: its process crashed or exceeded the time limit; its worker died, did not
+#: answer, or has another version of Enginebay; its function raised; or the reply is not an outcome.
+TaskFaultKind: TypeAlias = Literal[
     "crashed", "time limit", "worker died", "no answer", "other version", "raised", "damaged"
 ]
 
 
-class Task(msgspec.Struct, frozen=True):
-    """Work for any process with this version of Enginebay.
+class ExecutorTask(msgspec.Struct, frozen=True):
+    """A task for any process with this version of Enginebay.
 
     Attributes:
-        key: Its identity.
-        function: ``module:qualname``: takes ``data`` and returns bytes.
-        data: What the function takes.
-        limit: Seconds that it may take.
+        key: Identifies the task.
+        function: ``module:qualname`` of a function that takes ``data`` and returns bytes.
+        data: The function's argument.
+        limit: The time limit in seconds.
     """
 
     key: str
@@ -34,46 +33,47 @@ class Task(msgspec.Struct, frozen=True):
     limit: float
 
 
-class Fault(msgspec.Struct, frozen=True):
+class TaskFault(msgspec.Struct, frozen=True):
     """Why a task has no value.
 
     Attributes:
-        kind: What happened.
-        reason: The same as a sentence.
-        hint: What to type next; empty where nothing helps.
-        error: The class in :mod:`enginebay.errors` of what its function raised; empty where that
-            is not what happened.
+        kind: The kind of failure.
+        reason: The failure as a sentence.
+        hint: What to type next; empty if nothing helps.
+        error: The name of the class in :mod:`enginebay.errors` that the function raised; empty if
+            it raised no such error.
     """
 
-    kind: FaultKind
+    kind: TaskFaultKind
     reason: str
     hint: str = ""
     error: str = ""
 
-    def exception(self) -> EnginebayError:
-        """The same as an error; a stranger's text that names none of Enginebay is the plain one."""
+    def to_error(self) -> EnginebayError:
+        """Return the exception that the function raised, else an :class:`EnginebayError`."""
+        # The reply comes from another machine: an unknown class name must not fail here.
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, EnginebayError):
-            with suppress(TypeError):  # one that takes more than a message
+            with suppress(TypeError):  # a class that requires more arguments than a message
                 return kind(self.reason, hint=self.hint or None)
         return EnginebayError(self.reason, hint=self.hint or None)
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a task.
+class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a task: a value or a fault.
 
     Attributes:
-        key: The task's; empty until its sender has it back.
-        value: What its function returned; None where it has a fault.
-        fault: Why it has no value.
-        host: The name of the machine that ran it; empty where nothing says it.
-        attempts: How often it was begun, as far as the executor says.
-        seconds: How long it took there.
+        key: The task's key; empty until the sender has received the outcome.
+        value: The function's result; None if the task failed.
+        fault: Why there is no value; None if the task succeeded.
+        host: The name of the machine that ran it; empty if unknown.
+        attempts: How often the task was started, as far as the executor reports it.
+        seconds: The duration on the worker.
     """
 
     key: str = ""
     value: bytes | None = None
-    fault: Fault | None = None
+    fault: TaskFault | None = None
     host: str = ""
     attempts: int = 1
     seconds: float = 0.0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay import __version__
-from enginebay_lab.resources import cores
+from enginebay_lab.resources import count_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def this_machine() -> Machine:
     """Describe this machine, now."""
     return Machine(
         processor=_processor(),
-        cores=cores(),
+        cores=count_cores(),
         system=platform.platform(),
         python=platform.python_version(),
         enginebay=__version__,

@@ -13,8 +13,8 @@ import msgspec
 from enginebay.authors import Steps
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.executors.local import local_executor
-from enginebay_lab.executors.running import check_executor, run_tasks
-from enginebay_lab.executors.tasks import Task
+from enginebay_lab.executors.task_runner import check_executor, run_tasks
+from enginebay_lab.executors.tasks import ExecutorTask
 from enginebay_lab.sweeps.baseline import find_judged_cells, find_regressions
 from enginebay_lab.sweeps.faults import lost_row
 from enginebay_lab.sweeps.job_builder import attempts_folder, build_job, digest_cell_files
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from enginebay.authors import Step
-    from enginebay_lab.executors.tasks import Outcome
+    from enginebay_lab.executors.tasks import TaskOutcome
     from enginebay_lab.sweeps.cells import Cell
 
 #: The function that runs a cell, in a child process of a worker.
@@ -160,7 +160,7 @@ def _run_cells(
 
 def _make_tasks(
     cells: Sequence[Cell], folder: Path | None, token: str, unsent: list[SweepRow]
-) -> Iterator[Task]:
+) -> Iterator[ExecutorTask]:
     """Yield the tasks of the cells; add the rows of cells whose files are missing to ``unsent``."""
     for cell in cells:
         try:
@@ -169,10 +169,10 @@ def _make_tasks(
             row = SweepRow.of(cell, "failed")
             unsent.append(msgspec.structs.replace(row, reason=str(err), hint=err.hint or ""))
         else:
-            yield Task(cell.key, FUNCTION, job, cell.timeout)
+            yield ExecutorTask(cell.key, FUNCTION, job, cell.timeout)
 
 
-def _outcome_row(cell: Cell, outcome: Outcome, folder: Path | None) -> SweepRow:
+def _outcome_row(cell: Cell, outcome: TaskOutcome, folder: Path | None) -> SweepRow:
     replace = msgspec.structs.replace
     if outcome.value is None:
         assert outcome.fault is not None
