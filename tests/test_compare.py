@@ -233,7 +233,9 @@ def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
 def test_what_dies_while_it_is_measured_keeps_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("enginebay_lab.measurement.contestant._CHILD", "tests.nowhere")
+    monkeypatch.setattr(
+        "enginebay_lab.measurement.benchmark_subject._CHILD_MODULE", "tests.nowhere"
+    )
     found = lab.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3)
     assert len(found.verified) == 2
     assert found.fastest == ()

@@ -1,4 +1,4 @@
-"""`lab.benchmark`: side by side, and what goes wrong loses one row."""
+"""`lab.benchmark`: side by side, and a failure fails one row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import ChildCrashedError, InputError, ModelSourceError, UsageError
 from enginebay.testing import temporary_backend
-from enginebay_lab.measurement.statistics import FEWEST, ratio
+from enginebay_lab.measurement.statistics import MIN_WINDOWS, compute_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def build():
     return torch.nn.Linear(4, 3), torch.ones(2, 4)
 """
 
-#: An engine that does in its third call what an environment variable says.
+#: An engine whose third call crashes or hangs, as an environment variable requests.
 MOODY = """\
 import ctypes, os, time
 import enginebay as eb
@@ -73,7 +73,7 @@ def build_wrapper(request):
 """
 
 
-#: An engine that says what its layers are.
+#: An engine that times its layers.
 LAYERED = """\
 import os
 import onnx
@@ -143,7 +143,7 @@ def measure(*artifacts: str, seconds: float = 0.05, **more: Any) -> lab.Benchmar
 
 
 @pytest.mark.usefixtures("here")
-def test_an_artifact_alone() -> None:
+def test_figures_of_a_single_artifact() -> None:
     found = lab.benchmark("good", seconds=0.3)
     (row,) = found.rows
     assert (row.name, row.backend, row.precision) == ("good", "loopback", "fp32")
@@ -158,7 +158,7 @@ def test_an_artifact_alone() -> None:
     assert row.items_per_second == pytest.approx(2 * row.calls_per_second)
     assert row.load > 0 < row.first
     assert row.peak_memory > row.bare_memory > 2**20
-    assert row.agreement.windows == len(row.windows) >= FEWEST
+    assert row.agreement.windows == len(row.windows) >= MIN_WINDOWS
     assert row.call.runs == sum(window.calls for window in row.windows)
     assert (row.quantiles[0], row.quantiles[-1]) == (row.call.min, row.call.max)
     assert row.receipt.engine.startswith("onnx.reference")
@@ -168,7 +168,7 @@ def test_an_artifact_alone() -> None:
     assert (repr(found), found.to_dict()["kind"]) == ("<Benchmark of good>", "benchmark")
 
 
-def test_memory_is_that_of_the_process_alone(here: Path) -> None:
+def test_memory_excludes_the_parent_process(here: Path) -> None:
     ballast = np.ones(2**27, np.uint8)  # this process, whose children start with its peak
     (row,) = measure("good").rows
     assert row.peak_memory is not None
@@ -176,7 +176,7 @@ def test_memory_is_that_of_the_process_alone(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_batches_and_threads_have_rows_of_their_own() -> None:
+def test_each_batch_and_number_of_threads_has_a_row() -> None:
     found = measure("open", batch=(1, 8), threads=(1, 2))
     assert [(row.batch, row.threads) for row in found.rows] == [(1, 1), (1, 2), (8, 1), (8, 2)]
     assert found.failures == []
@@ -184,7 +184,7 @@ def test_batches_and_threads_have_rows_of_their_own() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_pytorch_is_a_contestant_like_any_other() -> None:
+def test_pytorch_is_measured_like_an_artifact() -> None:
     found = measure("open", against="pytorch", model="net.py:build", batch=(8,), threads=(2,))
     torch_row, row = found.rows
     assert found.failures == []
@@ -196,13 +196,15 @@ def test_pytorch_is_a_contestant_like_any_other() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_the_ratio_is_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ratio_says_how_many_times_as_fast_an_artifact_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MOOD", "slow")
     slow, good = measure("moody", "good", seconds=0.5).rows
     medians = [sorted(window.median for window in row.windows) for row in (slow, good)]
     for row, listed in zip((slow, good), medians, strict=True):
         assert listed[0] <= row.call.low <= row.call.median <= row.call.high <= listed[-1]
-    found = ratio(good.windows, slow.windows)
+    found = compute_ratio(good.windows, slow.windows)
     assert found.value == pytest.approx(slow.call.median / good.call.median, rel=0.4)
     assert found.low <= found.value <= found.high
     assert found.value > 3
@@ -217,7 +219,7 @@ def test_the_ratio_is_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) ->
         ("no load", "the engine is cold; light it"),
     ],
 )
-def test_what_dies_loses_its_own_row(
+def test_a_failed_artifact_fails_only_its_own_row(
     mood: str, failure: str, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     monkeypatch.setenv("MOOD", mood)
@@ -227,12 +229,12 @@ def test_what_dies_loses_its_own_row(
     assert lost.failure.startswith(failure.format(limit=limit))
     assert (lost.call, lost.ratio, good.ratio) == (None, None, None)
     assert good.failure == ""
-    assert good.call.runs >= FEWEST
+    assert good.call.runs >= MIN_WINDOWS
     assert found.failures == [f"'moody': {lost.failure}"]
 
 
 @pytest.mark.usefixtures("here")
-def test_an_error_is_raised_where_nothing_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_raised_if_nothing_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOOD", "crash")
     with pytest.raises(ChildCrashedError, match="'moody' ended with SIGSEGV"):
         measure("moody")
@@ -244,32 +246,34 @@ def test_an_error_is_raised_where_nothing_was_measured(monkeypatch: pytest.Monke
 def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
     fixed, free = measure("good", "open", batch=(4,)).rows
     assert fixed.failure == (
-        "the batch is fixed: the model takes input float32[2, 4]; deploy it with an open one: "
+        "the batch is fixed: the model takes input float32[2, 4]; deploy it with an open batch: "
         "--min-shapes input:1x4 --max-shapes input:8x4"
     )
     assert (free.batch, free.failure) == (4, "")
 
 
 @pytest.mark.usefixtures("here")
-def test_the_fewest_windows_are_made_however_long_they_take() -> None:
+def test_the_smallest_number_of_windows_is_made_even_if_it_takes_longer() -> None:
     (row,) = measure("good", seconds=1e-9).rows
-    assert len(row.windows) == FEWEST
+    assert len(row.windows) == MIN_WINDOWS
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seconds": 0}, "seconds is 0, wanted a positive number"),
-        ({"seconds": float("nan")}, "seconds is nan, wanted a positive number"),
-        ({"timeout": 0}, "timeout is 0, wanted a positive number"),
-        ({"batch": (0,)}, "batch is 0, wanted whole numbers from 1 on"),
-        ({"threads": (1, 1)}, "threads has the same number twice"),
-        ({"against": "onnx"}, "against is 'onnx', wanted 'pytorch'"),
-        ({"against": "pytorch"}, "there is no PyTorch model to compare with"),
-        ({"model": "net.py:build"}, "a model is named, and nothing is to be compared with it"),
+        ({"seconds": 0}, "seconds is 0, expected a positive number"),
+        ({"seconds": float("nan")}, "seconds is nan, expected a positive number"),
+        ({"timeout": 0}, "timeout is 0, expected a positive number"),
+        ({"batch": (0,)}, "batch is 0, expected an integer of 1 or more"),
+        ({"threads": (1, 1)}, "threads contains a number twice"),
+        ({"against": "onnx"}, "against is 'onnx', expected 'pytorch'"),
+        ({"against": "pytorch"}, "no PyTorch model to compare with"),
+        ({"model": "net.py:build"}, "a model is used only to compare against PyTorch"),
     ],
 )
-def test_wrong_arguments_are_refused_first(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_loaded(
+    arguments: dict[str, Any], message: str
+) -> None:
     start = time.process_time()
     with pytest.raises(UsageError, match=rf"^{message}(\nhint: [^\n]+)?$"):
         lab.benchmark("nowhere", **arguments)
@@ -277,21 +281,19 @@ def test_wrong_arguments_are_refused_first(arguments: dict[str, Any], message: s
 
 
 @pytest.mark.usefixtures("here")
-def test_a_model_must_be_named_in_text() -> None:
+def test_models_and_artifacts_are_named_correctly() -> None:
     import torch
 
-    with pytest.raises(UsageError, match="the model is a Linear, wanted text that names one"):
+    with pytest.raises(UsageError, match="model is a Linear, expected text that names a model"):
         lab.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
     with pytest.raises(UsageError, match="'good' is named twice"):
         lab.benchmark(["good", "good"])
-    with pytest.raises(UsageError, match="there is no artifact to measure"):
+    with pytest.raises(UsageError, match="no artifact to measure"):
         lab.benchmark([])
 
 
 @pytest.mark.usefixtures("here")
-def test_layers_have_their_share_their_nodes_and_their_modules(
-    tmp_path: Path, loopback: str
-) -> None:
+def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) -> None:
     import torch
 
     with temporary_backend("layered", LAYERED):
@@ -322,10 +324,13 @@ def test_layers_have_their_share_their_nodes_and_their_modules(
     [
         ("raise UsageError('not on Tuesdays')", "not on Tuesdays"),
         ("return [1]", "time_layers() of 'layered' returned 1: wanted a TimedLayer with seconds"),
-        ("os._exit(3)", "'enginebay_lab.measurement.layers:time_here' ended with exit code 3"),
+        (
+            "os._exit(3)",
+            "'enginebay_lab.measurement.layer_timing:time_layers_here' ended with exit code 3",
+        ),
     ],
 )
-def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str) -> None:
+def test_a_note_says_why_layers_are_not_timed(tmp_path: Path, body: str, note: str) -> None:
     import torch
 
     source = f"{LAYERED.partition('    nodes =')[0]}    {body}\n"
@@ -350,14 +355,14 @@ def test_why_layers_are_not_timed_is_a_note(tmp_path: Path, body: str, note: str
         ("good/model.onnx", "'good/model.onnx' does not run in PyTorch"),
     ],
 )
-def test_what_is_no_pytorch_model_is_refused_before_anything_is_measured(
+def test_a_model_that_pytorch_cannot_run_is_refused_before_anything_is_measured(
     model: str, message: str
 ) -> None:
     with pytest.raises(ModelSourceError, match=message):
         measure("good", against="pytorch", model=model)
 
 
-def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Path) -> None:
+def test_the_output_file_contains_every_window_and_row(here: Path, tmp_path: Path) -> None:
     file = tmp_path / "measured.jsonl"
     found = measure("good", output=file)
     machine, *windows, row = map(json.loads, file.read_text().splitlines())
@@ -371,7 +376,9 @@ def test_all_is_in_the_file_as_soon_as_it_was_measured(here: Path, tmp_path: Pat
 
 
 @pytest.mark.process
-def test_a_kill_loses_nothing_that_was_measured(here: Path, tmp_path: Path) -> None:
+def test_a_killed_benchmark_leaves_its_windows_in_the_output_file(
+    here: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "measured.jsonl"
     arguments = f"['good', 'open'], seconds=60, output={str(file)!r}"
     code = f"import enginebay_lab as lab; lab.benchmark({arguments})"

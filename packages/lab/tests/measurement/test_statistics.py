@@ -1,4 +1,4 @@
-"""What the figures of a benchmark are worth: agreement, ratios, and their intervals."""
+"""The statistics of a benchmark: agreement, ratios, and their intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pytest
 
 from enginebay.authors import Latency
 from enginebay_lab.measurement.benchmark_rows import Agreement, BenchmarkRow, Window
-from enginebay_lab.measurement.statistics import agreement, fastest, notes, quantiles, ratio
+from enginebay_lab.measurement.statistics import (
+    compute_quantiles,
+    compute_ratio,
+    describe_instability,
+    measure_agreement,
+    select_fastest,
+)
 
 
 def windows(medians: list[float], first: int = 0) -> list[Window]:
@@ -18,14 +24,14 @@ def windows(medians: list[float], first: int = 0) -> list[Window]:
     ]
 
 
-def test_windows_agree_once_there_are_six_and_they_lie_close() -> None:
-    assert not agreement([1.0] * 5, 1.0).agreed
-    assert agreement([1.0] * 6, 1.0).agreed
-    found = agreement([1.0, 1.01, 1.0, 1.019, 1.0, 1.0], 1.0)
+def test_six_close_windows_agree() -> None:
+    assert not measure_agreement([1.0] * 5, 1.0).agreed
+    assert measure_agreement([1.0] * 6, 1.0).agreed
+    found = measure_agreement([1.0, 1.01, 1.0, 1.019, 1.0, 1.0], 1.0)
     assert (found.agreed, found.apart, found.windows) == (True, pytest.approx(0.019), 6)
-    assert not agreement([1.0, 1.01, 1.0, 1.03, 1.0, 1.0], 1.0).agreed
+    assert not measure_agreement([1.0, 1.01, 1.0, 1.03, 1.0, 1.0], 1.0).agreed
     # One window that was disturbed does not matter among many.
-    assert agreement([1.0, 1.01, 1.0, 9.0, *[1.0] * 10], 1.0).agreed
+    assert measure_agreement([1.0, 1.01, 1.0, 9.0, *[1.0] * 10], 1.0).agreed
 
 
 @pytest.mark.parametrize(
@@ -36,13 +42,13 @@ def test_windows_agree_once_there_are_six_and_they_lie_close() -> None:
         (972.0, 9.6, "not agreed within 2 % after 9.6 s: 97,200 % apart"),
     ],
 )
-def test_agreement_is_said_in_words(apart: float, seconds: float, words: str) -> None:
+def test_agreement_in_words(apart: float, seconds: float, words: str) -> None:
     found = Agreement(agreed=apart <= 0.02, apart=apart, wanted=0.02, windows=9, seconds=seconds)
     assert found.describe() == words
 
 
 @pytest.mark.parametrize("rounds", [6, 12, 60])
-def test_the_interval_of_a_ratio_holds_it_as_often_as_it_says(rounds: int) -> None:
+def test_the_interval_of_a_ratio_has_its_stated_coverage(rounds: int) -> None:
     random = np.random.default_rng(0)
     held = 0
     for _ in range(300):
@@ -50,38 +56,38 @@ def test_the_interval_of_a_ratio_holds_it_as_often_as_it_says(rounds: int) -> No
         common = 1 + random.exponential(0.5, rounds)
         slow = 1.3 * common * random.lognormal(0, 0.1, rounds)
         quick = common * random.lognormal(0, 0.1, rounds)
-        found = ratio(windows(quick.tolist()), windows(slow.tolist()))
+        found = compute_ratio(windows(quick.tolist()), windows(slow.tolist()))
         assert found is not None
         held += found.low <= 1.3 <= found.high
     assert 0.90 <= held / 300 <= 0.99
 
 
-def test_the_fastest_within_the_noise_by_the_time_for_an_item() -> None:
+def test_the_fastest_rows_by_the_time_for_an_item() -> None:
     def row(name: str, batch: int, low: float, median: float, high: float) -> BenchmarkRow:
         call = msgspec.structs.replace(Latency.of([median]), low=low, high=high)
         return BenchmarkRow(name=name, backend="b", batch=batch, threads=1, call=call)
 
     rows = [row("slow", 1, 3, 4, 5), row("near", 1, 1.1, 1.5, 2), row("first", 2, 1.8, 2, 2.4)]
-    assert [row.name for row in fastest(rows)] == ["first", "near"]
-    assert [row.name for row in fastest(rows[:2])] == ["near"]
+    assert [row.name for row in select_fastest(rows)] == ["first", "near"]
+    assert [row.name for row in select_fastest(rows[:2])] == ["near"]
     lost = BenchmarkRow(name="lost", backend="b", batch=1, threads=1)
-    assert fastest([lost]) == []
+    assert select_fastest([lost]) == []
 
 
 def test_a_ratio_compares_windows_of_the_same_round() -> None:
     baseline = windows([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
     own = windows([1.0, 1.5, 2.0, 2.5, 3.0, 3.5], first=1)
-    found = ratio(own, baseline)
+    found = compute_ratio(own, baseline)
     assert found is not None
     assert (found.value, found.low, found.high) == (2.0, 2.0, 2.0)
 
 
-def test_fewer_than_six_rounds_are_no_ratio() -> None:
-    assert ratio(windows([1.0] * 5), windows([1.0] * 9)) is None
+def test_fewer_than_six_rounds_have_no_ratio() -> None:
+    assert compute_ratio(windows([1.0] * 5), windows([1.0] * 9)) is None
 
 
-def test_quantiles_were_measured_and_hold_both_ends() -> None:
-    found = quantiles([1.0, 2.0, 3.0])
+def test_quantiles_include_the_minimum_and_the_maximum() -> None:
+    found = compute_quantiles([1.0, 2.0, 3.0])
     assert (len(found), found[0], found[50], found[100]) == (101, 1.0, 2.0, 3.0)
 
 
@@ -92,10 +98,8 @@ def test_quantiles_were_measured_and_hold_both_ends() -> None:
         ([1.0] * 10 + [1.04] * 10, 1.0, []),
         ([1.0] * 10 + [1.2] * 10, 1.0, ["the second half was 20% slower than the first"]),
         ([1.2] * 10 + [1.0] * 10, 1.0, ["the second half was 17% faster than the first"]),
-        ([1.0] * 6, 3.5, ["the mean is 3.5 times the median: few calls took most time"]),
+        ([1.0] * 6, 3.5, ["the mean is 3.5 times the median: a few calls took most of the time"]),
     ],
 )
-def test_figures_that_will_not_come_again_are_said(
-    medians: list[float], mean: float, found: list[str]
-) -> None:
-    assert list(notes(medians, mean, 1.0)) == found
+def test_unstable_figures_have_notes(medians: list[float], mean: float, found: list[str]) -> None:
+    assert list(describe_instability(medians, mean, 1.0)) == found

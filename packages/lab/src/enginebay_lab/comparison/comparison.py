@@ -20,7 +20,7 @@ from enginebay.commands import (
 )
 from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
 from enginebay_lab.measurement.machine import Machine
-from enginebay_lab.measurement.statistics import fastest
+from enginebay_lab.measurement.statistics import select_fastest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ class Comparison(
         """
         speeds = [row.speed for row in self.verified if row.speed]
         rows = {row.artifact: row for row in self.verified}
-        return tuple(rows[speed.artifact] for speed in fastest(speeds))
+        return tuple(rows[speed.artifact] for speed in select_fastest(speeds))
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"

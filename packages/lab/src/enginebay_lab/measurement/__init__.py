@@ -1,6 +1,6 @@
-"""Measurement: how fast artifacts are here, side by side, and how far the figures can be trusted.
+"""Benchmarks of artifacts on this machine: interleaved measurement with confidence intervals.
 
-Each contestant is loaded in a child process of its own. They take turns in short windows, and
-sleep while another one runs, so that whatever slows the machine slows all of them alike. Windows
-follow one another until their medians agree, or the time is up.
+Each benchmark subject (an artifact or a PyTorch model) is loaded in its own child process. The
+subjects take turns in short windows, and sleep while another one runs, so that a disturbance of the
+machine slows all of them equally. Windows are added until their medians agree or the time is up.
 """

@@ -1,4 +1,4 @@
-"""Inputs of another batch: rows of the given ones, again and again."""
+"""Inputs with a different batch size, stacked from the rows of existing inputs."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
 
 
-def with_batch(
+def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Stack rows of inputs along the batch: the open first dimension, and all of its name.
+    """Repeat the inputs' rows along the batch dimension.
+
+    The batch dimension is an open first dimension, and every other dimension with the same name.
 
     Args:
         inputs: The inputs by name.
-        specs: What the model takes.
-        batch: How many rows.
+        specs: The model's inputs.
+        batch: The number of rows.
 
     Raises:
-        UsageError: The first dimension is fixed, at another size.
+        UsageError: The first dimension is fixed at a different size.
     """
     names = {spec.dims[0] for spec in specs if spec.dims and isinstance(spec.dims[0], str)}
-    axes = {spec.name: _axis(spec, names) for spec in specs}
+    axes = {spec.name: _find_batch_axis(spec, names) for spec in specs}
     if all(axis is None for axis in axes.values()):
-        if size(inputs) == batch:
+        if count_items(inputs) == batch:
             return dict(inputs)
-        raise _fixed(specs)
+        raise _fixed_batch_error(specs)
     return {
-        name: array if (axis := axes.get(name)) is None else _repeated(array, axis, batch)
+        name: array if (axis := axes.get(name)) is None else _repeat_rows(array, axis, batch)
         for name, array in inputs.items()
     }
 
 
-def size(inputs: Mapping[str, NumpyArray]) -> int:
-    """The items of a call: the length of the first input's first axis, 1 where it has one axis."""
+def count_items(inputs: Mapping[str, NumpyArray]) -> int:
+    """Return the length of the first input's first axis, or 1 if it has fewer than two axes."""
     first = next(iter(inputs.values()), None)
     return 1 if first is None or first.ndim < 2 else len(first)
 
 
-def _axis(spec: TensorSpec, names: set[str]) -> int | None:
-    if spec.dims is None:  # not even the rank is known: the engine may take it
+def _find_batch_axis(spec: TensorSpec, names: set[str]) -> int | None:
+    if spec.dims is None:  # not even the rank is known: the engine may accept any batch
         return 0
     return next((axis for axis, dim in enumerate(spec.dims) if dim in names), None)
 
 
-def _repeated(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
+def _repeat_rows(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
     if not array.shape[axis]:
-        raise UsageError("the inputs have no rows to make a batch of", hint="add --input")
+        raise UsageError("the inputs have no rows to stack into a batch", hint="add --input")
     stacked: NumpyArray = np.take(array, np.arange(batch) % array.shape[axis], axis=axis)
     return stacked
 
 
-def _fixed(specs: Sequence[TensorSpec]) -> UsageError:
+def _fixed_batch_error(specs: Sequence[TensorSpec]) -> UsageError:
     first = next((spec for spec in specs if spec.dims), None)
     if first is None:
         return UsageError("the batch is fixed: no input has dimensions")
@@ -67,5 +69,5 @@ def _fixed(specs: Sequence[TensorSpec]) -> UsageError:
     low, high = (f"{first.name}:{size}{'x' if shape else ''}{shape}" for size in (1, 8))
     return UsageError(
         f"the batch is fixed: the model takes {first.describe()}",
-        hint=f"deploy it with an open one: --min-shapes {low} --max-shapes {high}",
+        hint=f"deploy it with an open batch: --min-shapes {low} --max-shapes {high}",
     )

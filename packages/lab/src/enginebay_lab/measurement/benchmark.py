@@ -1,4 +1,4 @@
-"""The result of a benchmark, and the tables that it is shown as."""
+"""The result of a benchmark, and its tables."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from enginebay.commands import Block
     from enginebay_lab.measurement.benchmark_rows import Ratio
 
-_ONE = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
-_SEVERAL = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")
+_SINGLE_ROW_COLUMNS = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
+_TABLE_COLUMNS = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")
 
 
 class Benchmark(
     Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="benchmark"
 ):
-    """What :func:`enginebay_lab.benchmark` found.
+    """The result of :func:`enginebay_lab.benchmark`.
 
     Attributes:
-        rows: One for each artifact, batch and number of threads; those that ran against one
-            another follow one another, the baseline first.
-        machine: What it was measured on.
-        baseline: The name of the rows that the others are compared with; empty where there is
-            only one artifact.
-        notes: Why all figures should be taken with care; empty where nothing was seen.
-        command: What to type to measure again; empty where it was called in Python.
+        rows: One row for each artifact, batch and number of threads. Rows that were measured
+            against each other are adjacent, the baseline first.
+        machine: The machine that measured them.
+        baseline: The name of the rows that the others are compared with; empty if there is only
+            one artifact.
+        notes: Reasons why the figures may be unreliable.
+        command: The command that repeats the benchmark; empty if it was called in Python.
     """
 
     rows: tuple[BenchmarkRow, ...]
@@ -53,25 +53,24 @@ class Benchmark(
 
     @property
     def failures(self) -> list[str]:
-        """A line for each row that has no figures."""
+        """One line for each row without figures."""
         return [f"'{row.name}': {row.failure}" for row in self.rows if row.failure]
 
     def __repr__(self) -> str:
         return f"<Benchmark of {', '.join(dict.fromkeys(row.name for row in self.rows))}>"
 
     def blocks(self) -> Iterator[Block]:
-        """All of an only row, or a line for each, and the layers that were timed."""
+        """All figures of a single row, or a table of several rows; then the timed layers."""
         if len(self.rows) == 1:
             yield from _row_blocks(self.rows[0], self.notes)
         else:
-            yield from _rows_blocks(self)
+            yield from _table_blocks(self)
         for row in self.rows:
             if row.layers:
-                yield from ("", f"layers of {_named(row)}", _layers_table(row))
+                yield from ("", f"layers of {_row_title(row)}", _layers_table(row))
 
 
 def _layers_table(row: BenchmarkRow) -> Table:
-    """A row's layers in the order in which they run."""
     return Table(
         ("LAYER", "OPERATOR", "TIME", "SHARE", "NODES", "MODULE"),
         [
@@ -90,15 +89,15 @@ def _layers_table(row: BenchmarkRow) -> Table:
 
 
 def _row_blocks(row: BenchmarkRow, notes: Iterable[str]) -> Iterator[Block]:
-    """All that is known of an only row."""
+    """All figures of the only row."""
     if row.call and row.engine:
-        cells = [("call", *_figures(row.call)), ("engine", *_figures(row.engine))]
-        yield Table(("", *_ONE), cells, right=_ONE)
+        cells = [("call", *_latency_cells(row.call)), ("engine", *_latency_cells(row.engine))]
+        yield Table(("", *_SINGLE_ROW_COLUMNS), cells, right=_SINGLE_ROW_COLUMNS)
     yield Fields(
         (
-            ("rate", _rate(row)),
-            ("load", _load(row)),
-            ("memory", _memory(row)),
+            ("rate", _describe_rate(row)),
+            ("load", _describe_load(row)),
+            ("memory", _describe_memory(row)),
             ("windows", row.agreement.describe() if row.agreement else ""),
             *receipt_fields(row.receipt),
             *(("note", note) for note in (*row.notes, *notes)),
@@ -106,15 +105,15 @@ def _row_blocks(row: BenchmarkRow, notes: Iterable[str]) -> Iterator[Block]:
     )
 
 
-def _figures(latency: Latency) -> Iterator[str]:
+def _latency_cells(latency: Latency) -> Iterator[str]:
     yield human_seconds(latency.median)
     yield f"{human_seconds(latency.low)} – {human_seconds(latency.high)}"
     for name in ("p90", "p99", "min", "max"):
-        yield _seconds(getattr(latency, name))
+        yield _seconds_cell(getattr(latency, name))
     yield f"{latency.runs:,}"
 
 
-def _rate(row: BenchmarkRow) -> str:
+def _describe_rate(row: BenchmarkRow) -> str:
     if row.calls_per_second is None or row.items_per_second is None:
         return ""
     order = "one after the other" if row.threads == 1 else f"from {row.threads} threads at once"
@@ -122,69 +121,72 @@ def _rate(row: BenchmarkRow) -> str:
     return f"{human_number(row.calls_per_second)} calls/s{items}, {order}"
 
 
-def _load(row: BenchmarkRow) -> str:
+def _describe_load(row: BenchmarkRow) -> str:
     if row.load is None or row.first is None:
         return ""
     return f"{human_seconds(row.load)}, then {human_seconds(row.first)} for the first call"
 
 
-def _memory(row: BenchmarkRow) -> str:
+def _describe_memory(row: BenchmarkRow) -> str:
     if row.peak_memory is None or row.bare_memory is None:
         return ""
     above = human_size(row.peak_memory - row.bare_memory)
     return f"{human_size(row.peak_memory)} at most, {above} above the process without it"
 
 
-def _rows_blocks(measured: Benchmark) -> Iterator[Block]:
-    """A line for each row, and below them what limits it."""
-    several = [
+def _table_blocks(measured: Benchmark) -> Iterator[Block]:
+    """A table with all rows, and the notes about them."""
+    # A column in which all rows have the same value only takes space.
+    hidden = {
         name
-        for name, count in (("BATCH", "batch"), ("THREADS", "threads"))
-        if len({getattr(row, count) for row in measured.rows}) > 1
-    ]
-    hidden = {"BATCH", "THREADS"} - set(several)
-    columns = [name for name in _SEVERAL if name not in hidden]
+        for name, field in (("BATCH", "batch"), ("THREADS", "threads"))
+        if len({getattr(row, field) for row in measured.rows}) <= 1
+    }
+    columns = [name for name in _TABLE_COLUMNS if name not in hidden]
     yield Table(
         ("ARTIFACT", *columns, "AGREED"),
         [
-            (row.name, *(_cells(row)[name] for name in columns), _agreed(row))
+            (row.name, *(_row_cells(row)[name] for name in columns), _agreement_cell(row))
             for row in measured.rows
         ],
         right=(*columns, "AGREED"),
     )
-    yield Fields([("note", note) for note in _notes(measured)])
+    yield Fields([("note", note) for note in _collect_notes(measured)])
 
 
-def _notes(measured: Benchmark) -> Iterator[str]:
+def _collect_notes(measured: Benchmark) -> Iterator[str]:
     if measured.baseline:
-        yield f"SPEED is beside '{measured.baseline}', with its 95 % interval, where both agreed"
+        yield (
+            f"SPEED is relative to '{measured.baseline}', with its 95 % interval; shown if both "
+            "agreed"
+        )
     for row in measured.rows:
         for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):
-            yield f"{_named(row)}: {note}"
+            yield f"{_row_title(row)}: {note}"
     yield from measured.notes
 
 
-def _named(row: BenchmarkRow) -> str:
+def _row_title(row: BenchmarkRow) -> str:
     batch = f", batch {row.batch}" if row.batch > 1 else ""
     return f"'{row.name}'{batch}{f', {row.threads} threads' if row.threads > 1 else ''}"
 
 
-def _cells(row: BenchmarkRow) -> dict[str, str]:
+def _row_cells(row: BenchmarkRow) -> dict[str, str]:
     items, peak, ratio = row.items_per_second, row.peak_memory, row.ratio
     return {
         "BATCH": str(row.batch),
         "THREADS": str(row.threads),
-        "CALL": _seconds(row.call.median if row.call else None),
-        "ENGINE": _seconds(row.engine.median if row.engine else None),
-        "P90": _seconds(row.call.p90 if row.call else None),
-        "P99": _seconds(row.call.p99 if row.call else None),
+        "CALL": _seconds_cell(row.call.median if row.call else None),
+        "ENGINE": _seconds_cell(row.engine.median if row.engine else None),
+        "P90": _seconds_cell(row.call.p90 if row.call else None),
+        "P99": _seconds_cell(row.call.p99 if row.call else None),
         "ITEMS/S": "-" if items is None else human_number(items),
         "MEMORY": "-" if peak is None else human_size(peak),
-        "SPEED": _ratio(ratio) if ratio else "-",
+        "SPEED": _ratio_cell(ratio) if ratio else "-",
     }
 
 
-def _agreed(row: BenchmarkRow) -> str:
+def _agreement_cell(row: BenchmarkRow) -> str:
     if row.failure:
         return "failed"
     if row.agreement is None:
@@ -192,13 +194,13 @@ def _agreed(row: BenchmarkRow) -> str:
     return f"{'within' if row.agreement.agreed else 'no:'} {row.agreement.percent}"
 
 
-def _ratio(ratio: Ratio) -> str:
+def _ratio_cell(ratio: Ratio) -> str:
     value, low, high = (
-        f"{each:.2f}" if 0.1 <= each < 10 else human_number(each)
-        for each in (ratio.value, ratio.low, ratio.high)
+        f"{number:.2f}" if 0.1 <= number < 10 else human_number(number)
+        for number in (ratio.value, ratio.low, ratio.high)
     )
     return f"{value}× ({low}–{high})"
 
 
-def _seconds(seconds: float | None) -> str:
+def _seconds_cell(seconds: float | None) -> str:
     return "-" if seconds is None else human_seconds(seconds)

@@ -1,4 +1,4 @@
-"""What a benchmark finds: a row for each artifact, batch and number of threads."""
+"""The rows of a benchmark: one for each artifact, batch and number of threads."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from enginebay import Receipt
 from enginebay.authors import Latency
 from enginebay.hooks import TimedLayer
 
-#: What a line is called in a file that is written while a benchmark runs.
+#: The kind of the lines in the file that is written while a benchmark runs.
 LINE_KIND = "benchmark line"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A short time in which one contestant ran, and the others slept.
+    """A short time in which one benchmark subject ran and the others slept.
 
     Attributes:
-        round: In which round; the windows of one round lie beside one another in time.
-        calls: How many calls were made.
-        median: Seconds of a call: the median.
-        engine: Seconds of the engine alone, likewise, in as many calls of their own.
-        calls_per_second: The calls of all threads together.
+        round: The number of the round; the windows of one round are adjacent in time.
+        calls: The number of calls.
+        median: The median duration of a call in seconds.
+        engine: The median duration of the engine alone in seconds, from as many separate calls.
+        calls_per_second: The rate of all threads together.
     """
 
     round: int
@@ -31,15 +31,15 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the windows agree, and so how sure their median is.
+    """How well the windows agree, and so how certain their median is.
 
     Attributes:
-        agreed: True where they lie as close as wanted.
-        apart: How far they lie apart: the length of the 95 % confidence interval of their median,
-            as a share of it.
-        wanted: The share that was wanted.
-        windows: How many windows there were.
-        seconds: How long they took together.
+        agreed: True if there are enough windows, and ``apart`` is at most ``wanted``.
+        apart: The length of the 95 % confidence interval of the windows' median, as a fraction of
+            the median.
+        wanted: The largest length at which the windows agree.
+        windows: The number of windows.
+        seconds: Their duration in total.
     """
 
     agreed: bool
@@ -50,11 +50,11 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> str:
-        """How far they lie apart, as text: ``1.4 %``."""
-        return _percent(self.apart)
+        """The length of the interval as text: ``1.4 %``."""
+        return _format_percent(self.apart)
 
     def describe(self) -> str:
-        """Say it in a few words.
+        """Describe the agreement in a few words.
 
         Example:
             >>> Agreement(agreed=True, apart=0.014, wanted=0.02, windows=9, seconds=1.2).describe()
@@ -67,18 +67,18 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
         )
         if self.agreed:
             return f"agreed within {self.percent} {after}"
-        return f"not agreed within {_percent(self.wanted)} {after}: {self.percent} apart"
+        return f"not agreed within {_format_percent(self.wanted)} {after}: {self.percent} apart"
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{share * 100:.2g} %" if share < 0.1 else f"{share * 100:,.0f} %"
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A speed beside the baseline's.
+    """A speed relative to the baseline's.
 
     Attributes:
-        value: How many times as fast: 2 where a call takes half as long.
+        value: How many times as fast: 2 if a call takes half as long.
         low: The lower end of its 95 % confidence interval.
         high: The upper end.
     """
@@ -89,12 +89,12 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 class Layer(TimedLayer, frozen=True, kw_only=True):
-    """A layer of an engine: an :class:`enginebay.hooks.TimedLayer` with its part of the whole.
+    """A timed layer of an engine: an :class:`enginebay.hooks.TimedLayer` with its share.
 
     Attributes:
-        share: Its part of all layers' time together.
-        modules: The modules of the source that its nodes come from, as ``named_modules()`` calls
-            them: ``features.3.0``; empty for the model itself.
+        share: The layer's fraction of all layers' time.
+        modules: The model's modules that its nodes come from, by their names in
+            ``named_modules()``: ``features.3.0``; an empty name is the model itself.
     """
 
     share: float
@@ -104,34 +104,34 @@ class Layer(TimedLayer, frozen=True, kw_only=True):
 class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of an artifact, or of PyTorch, at one batch and one number of threads.
 
-    Where ``failure`` says why there are none, what had been measured until then is kept.
+    A row with a ``failure`` still has the figures that were measured before the failure.
 
     Attributes:
-        name: The folder as it was named, or ``pytorch``.
-        artifact: The folder, absolute; empty for PyTorch.
-        backend: The backend that made it, or ``pytorch``.
-        precision: The effective one, by the engine's own account; empty where it did not load.
-        batch: How many items a call has: the length of the first axis of the first input.
-        threads: How many threads call at once; the engine's own threads are in its parameters.
-        call: The calls as a caller sees them: checks, copies and the engine. The median is that of
-            the windows' medians, and so is its interval; the percentiles are those of all calls.
-        engine: The engine alone, in calls of their own, likewise.
-        load: Seconds from the files to something that can be called, imports included.
+        name: The folder as it was passed, or ``pytorch``.
+        artifact: The absolute path of the folder; empty for PyTorch.
+        backend: The backend that built the artifact, or ``pytorch``.
+        precision: The effective precision that the engine reports; empty if it was not loaded.
+        batch: The number of items in a call: the length of the first input's first axis.
+        threads: The number of threads that call at once, not the engine's own threads.
+        call: The duration of whole calls: checks, copies and the engine, in seconds. The median
+            and its interval are those of the windows' medians; the percentiles, of all calls.
+        engine: The duration of the engine alone, from separate calls, in the same way.
+        load: Seconds from the files to a callable wrapper, imports included.
         first: Seconds of the first call, which may compile or allocate.
-        calls_per_second: The calls of all threads together.
-        items_per_second: The same, times ``batch``.
-        peak_memory: The most memory that its process ever had in RAM, in bytes.
-        bare_memory: What the process had before it loaded anything, in bytes.
+        calls_per_second: The rate of all threads together.
+        items_per_second: ``calls_per_second`` times ``batch``.
+        peak_memory: The peak resident memory of its process in bytes.
+        bare_memory: The peak resident memory before anything was loaded, in bytes.
         agreement: How well the windows agree.
-        ratio: Its speed beside the baseline's, paired by rounds; None for the baseline itself, and
-            where the windows of one of the two do not agree.
-        receipt: What ran, and where.
-        notes: Why the figures should be taken with care; empty where nothing was seen.
+        ratio: The speed relative to the baseline, paired by rounds; None for the baseline itself,
+            and if the windows of either do not agree.
+        receipt: The engine, device and precision that ran.
+        notes: Reasons why the figures may be unreliable.
         windows: The windows, in order.
-        quantiles: The duration of a call that 0, 1, 2 … 100 % of them did not exceed, in seconds.
-        layers: The engine's layers in the order in which they run, where they were requested and
-            the engine times them.
-        failure: Why it has no figures: it could not be loaded, died, or ran out of time.
+        quantiles: The quantiles of a call's duration at 0, 1, 2 … 100 %, in seconds.
+        layers: The engine's timed layers in the order in which they run; empty if they were not
+            requested, or the engine cannot time them.
+        failure: Why figures are missing: loading failed, the process died, or the time was up.
     """
 
     name: str

@@ -16,7 +16,7 @@ from enginebay_lab.resources import count_cores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Environment variables that change how many threads an engine has, or how long they spin.
+#: Environment variables that set the number of an engine's threads, or how long they spin.
 _THREADS = (
     *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "GOMP_SPINCOUNT"),
     *("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
@@ -24,17 +24,16 @@ _THREADS = (
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine, and how busy it was.
+    """A machine, and how busy it was before a measurement.
 
     Attributes:
-        processor: The processor's own name.
-        cores: How many of them this process may use.
+        processor: The processor's model name.
+        cores: The number of cores that the process may use.
         system: The operating system and its version.
-        python: The interpreter's version.
-        enginebay: Enginebay's version; an engine's own is in its row's receipt.
-        environment: Those variables that are set of the ones that change engines' threads.
-        load: Processes that wanted to run, on average of the minute before; None where the
-            system does not say.
+        python: The version of Python.
+        enginebay: The version of Enginebay; an engine's version is in its row's receipt.
+        environment: The set environment variables that affect the threads of engines.
+        load: The load average of the last minute; None if the system does not report it.
     """
 
     processor: str
@@ -47,11 +46,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_busy(self) -> bool:
-        """True where something else has half a core or more for each core that there is."""
+        """True if other processes use half of the cores or more."""
         return self.load is not None and self.load >= self.cores / 2
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """What stays true of it, for a reader: ``("processor", "… , 8 cores")`` and so on."""
+        """Yield the permanent properties as labels and texts: ``("processor", "… , 8 cores")``."""
         yield "processor", f"{self.processor}, {self.cores} cores"
         yield "system", self.system
         yield "Python", self.python
@@ -60,19 +59,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine() -> Machine:
-    """Describe this machine, now."""
+    """Describe this machine, with its current load."""
     return Machine(
-        processor=_processor(),
+        processor=_processor_name(),
         cores=count_cores(),
         system=platform.platform(),
         python=platform.python_version(),
         enginebay=__version__,
         environment={name: os.environ[name] for name in _THREADS if name in os.environ},
-        load=_load(),
+        load=_load_average(),
     )
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
@@ -81,7 +80,7 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _load() -> float | None:
+def _load_average() -> float | None:
     try:
         return os.getloadavg()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""The figures that stand for many windows: do they agree, how do two contestants compare."""
+"""Statistics over windows: their agreement, and the ratio of two subjects' speeds."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ if TYPE_CHECKING:
 
     from enginebay_lab.measurement.benchmark_rows import Window
 
-#: Windows that are made however long they take: an interval of a median needs six.
-FEWEST = 6
-#: How close they must lie: the length of the interval of their median, as a share of it.
-CLOSE = 0.02
-#: How far the halves of a run may lie apart before it is said.
-DRIFT = 0.05
-#: How far the mean may lie above the median before it is said.
-UNEVEN = 0.25
+#: The smallest number of windows, whatever they take: a 95 % interval of a median requires six.
+MIN_WINDOWS = 6
+#: The largest interval of the windows' median at which they agree, as a fraction of the median.
+MAX_INTERVAL = 0.02
+#: A larger difference between the two halves of a run becomes a note.
+MAX_DRIFT = 0.05
+#: A mean that exceeds the median by a larger fraction becomes a note.
+MAX_MEAN_EXCESS = 0.25
 
 
-def agreement(medians: Sequence[float], seconds: float) -> Agreement:
-    """Say how well windows agree.
-
-    The length of the interval of their median shrinks as windows are added, unless the machine
-    changes meanwhile. Calls within a window are too much alike to say this: whatever slows one of
-    them slows its neighbours.
+def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
+    """Return how well windows agree: the length of the confidence interval of their median.
 
     Args:
-        medians: Of all windows.
-        seconds: How long the windows took.
+        medians: The medians of all windows.
+        seconds: The windows' duration in total.
     """
-    found = Latency.of(medians)
-    apart = (found.high - found.low) / found.median
+    # The interval shrinks as windows are added, unless the machine changes meanwhile. Single calls
+    # cannot show this: a disturbance slows neighbouring calls too, so they are not independent.
+    latency = Latency.of(medians)
+    apart = (latency.high - latency.low) / latency.median
     return Agreement(
-        agreed=len(medians) >= FEWEST and apart <= CLOSE,
+        agreed=len(medians) >= MIN_WINDOWS and apart <= MAX_INTERVAL,
         apart=apart,
-        wanted=CLOSE,
+        wanted=MAX_INTERVAL,
         windows=len(medians),
         seconds=seconds,
     )
 
 
-def ratio(own: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
-    """Compare two contestants, round by round, since what slows a round slows both.
+def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
+    """Compare two subjects round by round, because a disturbance of a round slows both.
 
     The value is the median of the rounds' ratios. Its interval is that of the sign test, between
     two of the ratios themselves, whatever their distribution (Conover, Practical Nonparametric
-    Statistics, 3rd edition, section 3.2). It takes rounds for independent, so a disturbance that
-    outlasts many rounds and hits one contestant more is not in it.
+    Statistics, 3rd edition, section 3.2). The interval assumes independent rounds: it does not
+    cover a disturbance that lasts for many rounds and slows one subject more than the other.
 
     Returns:
-        None where they have fewer than six rounds in common.
+        None if they have fewer than six rounds in common.
     """
     medians = {window.round: window.median for window in baseline}
-    ratios = [medians[window.round] / window.median for window in own if window.round in medians]
-    if len(ratios) < FEWEST:
+    ratios = [
+        medians[window.round] / window.median for window in windows if window.round in medians
+    ]
+    if len(ratios) < MIN_WINDOWS:
         return None
-    found = Latency.of(ratios)
-    return Ratio(found.median, found.low, found.high)
+    latency = Latency.of(ratios)
+    return Ratio(latency.median, latency.low, latency.high)
 
 
-def fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
-    """Return the rows that are fastest within the noise, by the time for an item, the first first.
+def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
+    """Return the rows with the shortest time for an item within the noise, the shortest first.
 
-    A row is as fast as the first where the 95 % intervals of their medians overlap.
+    A row is as fast as the first if the 95 % intervals of their medians overlap.
     """
     spans = [
         (row.call.median / row.batch, row.call.low / row.batch, row.call.high / row.batch, row)
@@ -78,26 +78,26 @@ def fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
     return [row for _, low, _, row in spans if low <= spans[0][2]]
 
 
-def quantiles(ordered: Sequence[float]) -> tuple[float, ...]:
-    """Return the values that 0, 1 … 100 % of them do not exceed: nearest ranks, as measured."""
+def compute_quantiles(ordered: Sequence[float]) -> tuple[float, ...]:
+    """Return the quantiles of sorted values at 0, 1 … 100 %, by nearest rank."""
     last = len(ordered) - 1
     return tuple(ordered[round(last * percent / 100)] for percent in range(101))
 
 
-def notes(medians: Sequence[float], mean: float, median: float) -> Iterator[str]:
-    """Say why figures are a poor guess of the next run's.
+def describe_instability(medians: Sequence[float], mean: float, median: float) -> Iterator[str]:
+    """Yield a note for each sign that another run would give different figures.
 
     Args:
-        medians: Of all windows, in order.
-        mean: Of all calls.
-        median: Of all calls.
+        medians: The medians of all windows, in order.
+        mean: The mean of all calls.
+        median: The median of all calls.
     """
     half = len(medians) // 2
-    if half >= FEWEST // 2:
+    if half >= MIN_WINDOWS // 2:
         before, after = statistics.median(medians[:half]), statistics.median(medians[half:])
-        if abs(after / before - 1) > DRIFT:
+        if abs(after / before - 1) > MAX_DRIFT:
             direction = "slower" if after > before else "faster"
             share = f"{abs(after / before - 1):.0%}"
             yield f"the second half was {share} {direction} than the first"
-    if mean > (1 + UNEVEN) * median:
-        yield f"the mean is {mean / median:.2g} times the median: few calls took most time"
+    if mean > (1 + MAX_MEAN_EXCESS) * median:
+        yield f"the mean is {mean / median:.2g} times the median: a few calls took most of the time"

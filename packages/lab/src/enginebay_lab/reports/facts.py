@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.commands import human_seconds
-from enginebay_lab.measurement.statistics import fastest
+from enginebay_lab.measurement.statistics import select_fastest
 from enginebay_lab.reports.entries import list_benchmarks
 from enginebay_lab.reports.sweep_section import summarize_sweep
 
@@ -52,7 +52,7 @@ def summarize_report(report: Findings, entries: Sequence[ReportEntry]) -> Iterat
 def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
     """Yield which of several artifacts is the fastest, or equally fast, and its time per item."""
     measured = [entry for entry in verified if entry.speeds]
-    best = fastest([entry.speeds[0] for entry in measured])
+    best = select_fastest([entry.speeds[0] for entry in measured])
     if len(measured) < 2 or not best or best[0].call is None:
         return
     names = {entry.speeds[0].artifact: entry.label for entry in measured}

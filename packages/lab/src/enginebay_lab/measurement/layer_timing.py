@@ -1,8 +1,8 @@
-"""The layers of an artifact's engine, timed in a child process, with the modules they come from."""
+"""Timing of an engine's layers in a child process, with the modules that they come from."""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  # the child reads time_here's annotations
+from pathlib import Path  # noqa: TC003  # the child process reads its annotations
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
-_FUNCTION = "enginebay_lab.measurement.layers:time_here"
-#: Runs that a median is taken of, at least and at most.
-FEWEST, MOST = 5, 100
+_FUNCTION = "enginebay_lab.measurement.layer_timing:time_layers_here"
+#: The least and the largest number of runs whose median is a layer's time.
+MIN_RUNS, MAX_RUNS = 5, 100
 
 
-def timed_layers(
+def time_layers_isolated(
     request: LoadRequest, inputs: Mapping[str, NumpyArray], runs: int, timeout: float
 ) -> tuple[Layer, ...]:
-    """Time the layers of an engine, in the order in which they run.
+    """Time the layers of an engine in a child process, in the order in which they run.
 
     Args:
-        request: The engine.
-        inputs: What it is run with.
-        runs: How many runs; 5 to 100 are made.
-        timeout: Seconds that this may take.
+        request: The request that loads the engine.
+        inputs: The engine's inputs.
+        runs: The number of runs, which is limited to 5 to 100.
+        timeout: Time limit in seconds.
 
     Raises:
         EnginebayError: The backend cannot time layers, or the engine failed.
@@ -42,19 +42,19 @@ def timed_layers(
 
         samples = Path(folder) / "inputs.npz"
         save_samples(samples, [Sample(dict(inputs), {})])
-        runs = max(FEWEST, min(MOST, runs))
-        found = call(
+        runs = max(MIN_RUNS, min(MAX_RUNS, runs))
+        layers = call(
             *(_FUNCTION, request, samples, runs), timeout=timeout, result_type=list[TimedLayer]
         )
-    return _with_shares(found, open_artifact(request.directory).modules())
+    return _add_shares(layers, open_artifact(request.directory).modules())
 
 
-def time_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
-    """Time the layers in this process; called in a child process."""
+def time_layers_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
+    """Time the layers in this child process."""
     return request.time_layers(load_samples(samples)[0].inputs, runs)
 
 
-def _with_shares(layers: Sequence[TimedLayer], modules: Mapping[str, str]) -> tuple[Layer, ...]:
+def _add_shares(layers: Sequence[TimedLayer], modules: Mapping[str, str]) -> tuple[Layer, ...]:
     total = sum(layer.seconds for layer in layers)
     return tuple(
         Layer(

@@ -1,4 +1,4 @@
-"""A PyTorch model behind the wrapper contract, so that it is measured as an engine is."""
+"""A PyTorch model as a wrapper, so that it is measured in the same way as an engine."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class TorchWrapper(Wrapper):
-    """Runs a module in evaluation mode and without gradients, where its parameters lie.
+    """Runs a module in evaluation mode, without gradients, on the device of its parameters.
 
     Args:
-        model: The model, whose inputs are bound.
-        inputs: What it will be called with; what they lack is taken from its example.
+        model: The model with bound inputs.
+        inputs: The inputs of the calls; missing inputs are taken from the model's example.
     """
 
     concurrent = True
 
     def __init__(self, model: BoundModel, inputs: Mapping[str, NumpyArray]) -> None:
-        specs = [TensorSpec(name, each.dtype.name, each.shape) for name, each in inputs.items()]
+        specs = [TensorSpec(name, array.dtype.name, array.shape) for name, array in inputs.items()]
         super().__init__(inputs=specs, outputs=model.outputs)
         self._examples = model.examples
         self._device = model.device
@@ -37,14 +37,14 @@ class TorchWrapper(Wrapper):
         self._run_module = self._stack.enter_context(model.signature.runner(model.source.module))
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call the module on tensors that share the arrays' memory where they can."""
-        given = [feed.get(name, example) for name, example in self._examples.items()]
-        results = self._run_module([to_torch(array, self._device) for array in given])
-        return [_array(tensor) for tensor in results]
+        """Call the module on tensors that share the arrays' memory if possible."""
+        arrays = [feed.get(name, example) for name, example in self._examples.items()]
+        results = self._run_module([to_torch(array, self._device) for array in arrays])
+        return [_share_memory(tensor) for tensor in results]
 
     @property
     def receipt(self) -> Receipt:
-        """The version of torch, and its number of threads."""
+        """The device, the version of torch, and its number of threads."""
         import torch
 
         return Receipt(
@@ -55,12 +55,12 @@ class TorchWrapper(Wrapper):
         )
 
     def release(self) -> None:
-        """Put the module back into its own mode."""
+        """Restore the module's own training mode."""
         self._stack.close()
 
 
-def _array(tensor: Tensor) -> NumpyArray:
-    """Share a tensor's memory at the least cost, which would count against PyTorch."""
+def _share_memory(tensor: Tensor) -> NumpyArray:
+    # The cheapest conversion first: its time counts as PyTorch's.
     try:
         array: NumpyArray = tensor.numpy()
     except (TypeError, RuntimeError):  # on another device, or in bfloat16
@@ -69,17 +69,18 @@ def _array(tensor: Tensor) -> NumpyArray:
 
 
 def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
-    """Load a model so that it takes an artifact's inputs by the artifact's names.
+    """Load a model that accepts an artifact's inputs by the artifact's names.
 
     Raises:
-        ModelSourceError: There is no such model, or it is an ONNX file, which PyTorch cannot run.
-        InputError: The inputs do not fit it.
+        ModelSourceError: The model does not exist, or is an ONNX file, which PyTorch cannot run.
+        InputError: The inputs do not fit the model.
     """
     source = find_model(model)
     if source.model is None:
         raise ModelSourceError(
-            f"'{source.description}' does not run in PyTorch, which is to be compared with",
-            hint="name the PyTorch model that it was made from: --model MODEL",
+            f"'{source.description}' does not run in PyTorch; the comparison requires a model that "
+            "does",
+            hint="name the PyTorch model that it was exported from: --model MODEL",
         )
     bound = reference_model(source, list(inputs), inputs, None)
     return TorchWrapper(bound, inputs)

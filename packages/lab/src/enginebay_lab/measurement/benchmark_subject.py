@@ -1,0 +1,284 @@
+"""One benchmark subject: its child process, its windows, and its row."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from enginebay.authors import Latency, LoadRequest, Sample, Worker, save_samples
+from enginebay.errors import EnginebayError, ModelSourceError
+from enginebay_lab.measurement.batches import count_items, stack_batch
+from enginebay_lab.measurement.benchmark_rows import BenchmarkRow, Window
+from enginebay_lab.measurement.layer_timing import time_layers_isolated
+from enginebay_lab.measurement.statistics import (
+    MIN_WINDOWS,
+    compute_quantiles,
+    describe_instability,
+    measure_agreement,
+)
+from enginebay_lab.measurement.subject_process import LoadFigures, WindowCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from enginebay import TensorSpec
+    from enginebay.authors import NumpyArray
+
+#: The name of PyTorch's rows.
+PYTORCH = "pytorch"
+_CHILD_MODULE = "enginebay_lab.measurement.subject_process"
+
+
+class SubjectSpec(NamedTuple):
+    """An artifact or a model to measure, at any batch and number of threads.
+
+    Attributes:
+        name: The name in rows and messages.
+        backend: The backend that built the artifact, or ``pytorch``.
+        artifact: The artifact's folder; empty for PyTorch.
+        function: The function that its child process calls.
+        arguments: The function's arguments, without the inputs and the number of threads.
+        inputs: The inputs of a call, with their original batch.
+        input_specs: The inputs that the artifact accepts.
+        note: A reason why its figures may be unreliable; empty if there is none.
+    """
+
+    name: str
+    backend: str
+    artifact: str
+    function: str
+    arguments: tuple[Any, ...]
+    inputs: Mapping[str, NumpyArray]
+    input_specs: Sequence[TensorSpec]
+    note: str = ""
+
+
+def describe_artifact(
+    name: str, request: LoadRequest, inputs: Mapping[str, NumpyArray], note: str = ""
+) -> SubjectSpec:
+    """Describe an artifact's engine as a benchmark subject."""
+    return SubjectSpec(
+        name=name,
+        backend=request.backend,
+        artifact=str(request.directory),
+        function=f"{_CHILD_MODULE}:serve_artifact",
+        arguments=(request,),
+        inputs=inputs,
+        input_specs=request.inputs,
+        note=note,
+    )
+
+
+def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
+    """Describe a PyTorch model, named as on the command line, with the inputs of an artifact."""
+    return SubjectSpec(
+        name=PYTORCH,
+        backend=PYTORCH,
+        artifact="",
+        function=f"{_CHILD_MODULE}:serve_torch",
+        arguments=(model,),
+        inputs=counterpart.inputs,
+        input_specs=counterpart.input_specs,
+    )
+
+
+class BenchmarkSubject:
+    """An artifact or a model in its own child process, which sleeps between its windows.
+
+    Args:
+        spec: The artifact or model.
+        batch: The number of items in a call; None for the inputs as they are.
+        threads: The number of threads that call at once.
+        timeout: Time limit in seconds for loading, and for each window in addition to its length.
+
+    Attributes:
+        windows: The windows that were measured.
+        spent: The windows' duration in total, in seconds.
+        error: The error that ended the process; None while it works.
+    """
+
+    def __init__(self, spec: SubjectSpec, batch: int | None, threads: int, timeout: float) -> None:
+        self.spec = spec
+        self.batch = count_items(spec.inputs) if batch is None else batch
+        self.threads = threads
+        self.windows: list[Window] = []
+        self.spent = 0.0
+        self.error: EnginebayError | None = None
+        self._is_stacked = batch is not None
+        self._timeout = timeout
+        self._worker: Worker | None = None
+        self._load_figures: LoadFigures | None = None
+        self._peak = 0
+        self._calls, self._engine = array("d"), array("d")
+        self._elapsed = 0.0
+
+    def open(self, samples: Path) -> None:
+        """Load the engine and call it once; an error is stored, not raised.
+
+        Args:
+            samples: A file for the inputs, which the child process reads once.
+
+        Raises:
+            ModelSourceError: The PyTorch model does not exist, so nothing can be compared with it.
+        """
+        spec = self.spec
+        try:
+            save_samples(samples, [Sample(self._stack_inputs(), {})])
+            self._worker = Worker(spec.name, spec.function, *spec.arguments, samples, self.threads)
+            self._worker.receive(self._timeout)
+            reply = self._request_window(0.0)
+            self._load_figures = msgspec.msgpack.decode(reply, type=LoadFigures)
+            self._worker.pause()
+        except EnginebayError as err:
+            if spec.name == PYTORCH and isinstance(err, ModelSourceError):
+                raise
+            self._record_error(err)
+
+    def warm_up(self, seconds: float) -> None:
+        """Make calls that are not counted."""
+        self._run_window(seconds)
+
+    def measure_window(self, number: int, seconds: float) -> Window | None:
+        """Measure a window, and return None if that fails.
+
+        Args:
+            number: The number of the round.
+            seconds: The window's length; the last call may exceed it.
+        """
+        measured = self._run_window(seconds)
+        if measured is None:
+            return None
+        self._calls.extend(measured.calls)
+        self._engine.extend(measured.engine)
+        self._elapsed += measured.elapsed
+        self.spent += measured.elapsed + sum(measured.engine) / self.threads
+        window = Window(
+            round=number,
+            calls=len(measured.calls),
+            median=Latency.of(measured.calls).median,
+            engine=Latency.of(measured.engine).median,
+            calls_per_second=len(measured.calls) / measured.elapsed,
+        )
+        self.windows.append(window)
+        return window
+
+    @property
+    def has_agreed(self) -> bool:
+        """True if the windows agree."""
+        return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
+
+    def can_continue(self, seconds: float) -> bool:
+        """Return True if the subject works, and has time left or too few windows."""
+        return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
+
+    def close(self) -> None:
+        """End the process; a second call is a no-op."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def build_row(self) -> BenchmarkRow:
+        """Summarize the windows, or the failure, as a row."""
+        row = BenchmarkRow(
+            name=self.spec.name,
+            artifact=self.spec.artifact,
+            backend=self.spec.backend,
+            batch=self.batch,
+            threads=self.threads,
+            windows=tuple(self.windows),
+            notes=(self.spec.note,) if self.spec.note else (),
+            failure=_describe_failure(self.error),
+        )
+        if self._load_figures is None:
+            return row
+        row = msgspec.structs.replace(
+            row,
+            **msgspec.structs.asdict(self._load_figures),
+            precision=self._load_figures.receipt.precision,
+            peak_memory=self._peak or None,
+        )
+        return self._add_figures(row) if self.windows else row
+
+    def add_layers(self, row: BenchmarkRow, seconds: float) -> BenchmarkRow:
+        """Add the times of an engine's layers to a row, or a note with the reason for none.
+
+        Args:
+            row: This subject's row.
+            seconds: The approximate duration of all runs.
+        """
+        (request, *_) = self.spec.arguments
+        if row.call is None or not isinstance(request, LoadRequest):
+            return row
+        runs = round(seconds / row.call.median)
+        try:
+            layers = time_layers_isolated(request, self._stack_inputs(), runs, self._timeout)
+        except EnginebayError as err:
+            note = f"its layers are not timed: {err}"
+            return msgspec.structs.replace(row, notes=(*row.notes, note))
+        return msgspec.structs.replace(row, layers=layers)
+
+    def _add_figures(self, row: BenchmarkRow) -> BenchmarkRow:
+        ordered = sorted(self._calls)
+        call = _summarize_calls(ordered, self._medians)
+        rate = len(ordered) / self._elapsed
+        return msgspec.structs.replace(
+            row,
+            call=call,
+            engine=_summarize_calls(self._engine, [window.engine for window in self.windows]),
+            calls_per_second=rate,
+            items_per_second=rate * self.batch,
+            agreement=measure_agreement(self._medians, self.spent),
+            notes=(*row.notes, *describe_instability(self._medians, call.mean, call.median)),
+            quantiles=compute_quantiles(ordered),
+        )
+
+    @property
+    def _medians(self) -> list[float]:
+        return [window.median for window in self.windows]
+
+    def _stack_inputs(self) -> dict[str, NumpyArray]:
+        if not self._is_stacked:
+            return dict(self.spec.inputs)
+        return stack_batch(self.spec.inputs, self.spec.input_specs, self.batch)
+
+    def _run_window(self, seconds: float) -> WindowCalls | None:
+        """Wake the process for one window, and return None if it has ended or ends now."""
+        if self._worker is None:
+            return None
+        try:
+            self._worker.resume()
+            reply = self._request_window(seconds)
+            measured: WindowCalls = msgspec.msgpack.decode(reply, type=WindowCalls)
+            self._worker.pause()
+        except EnginebayError as err:
+            self._record_error(err)
+            return None
+        self._peak = measured.peak
+        return measured
+
+    def _request_window(self, seconds: float) -> bytes:
+        assert self._worker is not None
+        self._worker.send(msgspec.msgpack.encode(seconds))
+        return self._worker.receive(self._timeout + seconds)
+
+    def _record_error(self, error: EnginebayError) -> None:
+        self.error = error
+        self.close()
+
+
+def _summarize_calls(calls: Sequence[float], medians: Sequence[float]) -> Latency:
+    # The median and its interval are those of the windows' medians, as in the ratios: single calls
+    # of a window are not independent.
+    windows = Latency.of(medians)
+    return msgspec.structs.replace(
+        Latency.of(calls), median=windows.median, low=windows.low, high=windows.high
+    )
+
+
+def _describe_failure(error: EnginebayError | None) -> str:
+    if error is None:
+        return ""
+    return f"{error}; {error.hint}" if error.hint else str(error)

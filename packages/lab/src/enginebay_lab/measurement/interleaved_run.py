@@ -1,0 +1,144 @@
+"""Interleaved measurement: short windows, one subject at a time, in a new order each round."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from enginebay.errors import raise_if_interrupted
+from enginebay_lab.measurement.benchmark_subject import BenchmarkSubject
+from enginebay_lab.measurement.statistics import compute_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from enginebay.errors import EnginebayError
+    from enginebay_lab.journal import Journal
+    from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
+    from enginebay_lab.measurement.benchmark_subject import SubjectSpec
+
+_T = TypeVar("_T")
+
+#: Short compared with most disturbances of a machine, long compared with waking a process.
+WINDOW_SECONDS = 0.1
+#: Calls before the first window, which are not counted: clock rates and caches change first.
+WARM_UP_SECONDS = 0.5
+#: The total of an engine's runs under its profiler.
+LAYER_SECONDS = 2.0
+#: The largest fraction of the time limit for a window, and for the warm-up.
+MAX_TIME_SHARE = 1 / 30
+
+
+class InterleavedRun:
+    """The measurement of all subjects at one batch and one number of threads.
+
+    Args:
+        specs: The artifacts and models; the others are compared with the first.
+        batch: The number of items in a call; None for the inputs as they are.
+        threads: The number of threads that call at once.
+        timeout: Time limit in seconds for loading, and for each window.
+        journal: The file for windows and rows.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[SubjectSpec],
+        batch: int | None,
+        threads: int,
+        *,
+        timeout: float,
+        journal: Journal,
+    ) -> None:
+        self._subjects = [BenchmarkSubject(spec, batch, threads, timeout) for spec in specs]
+        self._journal = journal
+
+    @property
+    def errors(self) -> list[EnginebayError]:
+        """The errors that ended subjects, in the subjects' order."""
+        return [subject.error for subject in self._subjects if subject.error is not None]
+
+    def measure_rows(
+        self, seconds: float, on_progress: Callable[[str], None], *, layers: bool = False
+    ) -> list[BenchmarkRow]:
+        """Measure in rounds until the windows of every subject agree, or its time is up.
+
+        A subject whose windows agree early is measured further, so that every round compares all
+        subjects.
+
+        Args:
+            seconds: The time limit for each subject, including warm-up. Six windows are made in
+                any case.
+            on_progress: Called with a short text about each step.
+            layers: Time the engines' layers too, at the end.
+
+        Raises:
+            OSError: The journal cannot be written.
+        """
+        with ExitStack() as stack:
+            for subject in self._subjects:
+                stack.callback(subject.close)
+            self._open_subjects(on_progress)
+            for subject in self._subjects:
+                subject.warm_up(min(WARM_UP_SECONDS, seconds * MAX_TIME_SHARE))
+            self._measure_rounds(seconds, on_progress)
+        rows = []
+        for subject in self._subjects:
+            row = self._build_row(subject)
+            if layers:
+                on_progress(f"timing the layers of {subject.spec.name}")
+                row = subject.add_layers(row, min(seconds, LAYER_SECONDS))
+            self._journal.append({"row": row})
+            rows.append(row)
+        return rows
+
+    def _open_subjects(self, on_progress: Callable[[str], None]) -> None:
+        # One after the other, so that none slows the loading of the next.
+        with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
+            for number, subject in enumerate(self._subjects):
+                on_progress(f"loading {subject.spec.name}")
+                subject.open(Path(folder) / f"{number}.npz")
+
+    def _measure_rounds(self, seconds: float, on_progress: Callable[[str], None]) -> None:
+        limit = seconds * (1 - MAX_TIME_SHARE)  # without the warm-up
+        length = min(WINDOW_SECONDS, seconds * MAX_TIME_SHARE)
+        number = 0
+        while any(s.can_continue(limit) and not s.has_agreed for s in self._subjects):
+            on_progress(f"round {number + 1}")
+            for subject in order_round(self._subjects, number):
+                raise_if_interrupted()
+                if not subject.can_continue(limit):
+                    continue
+                if window := subject.measure_window(number, length):
+                    self._journal.append(
+                        {
+                            "name": subject.spec.name,
+                            "batch": subject.batch,
+                            "threads": subject.threads,
+                            "window": window,
+                        }
+                    )
+            number += 1
+
+    def _build_row(self, subject: BenchmarkSubject) -> BenchmarkRow:
+        row, first = subject.build_row(), self._subjects[0]
+        if subject is first or not (subject.has_agreed and first.has_agreed):
+            return row
+        return msgspec.structs.replace(row, ratio=compute_ratio(subject.windows, first.windows))
+
+
+def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
+    """Return the order of the subjects in a round; it changes so that no subject has an advantage.
+
+    The first subject changes with each round, and the direction after all have been first.
+
+    Example:
+        >>> [order_round("abc", number) for number in (0, 1, 3)]
+        [['a', 'b', 'c'], ['b', 'c', 'a'], ['c', 'b', 'a']]
+    """
+    first = number % len(subjects)
+    order = [*subjects[first:], *subjects[:first]]
+    return order[::-1] if number // len(subjects) % 2 else order

@@ -1,0 +1,160 @@
+"""The child process of a benchmark subject: it loads the model and makes the calls of a window."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path  # noqa: TC003  # the child process reads serve_artifact's annotations
+from threading import Barrier
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from enginebay import Receipt
+from enginebay.authors import (
+    LoadRequest,  # the child process reads serve_artifact's annotations
+    load_samples,
+)
+from enginebay_lab.resources import peak_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from enginebay import Wrapper
+    from enginebay.authors import NumpyArray
+
+    Arrays = Mapping[str, NumpyArray]
+
+
+class LoadFigures(msgspec.Struct, array_like=True):
+    """The figures of loading a subject and of its first call.
+
+    Attributes:
+        receipt: The engine, device and precision, as the engine reports them.
+        load: Seconds until it could be called.
+        first: Seconds of the first call.
+        bare_memory: The peak memory before loading, in bytes.
+    """
+
+    receipt: Receipt
+    load: float
+    first: float
+    bare_memory: int
+
+
+class WindowCalls(msgspec.Struct, array_like=True):
+    """The calls of one window.
+
+    Attributes:
+        calls: Seconds of each call.
+        engine: Seconds of the engine alone, from separate calls, about as many.
+        elapsed: Seconds from the start of the first call of ``calls`` to the end of the last.
+        peak: The peak memory until now, in bytes.
+    """
+
+    calls: list[float]
+    engine: list[float]
+    elapsed: float
+    peak: int
+
+
+def serve_artifact(request: LoadRequest, samples: Path, threads: int) -> Callable[[bytes], bytes]:
+    """Load an artifact's engine in this child process, and return the handler of its messages."""
+    return _make_handler(request.load, samples, threads)
+
+
+def serve_torch(model: str, samples: Path, threads: int) -> Callable[[bytes], bytes]:
+    """Load a PyTorch model in this child process, and return the handler of its messages."""
+    from enginebay_lab.measurement.torch_wrapper import load_torch
+
+    return _make_handler(lambda: load_torch(model, _read_inputs(samples)), samples, threads)
+
+
+def _read_inputs(samples: Path) -> dict[str, NumpyArray]:
+    return load_samples(samples)[0].inputs
+
+
+def _make_handler(
+    load: Callable[[], Wrapper], samples: Path, threads: int
+) -> Callable[[bytes], bytes]:
+    """Load a model, and return a function that measures a window of the requested seconds.
+
+    A message of 0 seconds requests the figures of loading.
+    """
+    inputs = _read_inputs(samples)
+    bare = peak_memory()
+    start = time.perf_counter()
+    wrapper = load()
+    loaded = time.perf_counter() - start
+    first = _time_call(wrapper, inputs)
+    figures = LoadFigures(wrapper.receipt, loaded, first, bare)
+    callers = CallerThreads(wrapper, inputs, threads)
+
+    def handle_message(message: bytes) -> bytes:
+        seconds = msgspec.msgpack.decode(message, type=float)
+        return msgspec.msgpack.encode(callers.measure_window(seconds) if seconds else figures)
+
+    return handle_message
+
+
+class CallerThreads:
+    """Threads that call one wrapper at the same time.
+
+    Args:
+        wrapper: The wrapper.
+        inputs: The inputs of each call.
+        threads: The number of threads.
+    """
+
+    def __init__(self, wrapper: Wrapper, inputs: Arrays, threads: int) -> None:
+        self._wrapper = wrapper
+        self._inputs = inputs
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads)
+        self._last_call = 0.0
+
+    def measure_window(self, seconds: float) -> WindowCalls:
+        """Time whole calls for half of the time, then the engine alone in separate calls."""
+        # After its sleep, the process has cold caches, and the engine's threads must wake up. So
+        # one call is not counted, unless calls are longer than a window: then this hardly matters.
+        if self._last_call < seconds:
+            _time_call(self._wrapper, self._inputs)
+        start = time.perf_counter()
+        calls = self._time_in_threads(seconds / 2)
+        elapsed = time.perf_counter() - start
+        self._last_call = calls[-1]
+        with self._wrapper.time_execution() as timing:
+            self._time_in_threads(seconds / 2)
+        return WindowCalls(calls, timing.seconds, elapsed, peak_memory())
+
+    def _time_in_threads(self, seconds: float) -> list[float]:
+        if self._threads == 1:  # without a second thread, no call waits for the interpreter's lock
+            return _time_calls(self._wrapper, self._inputs, seconds)
+        barrier = Barrier(self._threads)
+
+        def run_thread() -> list[float]:
+            barrier.wait()
+            return _time_calls(self._wrapper, self._inputs, seconds)
+
+        futures = [self._pool.submit(run_thread) for _ in range(self._threads)]
+        return [duration for future in futures for duration in future.result()]
+
+
+def _time_calls(wrapper: Wrapper, inputs: Arrays, seconds: float) -> list[float]:
+    """Return the duration of each call until the time is up, at least of one call."""
+    durations: list[float] = []
+    start = time.perf_counter()
+    while True:
+        durations.append(_time_call(wrapper, inputs))
+        elapsed = time.perf_counter() - start
+        # A single disturbed call must not be the whole window: up to three calls are made, within
+        # three times the time.
+        if elapsed >= seconds and (len(durations) >= 3 or elapsed >= 3 * seconds):
+            return durations
+
+
+def _time_call(wrapper: Wrapper, inputs: Arrays) -> float:
+    start = time.perf_counter()
+    wrapper(inputs)
+    wrapper.synchronize()
+    return time.perf_counter() - start
