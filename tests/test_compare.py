@@ -124,7 +124,11 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
         ),
         (UsageError, "backends is the text 'openvino'", {"backends": "openvino"}),
         (UsageError, "no backend to compare", {"backends": []}),
-        (UsageError, "a comparison has several", {"backends": ENGINES, "params": {"precision": 1}}),
+        (
+            UsageError,
+            "params cannot contain .precision",
+            {"backends": ENGINES, "params": {"precision": 1}},
+        ),
         (ParamsError, "int8", {"backends": ENGINES, "precisions": ["int8"]}),
         (TypeError, "keyword argument 'backend'", {"backend": "openvino"}),
     ]:

@@ -1,1 +1,1 @@
-"""Comparison: one model on several backends and precisions, a row for each."""
+"""Comparison of one model on several backends and precisions, one row for each."""

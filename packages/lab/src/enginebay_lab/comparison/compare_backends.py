@@ -1,4 +1,4 @@
-"""``compare``: one model on several backends and precisions, side by side."""
+"""``compare``: deploy one model on several backends and precisions, and compare the artifacts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Combination(NamedTuple):
 
     Attributes:
         backend: The backend's name.
-        precision: The precision; empty for the backend's own.
+        precision: The precision; empty for the backend's default.
     """
 
     backend: str
@@ -79,95 +79,96 @@ def compare(
 ) -> Comparison:
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
-    The model is found once, and each row is a call of :func:`enginebay.deploy` with it; one that
-    fails is a row with the reason. The rows are in the folder's ``comparison.json`` as soon as
-    they are known.
+    The model is loaded once, and each row is one call of :func:`enginebay.deploy`. A failed
+    deployment becomes a row with the reason. Each row is written to ``comparison.json`` in the
+    folder as soon as it is complete.
 
     Args:
-        model: As :func:`enginebay.deploy` takes it.
+        model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        work_dir: The folder of the artifacts, each named by its backend and precision.
-        backends: The backends' names; by default all that are installed.
-        precisions: The precisions; by default each backend's own.
-        params: Parameters by name, for each backend that has them.
-        seconds: How long each artifact may be measured, as :func:`enginebay_lab.benchmark` does it,
-            all of them in turns at the end; 0 for not at all.
-        overwrite: Replace artifacts that are there already, one by one.
-        watch: Called with a step for each row, as :func:`enginebay.deploy` does.
-        **options: What else :func:`enginebay.deploy` takes, the same for all rows.
+        work_dir: The folder for the artifacts, each named after its backend and precision.
+        backends: The names of the backends; by default all that are installed.
+        precisions: The precisions; by default each backend's default.
+        params: Backend parameters by name; each backend gets those that it has.
+        seconds: The time limit for the benchmark of each artifact, see
+            :func:`enginebay_lab.benchmark`. All artifacts are measured at the end; 0 to skip this.
+        overwrite: Replace existing artifacts, one at a time.
+        watch: Called with a step for each row, as by :func:`enginebay.deploy`.
+        **options: Other arguments of :func:`enginebay.deploy`, the same for all rows.
 
     Raises:
-        UsageError: An argument is wrong, or no backend can do what is requested; nothing was
-            written.
-        BackendUnavailableError: A backend is not installed, or none can be used.
-        ModelError: The model's forward raised.
+        UsageError: An argument is wrong, or no backend supports the request; nothing was written.
+        BackendUnavailableError: A backend is not installed, or no backend can be used.
+        ModelError: The model's forward raised an exception.
 
     Example:
         >>> import enginebay_lab as lab, tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-        ...     found = lab.compare(torch.nn.ReLU(), torch.ones(1, 3), work_dir=folder)
-        ...     [row.label for row in found.verified]
+        ...     comparison = lab.compare(torch.nn.ReLU(), torch.ones(1, 3), work_dir=folder)
+        ...     [row.label for row in comparison.verified]
         ['ncnn', 'onnxruntime', 'openvino']
     """
     if not 0 <= seconds < math.inf:
         raise UsageError(f"seconds is {seconds:g}, expected 0 or more")
     command = python_call()
-    cells = _cells(backends, precisions)
+    combinations = _list_combinations(backends, precisions)
     params = params or {}
-    _check_params({cell.backend for cell in cells}, params)
-    folder = _checked(Path(work_dir), cells, overwrite=overwrite)
+    _check_params({pair.backend for pair in combinations}, params)
+    folder = _check_folder(Path(work_dir), combinations, overwrite=overwrite)
     if options.get("data") is not None:
         options["data"] = eb.DataSet.of(options["data"])  # once: a stream cannot be read again
     steps = Steps(watch)
     with steps("model") as set_detail:
-        source = _find(model, args, params, options.get("config"))
+        # Once for all rows: code that builds a model may initialize its weights at random.
+        source = _load_model(model, args, params, options.get("config"))
         set_detail(source.description)
     comparison = Comparison(model=source.description, command=command)
     refusals: list[EnginebayError] = []
     runnable: list[str] = []
-    for cell in cells:
+    for pair in combinations:
         start = time.perf_counter()
         try:
-            with steps(cell.label) as set_detail, typed(command):
+            with steps(pair.label) as set_detail, typed(command):
                 deployment = eb.deploy(
                     *(source, args),
-                    backend=cell.backend,
-                    params=own_params(eb.get_backend(cell.backend), params),
-                    precision=cell.precision or None,
-                    work_dir=folder / cell.folder,
+                    backend=pair.backend,
+                    params=own_params(eb.get_backend(pair.backend), params),
+                    precision=pair.precision or None,
+                    work_dir=folder / pair.folder,
                     overwrite=overwrite,
-                    watch=_watch(set_detail),
+                    watch=_forward_steps(set_detail),
                     **options,
                 )
                 set_detail(deployment.verdict)
         except (ModelError, ModelSourceError, BackendNotFoundError):
-            raise  # no other backend will do better
+            raise  # the other rows would fail in the same way
         except EnginebayError as err:
-            row = _failed(cell, err, params)
+            row = _build_failed_row(pair, err, params)
             if isinstance(err, UsageError | BackendUnavailableError):
                 refusals.append(err)
         else:
-            row = _deployed(cell, deployment)
+            row = _build_row(pair, deployment)
             if not deployment.is_elsewhere:
                 runnable.append(str(deployment.artifact.path))
         row = msgspec.structs.replace(row, seconds=time.perf_counter() - start)
-        comparison = _with_row(comparison, row)
-        if len(refusals) < len(comparison.rows):
+        comparison = _add_row(comparison, row)
+        if len(refusals) < len(comparison.rows):  # a request that no backend accepts writes nothing
             comparison.save(folder)
-    if len(refusals) == len(cells):
+    if len(refusals) == len(combinations):
         raise refusals[0]
     if seconds and runnable:
-        comparison = _measured(comparison, runnable, seconds, steps)
+        comparison = _measure_speeds(comparison, runnable, seconds, steps)
         comparison.save(folder)
     return comparison
 
 
-def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Combination]:
-    """The rows to come, each once.
+def _list_combinations(
+    backends: Sequence[str] | None, precisions: Sequence[str]
+) -> list[Combination]:
+    """List each combination of a backend and a precision once.
 
     Raises:
-        UsageError: There is no backend.
-        BackendNotFoundError: A name is no installed backend's.
+        UsageError: There is no backend, or an argument is one text.
     """
     for argument, texts in (("backends", backends), ("precisions", precisions)):
         if isinstance(texts, str):
@@ -179,16 +180,18 @@ def _cells(backends: Sequence[str] | None, precisions: Sequence[str]) -> list[Co
     if not names:
         raise UsageError("no backend to compare", hint="enginebay backends")
     return list(
-        dict.fromkeys(Combination(name, one) for name in names for one in precisions or ("",))
+        dict.fromkeys(
+            Combination(name, precision) for name in names for precision in precisions or ("",)
+        )
     )
 
 
 def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
-    """Raise for a backend that is not installed, or a parameter that none of them has."""
+    """Raise if a backend is not installed, or if no backend has one of the parameters."""
     if not isinstance(params, Mapping):
         raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
     if "precision" in params:
-        raise UsageError("a comparison has several precisions", hint="precisions=['fp16']")
+        raise UsageError("params cannot contain 'precision'", hint="precisions=['fp16']")
     engines = []
     for name in backends:
         try:
@@ -196,28 +199,27 @@ def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
         except BackendNotFoundError:
             raise
         except EnginebayError:
-            return  # its own parameters are not known; its row says why
+            return  # a broken backend's parameters are unknown; its row gets the error
     for name in params:
         check_shared_param(name, engines)
 
 
-def _checked(folder: Path, cells: Sequence[Combination], *, overwrite: bool) -> Path:
-    """The folder in which each artifact may appear; touches nothing.
+def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrite: bool) -> Path:
+    """Return the resolved folder, after a check that each artifact can be written; writes nothing.
 
     Raises:
-        ArtifactExistsError: Something is in the place of the folder, or of an artifact.
+        ArtifactExistsError: The folder is an artifact itself, or an artifact already exists.
     """
     if (folder / "manifest.json").exists():
         raise ArtifactExistsError(
             f'"{folder}" is an artifact; expected a folder for several', hint="--work-dir FOLDER"
         )
-    for cell in cells:
-        check_target(folder / cell.folder, overwrite=overwrite)
+    for pair in combinations:
+        check_target(folder / pair.folder, overwrite=overwrite)
     return folder.resolve()
 
 
-def _find(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> ModelSource:
-    """Find the model once, for all rows: what builds it may give it other weights each time."""
+def _load_model(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> ModelSource:
     table = read_config(config) if isinstance(config, str | PathLike) else config or {}
     shapes = params.get("input_shapes")
     if isinstance(shapes, str):
@@ -225,11 +227,11 @@ def _find(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> Mode
     return find_model(model, table.get("codebase_config"), shapes or shapes_of(args))
 
 
-def _watch(set_detail: Callable[[str], None]) -> Callable[[Step], None]:
+def _forward_steps(set_detail: Callable[[str], None]) -> Callable[[Step], None]:
     return lambda step: set_detail(f"{step.name} {step.detail}".rstrip())
 
 
-def _with_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
+def _add_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
     reference = row.verification.reference if row.verification else ""
     return msgspec.structs.replace(
         comparison,
@@ -238,10 +240,12 @@ def _with_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
     )
 
 
-def _failed(cell: Combination, err: EnginebayError, params: Mapping[str, Any]) -> ComparisonRow:
+def _build_failed_row(
+    pair: Combination, err: EnginebayError, params: Mapping[str, Any]
+) -> ComparisonRow:
     row = ComparisonRow(
-        backend=cell.backend,
-        precision=cell.precision or _own_precision(cell.backend, params),
+        backend=pair.backend,
+        precision=pair.precision or _default_precision(pair.backend, params),
         verdict="failed",
         reason=str(err),
     )
@@ -250,8 +254,8 @@ def _failed(cell: Combination, err: EnginebayError, params: Mapping[str, Any]) -
     return msgspec.structs.replace(row, hint=err.hint or "")
 
 
-def _own_precision(name: str, params: Mapping[str, Any]) -> str:
-    """The precision that a backend has by default; empty where there is none."""
+def _default_precision(name: str, params: Mapping[str, Any]) -> str:
+    """Return a backend's default precision; empty if it has none or cannot be used."""
     try:
         backend = eb.get_backend(name)
         return str(getattr(backend.params_from(own_params(backend, params)), "precision", ""))
@@ -259,14 +263,14 @@ def _own_precision(name: str, params: Mapping[str, Any]) -> str:
         return ""
 
 
-def _deployed(cell: Combination, deployment: eb.Deployment) -> ComparisonRow:
+def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
     verification, artifact = deployment.verification, deployment.artifact
     manifest, notes = artifact.manifest, deployment.notes
     if deployment.is_elsewhere:
         notes = (*notes, f"not measured: built for {manifest.built_for}")
     return ComparisonRow(
-        backend=cell.backend,
-        precision=str(manifest.params.get("precision", cell.precision)),
+        backend=pair.backend,
+        precision=str(manifest.params.get("precision", pair.precision)),
         verdict=verification.verdict,
         reason="" if verification.verdict == "verified" else verification.summary(),
         verification=verification,
@@ -276,21 +280,21 @@ def _deployed(cell: Combination, deployment: eb.Deployment) -> ComparisonRow:
     )
 
 
-def _measured(
+def _measure_speeds(
     comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
 ) -> Comparison:
-    """The same with the speed of the artifacts that can run here."""
+    """Return the comparison with the speeds of the artifacts that can run on this machine."""
     replace = msgspec.structs.replace
     with steps("measure") as set_detail:
         try:
-            found = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
+            measured = benchmark(paths, seconds=seconds, watch=lambda step: set_detail(step.detail))
         except EnginebayError as err:
             note = f"no artifact could be measured: {err}"
             return replace(comparison, notes=(note,))
-    speeds = {row.artifact: row for row in found.rows}
+    speeds = {row.artifact: row for row in measured.rows}
     return replace(
         comparison,
         rows=tuple(replace(r, speed=speeds.get(r.artifact or "")) for r in comparison.rows),
-        machine=found.machine,
-        notes=found.notes,
+        machine=measured.machine,
+        notes=measured.notes,
     )

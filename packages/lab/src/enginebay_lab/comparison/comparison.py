@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: The file of a comparison's folder that holds its rows.
+#: The file with the rows in a comparison's folder.
 ROWS_FILE = "comparison.json"
 
 
@@ -36,18 +36,18 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend: The backend's name.
-        precision: The precision; empty where the backend has none, or cannot be used.
-        verdict: ``verified``, ``mismatched``, ``unverified``, ``crashed``, or ``failed`` where no
+        precision: The precision; empty if the backend has none, or cannot be used.
+        verdict: ``verified``, ``mismatched``, ``unverified``, ``crashed``, or ``failed`` if no
             engine could be built.
-        reason: Why it is not verified; else empty.
-        hint: What to type next, where something does; else empty.
-        verification: The figures behind the verdict; None for ``failed``.
-        artifact: The artifact's folder; None where none was published.
-        size: Bytes of its files.
-        seconds: How long it took to deploy.
-        notes: For the caller, as :class:`enginebay.Deployment` has them.
-        speed: How fast the artifact is, beside the first one that was measured; None where it was
-            not measured.
+        reason: Why the artifact is not verified; empty if it is verified.
+        hint: What to type next; empty if there is no suggestion.
+        verification: The figures of the verdict; None for ``failed``.
+        artifact: The artifact's folder; None if no artifact was published.
+        size: The size of the artifact's files in bytes.
+        seconds: The duration of the deployment.
+        notes: Notes of the deployment, see :class:`enginebay.Deployment`.
+        speed: The benchmark of the artifact, relative to the first measured artifact; None if it
+            was not measured.
     """
 
     backend: str
@@ -69,15 +69,15 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latency(self) -> float | None:
-        """Seconds of a call, the median; None where it was not measured."""
+        """The median duration of a call in seconds; None if it was not measured."""
         return self.speed.call.median if self.speed and self.speed.call else None
 
     @property
     def max_abs_error(self) -> float | None:
-        """The largest absolute error of any output; None where nothing was compared."""
+        """The largest absolute error of all outputs; None if nothing was compared."""
         outputs = self.verification.outputs if self.verification else ()
-        errors = [one.max_abs_error for one in outputs if one.max_abs_error is not None]
-        return max(errors, default=None)
+        errors = (output.max_abs_error for output in outputs)
+        return max((error for error in errors if error is not None), default=None)
 
 
 class Comparison(
@@ -86,12 +86,12 @@ class Comparison(
     """The result of :func:`enginebay_lab.compare`.
 
     Attributes:
-        model: What was deployed.
-        reference: What it was compared with.
-        rows: One for each backend and precision, in the order they were requested.
-        machine: What the artifacts were measured on; None where none was measured.
-        notes: Why the figures should be taken with care; empty where nothing was seen.
-        command: What to type to compare again.
+        model: The model's description.
+        reference: The reference of the verification, such as PyTorch.
+        rows: One row for each backend and precision, in the requested order.
+        machine: The machine of the benchmark; None if no artifact was measured.
+        notes: Reasons why the figures may be unreliable.
+        command: The command that repeats the comparison.
     """
 
     model: str
@@ -108,10 +108,7 @@ class Comparison(
 
     @property
     def fastest(self) -> tuple[ComparisonRow, ...]:
-        """The verified rows that are fastest within the noise, the shortest call first.
-
-        Empty where none was measured.
-        """
+        """The verified rows that are fastest within the noise, the shortest call first."""
         speeds = [row.speed for row in self.verified if row.speed]
         rows = {row.artifact: row for row in self.verified}
         return tuple(rows[speed.artifact] for speed in select_fastest(speeds))
@@ -120,39 +117,41 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """A row for each backend and precision, why one is not verified, and the fastest."""
+        """A table of all rows, the reasons of those that are not verified, and the fastest."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)
-        rows = [(*_verdict(row), *(_speed(row) if is_measured else ())) for row in self.rows]
+        rows = [
+            (*_verdict_cells(row), *(_speed_cells(row) if is_measured else ())) for row in self.rows
+        ]
         yield Table(header, rows, right=header[3:])
         yield ""
         folders = {str(Path(row.artifact).parent) for row in self.rows if row.artifact}
         yield Fields(
             (
                 ("reference", self.reference),
-                *(line for row in self.rows for line in _reason(row)),
-                ("fastest", _fastest(self)),
+                *(line for row in self.rows for line in _reason_lines(row)),
+                ("fastest", _describe_fastest(self)),
                 *(("note", note) for note in self.notes),
                 ("folder", ", ".join(short_path(Path(folder)) for folder in folders)),
             )
         )
 
     def save(self, folder: Path) -> None:
-        """Write the rows to the comparison's folder, whole or not at all."""
+        """Write the rows to the comparison's folder, with an atomic rename."""
         data = msgspec.json.format(msgspec.json.encode(self), indent=2)
         write_whole(folder / ROWS_FILE, data + b"\n")
 
 
-def _fastest(comparison: Comparison) -> str:
+def _describe_fastest(comparison: Comparison) -> str:
     labels = [row.label for row in comparison.fastest]
     if not labels:
         return ""
     noise = "equally fast within the noise, " if len(labels) > 1 else ""
-    return f"{', '.join(labels)}, {noise}of those verified"
+    return f"{', '.join(labels)}, {noise}among the verified"
 
 
-def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
+def _reason_lines(row: ComparisonRow) -> Iterator[tuple[str, str]]:
     if row.reason:
         yield row.label, row.reason
     elif row.verification:
@@ -163,7 +162,7 @@ def _reason(row: ComparisonRow) -> Iterator[tuple[str, str]]:
         yield row.label, f"hint: {row.hint}"
 
 
-def _verdict(row: ComparisonRow) -> tuple[str, ...]:
+def _verdict_cells(row: ComparisonRow) -> tuple[str, ...]:
     return (
         row.backend,
         row.precision or "-",
@@ -174,7 +173,7 @@ def _verdict(row: ComparisonRow) -> tuple[str, ...]:
     )
 
 
-def _speed(row: ComparisonRow) -> tuple[str, ...]:
+def _speed_cells(row: ComparisonRow) -> tuple[str, ...]:
     speed = row.speed
     if speed is None or speed.call is None:
         return ("-",) * 4
