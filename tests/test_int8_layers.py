@@ -177,8 +177,8 @@ def test_bad_input(
 @pytest.mark.parametrize(
     ("given", "message", "hint"),
     [
-        ({"max_drop": -1}, "max_drop is -1: wanted 0 or more", "--max-drop 0.01"),
-        ({"metric": ["accuracy", "cosine"]}, "max_drop is of one metric, found accuracy, cos", ""),
+        ({"max_drop": -1}, "max_drop is -1, expected 0 or more", "--max-drop 0.01"),
+        ({"metric": ["accuracy", "cosine"]}, "max_drop requires one metric, found accuracy, c", ""),
         ({"metric": "acuracy"}, "unknown metric 'acuracy'", "did you mean 'accuracy'?"),
         ({"params": {}}, "max_drop gives layers back, and precision fp32 has", "--precision int8"),
         ({"data": None}, "data", ""),

@@ -76,8 +76,8 @@ def test_bisect_of_a_mismatched_artifact_exits_with_1(cli: Run) -> None:
     assert ran.code == 1, ran.err
     lines = ran.out.splitlines()
     assert re.fullmatch(
-        r"loopback leaves PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the engine "
-        r"and by \S+ alone; the exported graph is right there, and the engine is not",
+        r"loopback differs from PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the "
+        r"engine and by \S+ alone; the exported graph is right there, but the engine is wrong",
         lines[0],
     )
     assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
@@ -87,7 +87,7 @@ def test_bisect_of_a_verified_artifact_exits_with_0(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY).code == 0
     ran = cli("bisect", "net-build-loopback", "--model", "net.py:build")
     assert ran.code == 0
-    assert ran.out.startswith("the engine is right on this sample when it is built again; ")
+    assert ran.out.startswith("a rebuilt engine is right on this sample; ")
     found = cli("bisect", "net-build-loopback", "--json").document
     assert (found["found"], found["step"], found["module"], found["node"]) == (
         False,

@@ -1,4 +1,4 @@
-"""The first place where an engine leaves PyTorch, on the backend that needs no engine."""
+"""The first place where an engine differs from PyTorch, on the backend without an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.errors import InputError, UsageError
-from enginebay_lab.diagnosis import search
+from enginebay_lab.diagnosis import module_search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def _mean(ctx: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 
 class Block(nn.Module):
-    """A residual block; its activation works in place where it can."""
+    """A residual block; its activation may work in place."""
 
     def __init__(self, act: nn.Module) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Blocks, a recurrent layer, whose result is nested, and a head that is called twice."""
+    """Blocks, a recurrent layer with a nested result, and a head that is called twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,20 +113,21 @@ def test_a_wrong_rewriter_is_found_in_its_module(tmp_path: Path) -> None:
     assert not places["body.1.conv"].wrong
     assert places["body.1.act"].wrong_alone
     assert places["rnn"].wrong
-    assert places["rnn"].wrong_alone is False  # a victim
+    assert places["rnn"].wrong_alone is False  # it only received wrong inputs
     assert places["head (call 2)"].wrong
     assert found.alone == pytest.approx(places["body.1.act"].accumulated, rel=0.1)
     assert found.reason.startswith(
-        "loopback leaves PyTorch at 'body.1.act', node '/model/body/body.1/act/Mul' (Mul): off by"
+        "loopback differs from PyTorch at 'body.1.act', node '/model/body/body.1/act/Mul' (Mul): "
+        "off by"
     )
     assert found.reason.endswith(
-        "the exported graph is wrong there, by a rewriter (torch.nn.functional.gelu) or the "
-        "exporter"
+        "the exported graph is wrong there, because of a rewriter (torch.nn.functional.gelu) or "
+        "the exporter"
     )
     assert found.engines == 4
 
 
-def test_an_error_between_modules_is_the_models_own(tmp_path: Path) -> None:
+def test_an_error_between_modules_belongs_to_the_model(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, BETWEEN)
     found = lab.bisect(artifact, build()[0], rewriters=[BETWEEN])
     assert (found.found, found.module, found.step) == (True, "", "export")
@@ -134,22 +135,22 @@ def test_an_error_between_modules_is_the_models_own(tmp_path: Path) -> None:
     assert "at the model's own code, node " in found.reason
 
 
-def test_windows_bound_what_one_engine_returns(
+def test_windows_limit_the_outputs_of_one_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "_WINDOW", 3)
-    monkeypatch.setattr(search, "_ALONE", 1)
+    monkeypatch.setattr(module_search, "_WINDOW_OUTPUTS", 3)
+    monkeypatch.setattr(module_search, "_ALONE_MODULES", 1)
     found = lab.bisect(deployed(tmp_path, SLIPS), build()[0], rewriters=[SLIPS])
     assert found.module == "body.1.act"
     assert len([place for place in found.places if place.accumulated is not None]) == 6
 
 
-def test_a_wrong_engine_is_wrong_from_its_first_node_on(tmp_path: Path) -> None:
+def test_a_wrong_engine_is_found_at_its_first_node(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, params={"gain": 1.5})
     found = lab.bisect(artifact, short()[0])
     assert (found.module, found.node) == ("0", "/model/model.0/Gemm")
     assert (found.step, found.together, found.rewriters) == ("engine", (), ())
-    assert found.reason.endswith("the exported graph is right there, and the engine is not")
+    assert found.reason.endswith("the exported graph is right there, but the engine is wrong")
 
 
 class Whole(nn.Module):
@@ -163,7 +164,7 @@ class Whole(nn.Module):
         return x + torch.nn.functional.conv2d(x, self.weight, self.bias, padding=1)
 
 
-def test_modules_that_a_rewriter_leaves_out_are_passed_over(tmp_path: Path) -> None:
+def test_modules_that_a_rewriter_removes_are_not_searched(tmp_path: Path) -> None:
     rewriters = eb.RewriterSet()
     rewriters.module(f"{__name__}.Block")(Whole)
     artifact = deployed(tmp_path, rewriters)
@@ -200,26 +201,26 @@ class Home(nn.Module):
             self.shy.at_home = False
 
 
-def test_a_module_that_cannot_be_measured_alone(tmp_path: Path) -> None:
+def test_a_module_that_does_not_run_alone_is_named_as_the_culprit(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Home().eval()
     given: dict[str, Any] = {"model": lambda: (model, torch.randn(1, 3)), "probes": 0}
     found = lab.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
     assert (found.module, found.step, found.alone, found.node) == ("shy", "unknown", None, "")
-    assert found.reason.startswith("loopback leaves PyTorch at 'shy': off by ")
+    assert found.reason.startswith("loopback differs from PyTorch at 'shy': off by ")
     assert found.reason.endswith(" through the engine; it could not be measured alone")
 
 
-def test_a_right_engine_has_nothing_to_find(tmp_path: Path) -> None:
+def test_nothing_is_found_in_a_correct_engine(tmp_path: Path) -> None:
     found = lab.bisect(deployed(tmp_path, model=short), short()[0])
     assert (found.found, found.step, found.engines) == (False, "none", 1)
     assert found.reason == (
-        "the engine is right on this sample when it is built again; what differs from the artifact "
-        "are its open sizes, its other samples, and rewriters of your own (--rewriters)"
+        "a rebuilt engine is right on this sample; the artifact may differ by its open sizes, its "
+        "other samples, or your own rewriters (--rewriters)"
     )
 
 
-def test_another_engine_instead_of_pytorch(tmp_path: Path) -> None:
+def test_another_engine_can_be_the_reference(tmp_path: Path) -> None:
     wrong = deployed(tmp_path, model=short, params={"gain": 1.5})
     other = deployed(tmp_path / "other", model=short)
     found = lab.bisect(wrong, short()[0], against=other)
@@ -227,7 +228,7 @@ def test_another_engine_instead_of_pytorch(tmp_path: Path) -> None:
     assert found.reference == f"the engine of '{other.path}'"
 
 
-def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
+def test_the_worst_sample_is_searched(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, params={"gain": 1.5}, probes=3)
     verification = artifact.manifest.verification
     assert verification is not None
@@ -238,7 +239,7 @@ def test_the_worst_sample_is_taken(tmp_path: Path) -> None:
     assert lab.bisect(artifact, short()[0], own).sample == "item 1"
 
 
-def test_inputs_that_the_artifact_does_not_take(tmp_path: Path) -> None:
+def test_wrong_inputs_are_refused(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, model=short, probes=0)
     with pytest.raises(
         InputError, match=r"^unknown input 'y': the model takes input\nhint: [^\n]+$"
@@ -253,7 +254,7 @@ class Chance(nn.Module):
         return x + torch.rand_like(x)
 
 
-def test_a_model_of_chance_is_not_searched(tmp_path: Path) -> None:
+def test_a_random_model_is_not_searched(tmp_path: Path) -> None:
     found = lab.bisect(
         deployed(tmp_path, model=lambda: (Chance(), torch.ones(1, 3)), probes=0), Chance()
     )
@@ -261,7 +262,7 @@ def test_a_model_of_chance_is_not_searched(tmp_path: Path) -> None:
     assert found.reason.startswith("the model is not deterministic, a second run differs: ")
 
 
-def test_an_onnx_file_has_nodes(tmp_path: Path) -> None:
+def test_the_wrong_node_of_an_onnx_file_is_found(tmp_path: Path) -> None:
     model, x = short()
     path = eb.export(
         model, x, path=tmp_path / "net.onnx", options=eb.ExportOptions(exporter="torchscript")
@@ -326,6 +327,6 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         verify=eb.VerifyOptions(probes=0),
     ).artifact
     with pytest.raises(
-        UsageError, match=r"^'.*' has 2 engines, and bisecting builds one\nhint: [^\n]+$"
+        UsageError, match=r"^'.*' has 2 engines; bisecting requires a single one\nhint: [^\n]+$"
     ):
         lab.bisect(artifact, Marked())

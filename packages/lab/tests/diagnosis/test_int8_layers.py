@@ -1,4 +1,4 @@
-"""The search for the fewest layers to give back."""
+"""The search for the smallest number of layers to return to floating point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tried(NamedTuple):
 
 
 @given(st.data())
-def test_the_fewest_that_pass_are_found(data: st.DataObject) -> None:
+def test_the_shortest_prefix_that_passes_is_found(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 200))
     needed = data.draw(st.integers(1, count - 1))
     order = [str(number) for number in range(count)]
@@ -32,6 +32,6 @@ def test_the_fewest_that_pass_are_found(data: st.DataObject) -> None:
     assert len(set(tried)) == len(tried) <= 2 * count.bit_length()
 
 
-def test_where_none_passes_it_is_the_longest_attempt() -> None:
+def test_the_longest_attempt_is_returned_if_none_passes() -> None:
     found = give_back("abcde", lambda names: Tried(names, passed=False))
     assert (found.names, found.passed) == ("abcd", False)

@@ -1,4 +1,4 @@
-"""Each module alone, on the backend that needs no engine."""
+"""Each module alone, on the backend without an engine."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def titles(found: lab.Pieces, verdict: str = "verified") -> set[str]:
     [
         lambda: Hidden(0, 90, 1, nn.Sigmoid()),  # saturated
         lambda: Hidden(0, 0, 0, nn.Identity()),  # multiplied by 0
-        lambda: Hidden(0, -90, 1, nn.ReLU()),  # a dead activation behind it
-        lambda: Hidden(-90, 0, 1, nn.Identity()),  # and before it
+        lambda: Hidden(0, -90, 1, nn.ReLU()),  # before a dead activation
+        lambda: Hidden(-90, 0, 1, nn.Identity()),  # after a dead activation
     ],
 )
-def test_a_wrong_module_that_changes_no_output(
+def test_a_wrong_module_is_found_even_if_no_output_changes(
     tmp_path: Path, make: Callable[[], nn.Module]
 ) -> None:
     model = seeded(make)
@@ -89,14 +89,14 @@ def test_a_wrong_module_that_changes_no_output(
 
 
 class Split(nn.Module):
-    """Gives two views of one tensor, and a number for each row."""
+    """Returns two views of one tensor, and an index for each row."""
 
     def forward(self, x: torch.Tensor) -> dict[str, Any]:
         return {"halves": (x.narrow(-1, 0, 4), x.narrow(-1, 4, 4)), "best": x.argmax(-1)}
 
 
 class InPlace(nn.Module):
-    """Writes into what it gets."""
+    """Changes its input in place."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.mul_(2)
@@ -122,7 +122,7 @@ def views() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     return seeded(Views), (torch.tensor([[1, 5, 3, 8]]), torch.tensor([[1, 1, 1, 0]]))
 
 
-#: A rewriter that exchanges what a module returns.
+#: A rewriter that exchanges the outputs of a module.
 EXCHANGES = eb.RewriterSet()
 
 
@@ -141,22 +141,22 @@ def test_pieces_with_several_outputs_integers_and_shared_views(tmp_path: Path) -
     assert found.passed
     assert all(row.is_redrawn for row in found.rows)
     wrong = lab.pieces(artifact, model, rewriters=[EXCHANGES])
-    # The model goes on with what 'twice' writes into, so nothing can be cut out of it.
+    # The model uses the tensor that 'twice' changes in place, so nothing can be cut out of it.
     assert titles(wrong, "mismatched") == {"split", "(the model)"}
 
 
-def test_a_piece_comes_out_the_same_with_any_number_of_engines(
+def test_the_rows_do_not_depend_on_the_number_of_engines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, args = views()
     artifact = deployed(tmp_path, model, args)
-    monkeypatch.setattr(piece_table, "_TOGETHER", 3)
+    monkeypatch.setattr(piece_table, "_PIECES_PER_ENGINE", 3)
     found = lab.pieces(artifact, model, rewriters=[EXCHANGES])
     assert titles(found, "mismatched") == {"split", "(the model)"}
     assert (len(found.rows), found.engines) == (8, 4)
 
 
-def test_a_mask_that_a_rewriter_gives_another_type_is_not_compared(tmp_path: Path) -> None:
+def test_a_mask_whose_dtype_a_rewriter_changes_is_not_compared(tmp_path: Path) -> None:
     rewriters = eb.RewriterSet()
 
     @rewriters.function("torch.Tensor.bool")
@@ -189,7 +189,7 @@ def test_a_parametrised_module_is_cut(tmp_path: Path) -> None:
     assert found.passed
 
 
-def test_a_module_that_cannot_be_called_alone_belongs_to_the_one_around_it(tmp_path: Path) -> None:
+def test_a_module_that_does_not_run_alone_is_part_of_the_piece_around_it(tmp_path: Path) -> None:
     model = seeded(Home)
     artifact = deployed(tmp_path, model, torch.randn(1, 3))
     found = lab.pieces(artifact, model, rewriters=[BETWEEN])
@@ -206,14 +206,14 @@ def test_a_module_that_a_rewriter_replaces_is_not_cut(tmp_path: Path) -> None:
     assert (titles(found), titles(found, "mismatched")) == ({"1"}, {"0"})
 
 
-def test_a_model_that_is_never_the_same_is_not_compared(tmp_path: Path) -> None:
+def test_a_random_model_is_not_compared(tmp_path: Path) -> None:
     artifact = deployed(tmp_path, Chance(), torch.ones(1, 3))
     found = lab.pieces(artifact, Chance())
     assert (found.summary, found.passed) == ("0 of 1 pieces agree alone; 1 not compared", False)
-    assert found.rows[0].reason == "the model gives other values in each run"
+    assert found.rows[0].reason == "the model's outputs differ in each run"
 
 
-#: The loopback backend, whose engine does not survive an operator.
+#: The loopback backend, whose engine crashes at one operator.
 BRITTLE = """
 import os
 import enginebay as eb
@@ -257,13 +257,11 @@ def test_a_crash_is_a_row(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_compared_piece_by_piece(tmp_path: Path) -> None:
+def test_several_inputs_and_onnx_files_are_refused(tmp_path: Path) -> None:
     model, x = seeded(lambda: nn.Linear(3, 3)), torch.randn(1, 3)
     artifact = deployed(tmp_path, model, x)
     sets = [{"input": np.ones((1, 3), np.float32)}] * 2
-    with pytest.raises(
-        UsageError, match=r"^pieces are fed with one set of inputs, and there are 2"
-    ):
+    with pytest.raises(UsageError, match=r"^pieces: expected one set of inputs, found 2"):
         lab.pieces(artifact, model, sets)
     file = eb.export(
         *(model, x),
@@ -273,5 +271,5 @@ def test_what_is_not_compared_piece_by_piece(tmp_path: Path) -> None:
     made = deployed(tmp_path / "file", file, {"input": x.numpy()})
     with pytest.raises(UsageError) as raised:
         lab.pieces(made)
-    assert str(raised.value) == f"'{file}' has no modules to cut it at"
+    assert str(raised.value) == f"'{file}' has no modules to compare"
     assert raised.value.hint == "enginebay bisect ARTIFACT without --pieces searches its nodes"

@@ -1,1 +1,1 @@
-"""Bisection: the first place where an engine leaves PyTorch, by module and by node."""
+"""Diagnosis of artifacts: where an engine differs from PyTorch, and the cost of 8-bit layers."""

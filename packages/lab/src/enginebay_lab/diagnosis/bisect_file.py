@@ -8,10 +8,10 @@ import msgspec
 
 from enginebay.authors import source_modules
 from enginebay.errors import UsageError
-from enginebay_lab.diagnosis.bisect_nodes import all_values, runner
+from enginebay_lab.diagnosis.bisect_nodes import evaluate_tensors, make_runner
 from enginebay_lab.diagnosis.bisection import Bisection
-from enginebay_lab.diagnosis.graph import Graph
-from enginebay_lab.diagnosis.nodes import NodeSearch
+from enginebay_lab.diagnosis.node_search import NodeSearch
+from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,26 +32,26 @@ def bisect_file(
     engines: PieceEngines,
     steps: Steps,
 ) -> Bisection:
-    """Find the first node of an ONNX file that an engine gets wrong.
+    """Find the first node of an ONNX file that an engine computes wrongly.
 
     Args:
         path: The file.
         inputs: The inputs by name.
-        label: What the inputs are called.
-        folder: Where the evaluator's file is written.
+        label: The name of the sample that the inputs are.
+        folder: A folder for the evaluator's file.
         engines: Builds engines.
         steps: Records the steps.
 
     Raises:
-        UsageError: There are no inputs.
+        UsageError: No inputs are known.
         ModelError: onnx's reference evaluator cannot run the file.
     """
     if inputs is None:
-        raise UsageError("nothing is recorded to run the engine on", hint="--input NAME=SPEC")
-    graph = Graph(path)
+        raise UsageError("the artifact contains no recorded inputs", hint="--input NAME=SPEC")
+    graph = OnnxGraph(path)
     result = Bisection(found=False, sample=label, reference=_EVALUATOR)
     with steps("reference"):
-        values = all_values(graph, inputs, folder / "all.onnx", engines.timeout)
+        values = evaluate_tensors(graph, inputs, folder / "all.onnx", engines.timeout)
     with steps("build"):
         expected = {name: values[name] for name in graph.outputs}
         compared = engines.judge_file(path, inputs, expected)
@@ -61,8 +61,8 @@ def bisect_file(
         return msgspec.structs.replace(result, reason=reason, engines=engines.count)
     worst = max(wrong, key=lambda output: output.badness)
     with steps("nodes") as set_detail:
-        search = NodeSearch(graph, values, runner(engines), set_detail)
-        node = search.first_wrong(worst.name)
+        search = NodeSearch(graph, values, make_runner(engines), set_detail)
+        node = search.find_first_wrong(worst.name)
     result = msgspec.structs.replace(
         result,
         found=True,

@@ -1,4 +1,4 @@
-"""The bisection of a model that is at hand: its modules first, then the nodes of the culprit."""
+"""The bisection of a model: first its modules, then the nodes of the culprit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ import msgspec
 from enginebay.authors import find_model, reference_model, to_torch, unchanged
 from enginebay.errors import EnginebayError, UsageError
 from enginebay_lab.diagnosis.bisect_file import bisect_file
-from enginebay_lab.diagnosis.bisect_nodes import deployed_names, find_node, kept_graph
+from enginebay_lab.diagnosis.bisect_nodes import (
+    find_wrong_node,
+    match_deployed_nodes,
+    read_exported_graph,
+)
 from enginebay_lab.diagnosis.bisection import Bisection
-from enginebay_lab.diagnosis.piece_engines import Options, PieceEngines
+from enginebay_lab.diagnosis.intermediate_outputs import record_shapes
+from enginebay_lab.diagnosis.module_search import ModuleSearch, SearchTarget, max_error
+from enginebay_lab.diagnosis.piece_engines import BuildOptions, PieceEngines
 from enginebay_lab.diagnosis.pieces import Piece
-from enginebay_lab.diagnosis.search import ModuleSearch, Subject
-from enginebay_lab.diagnosis.taps import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from enginebay import Artifact
-    from enginebay.authors import BoundModel, ModelSource, NumpyArray, OutputComparison, Steps
-    from enginebay_lab.diagnosis.bisect_nodes import Finding, GraphNode
-    from enginebay_lab.diagnosis.search import Culprit, Judgement
+    from enginebay.authors import BoundModel, ModelSource, NumpyArray, Steps
+    from enginebay_lab.diagnosis.bisect_nodes import GraphNode, NodeFinding
+    from enginebay_lab.diagnosis.module_search import Culprit, Judgement
 
-#: What the model is held against.
 _PYTORCH = "PyTorch"
 
 
@@ -37,31 +40,33 @@ def bisect_model(
     label: str,
     *,
     folder: Path,
-    options: Options,
+    options: BuildOptions,
     steps: Steps,
 ) -> Bisection:
-    """Find the first place where an artifact's engine leaves a model.
+    """Find the first place where an artifact's engine differs from a model.
 
     Args:
         opened: The artifact.
         other: The artifact to compare with; None for PyTorch.
         model: The model.
         inputs: The inputs by the artifact's names; None for the model's own example.
-        label: What the inputs are called.
-        folder: Where engines are built.
-        options: What they are built with.
+        label: The name of the sample that the inputs are.
+        folder: A folder for the engines.
+        options: The options of the engines.
         steps: Records the steps.
     """
     engines = PieceEngines(opened, other, options, folder)
     source = find_model(model)
     if source.model is None:
         if other is not None:
-            raise UsageError("two engines of an ONNX file are compared with its own evaluator")
+            raise UsageError(
+                "engines of an ONNX file can only be compared with onnx's reference evaluator"
+            )
         assert source.ir is not None
         path = source.ir.path
         return bisect_file(path, inputs, label, folder=folder, engines=engines, steps=steps)
     with unchanged(source):
-        bound, root = bound_root(source, opened, inputs)
+        bound, root = bind_root(source, opened, inputs)
         result = Bisection(
             found=False,
             sample=label,
@@ -69,29 +74,31 @@ def bisect_model(
         )
         with steps("build") as set_detail:
             set_detail("the whole model")
-            judgement = engines.judge(*_whole(bound, root), comparators=_comparators(opened))
-            whole = kept_graph(judgement.folder)
+            judgement = engines.judge(
+                *_judge_arguments(bound, root), comparators=_comparator_names(opened)
+            )
+            whole = read_exported_graph(judgement.folder)
         if judgement.doubt or not _is_wrong(judgement):
-            return _nothing_found(result, engines, judgement.doubt)
+            return _build_empty_result(result, engines, judgement.doubt)
         with steps("modules") as set_detail:
-            search = ModuleSearch(_subject(root, engines), engines.judge, set_detail)
-            culprit = search.culprit()
+            search = ModuleSearch(_build_target(root, engines), engines.judge, set_detail)
+            culprit = search.find_culprit()
             set_detail(culprit.piece.path or "the model itself")
         with steps("nodes") as set_detail:
-            finding = find_node(culprit, engines, set_detail)
-    return _result(result, culprit, finding, whole, engines, search)
+            finding = find_wrong_node(culprit, engines, set_detail)
+    return _build_result(result, culprit, finding, whole, engines, search)
 
 
-def _whole(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
-    """The model with its own arguments, so that its graph is the artifact's."""
+def _judge_arguments(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
+    # With the model's own arguments instead of flat tensors, its graph equals the artifact's.
     args, kwargs = root.call.fill(root.tensors)
     return root.module, [*args, kwargs], [spec.name for spec in bound.outputs]
 
 
-def bound_root(
+def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model, and return it as a piece too.
+    """Bind an artifact's model to inputs, and return it as a piece too.
 
     Args:
         source: The model.
@@ -99,63 +106,62 @@ def bound_root(
         inputs: The inputs by the artifact's names; None for the model's own example.
 
     Raises:
-        InputError: The inputs do not fit the model, or there are none.
+        InputError: The inputs do not fit the model, or are missing.
     """
     names = [spec.name for spec in opened.inputs]
     bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
     assert bound.signature is not None
-    given = {**bound.examples, **(inputs or {})}
-    tensors = tuple(to_torch(given[name], bound.device) for name in bound.examples)
+    arrays = {**bound.examples, **(inputs or {})}
+    tensors = tuple(to_torch(arrays[name], bound.device) for name in bound.examples)
     leaves = tuple(range(len(bound.outputs)))
     return bound, Piece("", 0, bound.source.module, bound.signature.call, tensors, leaves)
 
 
-def _subject(root: Piece, engines: PieceEngines) -> Subject:
-    """The model with the taps that the rewritten model has as well."""
-    shapes = sizes(root.module, root.call, root.tensors)
+def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
+    """Build the search target, with the module outputs that the rewritten model has as well."""
+    shapes = record_shapes(root.module, root.call, root.tensors)
     try:
         with engines.rewriting(root.module) as rewriting:
             assert rewriting.model is not None
-            exported = sizes(rewriting.model, root.call, root.tensors)
+            exported = record_shapes(rewriting.model, root.call, root.tensors)
     except (EnginebayError, RuntimeError, TypeError, ValueError):
-        exported = shapes  # what is rewritten for an exporter need not run without one
-    common = {tap: shape for tap, shape in shapes.items() if exported.get(tap) == shape}
-    return Subject(root.module, root.call, root.tensors, common)
+        exported = shapes  # a model that is rewritten for an exporter may not run outside it
+    common = {output: shape for output, shape in shapes.items() if exported.get(output) == shape}
+    return SearchTarget(root.module, root.call, root.tensors, common)
 
 
-def _comparators(opened: Artifact) -> dict[str, str]:
-    return {",".join(one.outputs): one.comparator for one in opened.manifest.comparators}
+def _comparator_names(opened: Artifact) -> dict[str, str]:
+    return {",".join(record.outputs): record.comparator for record in opened.manifest.comparators}
 
 
 def _is_wrong(judgement: Judgement) -> bool:
     return bool(judgement.crashed) or not all(o.passed for o in judgement.outputs.values())
 
 
-def _nothing_found(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
+def _build_empty_result(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
     reason = doubt or (
-        "the engine is right on this sample when it is built again; what differs from the artifact "
-        "are its open sizes, its other samples, and rewriters of your own (--rewriters)"
+        "a rebuilt engine is right on this sample; the artifact may differ by its open sizes, its "
+        "other samples, or your own rewriters (--rewriters)"
     )
     return msgspec.structs.replace(result, reason=reason, engines=engines.count)
 
 
-def _result(
+def _build_result(
     result: Bisection,
     culprit: Culprit,
-    finding: Finding,
+    finding: NodeFinding,
     whole: list[GraphNode],
     engines: PieceEngines,
     search: ModuleSearch,
 ) -> Bisection:
-    """Put together what was found."""
     path, node = culprit.piece.path, finding.node
     alone = culprit.alone or finding.comparison
     result = msgspec.structs.replace(
         result,
         found=True,
         module=path,
-        accumulated=_error(culprit.accumulated),
-        alone=_error(alone),
+        accumulated=max_error(culprit.accumulated),
+        alone=max_error(alone),
         rtol=alone.rtol if alone else None,
         atol=alone.atol if alone else None,
         step=finding.step,
@@ -165,18 +171,14 @@ def _result(
     )
     if node is not None:
         names = node.together or (node.name,)
-        found = deployed_names(whole, finding.graph, names, path)
+        nodes = match_deployed_nodes(whole, finding.graph, names, path)
         result = msgspec.structs.replace(
             result,
-            module=found[-1].module if finding.step == "engine" else path,
-            node=found[-1].name,
+            module=nodes[-1].module if finding.step == "engine" else path,
+            node=nodes[-1].name,
             operator=node.operator,
-            tensor=found[-1].tensor,
-            together=tuple(each.name for each in found) if node.together else (),
+            tensor=nodes[-1].tensor,
+            together=tuple(matched.name for matched in nodes) if node.together else (),
         )
     failure = alone.reason if alone and alone.max_abs_error is None else ""
     return msgspec.structs.replace(result, reason=result.sentence(engines.backend.name, failure))
-
-
-def _error(comparison: OutputComparison | None) -> float | None:
-    return None if comparison is None else comparison.max_abs_error

@@ -1,4 +1,4 @@
-"""The nodes of a module that an engine gets wrong: is the exported graph wrong, or the engine?"""
+"""The bisection of a wrong module's nodes: is the exported graph wrong, or the engine?"""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enginebay import open_artifact
 from enginebay.authors import evaluator_outputs, find_model, source_modules, to_numpy
 from enginebay.errors import EnginebayError
 from enginebay_lab.diagnosis.bisection import Node
-from enginebay_lab.diagnosis.graph import Graph
-from enginebay_lab.diagnosis.nodes import NodeSearch
+from enginebay_lab.diagnosis.node_search import NodeSearch
+from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
 from enginebay_lab.diagnosis.pieces import SideBySide
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray, OutputComparison, Sample
     from enginebay_lab.diagnosis.bisection import Step
+    from enginebay_lab.diagnosis.module_search import Culprit
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
-    from enginebay_lab.diagnosis.search import Culprit
 
-#: The scope of the one module of a :class:`~enginebay_lab.diagnosis.pieces.SideBySide`.
+#: The scope of the only module of a :class:`~enginebay_lab.diagnosis.pieces.SideBySide`.
 _SCOPE = "pieces.0"
 
 
@@ -32,7 +32,7 @@ class GraphNode(NamedTuple):
     Attributes:
         name: Its name.
         operator: Its operator.
-        module: The path of its module, in what was exported.
+        module: The path of its module in the exported model.
         tensor: Its first output.
     """
 
@@ -43,19 +43,19 @@ class GraphNode(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The operator and the module."""
+        """The operator and the module's path."""
         return self.operator, self.module
 
 
-class Finding(NamedTuple):
-    """What was found in the graph of a module.
+class NodeFinding(NamedTuple):
+    """The result of the search in the graph of a module.
 
     Attributes:
         step: The step that goes wrong.
-        node: The node; None where there is no ONNX graph, or nothing here can run it.
+        node: The wrong node; None if there is no ONNX graph, or nothing here can run it.
         graph: The module's graph.
-        rewriters: Names of what was rewritten in it.
-        comparison: The module's worst output, alone.
+        rewriters: The names of the rewriters that fired in it.
+        comparison: The comparison of the module's worst output, alone.
     """
 
     step: Step
@@ -65,12 +65,12 @@ class Finding(NamedTuple):
     comparison: OutputComparison | None
 
 
-def kept_graph(folder: Path, scope: str = "") -> list[GraphNode]:
-    """The nodes of the graph that an engine was built from; none where it was no ONNX graph.
+def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
+    """Return the nodes of the ONNX graph that an engine was built from; empty without such a graph.
 
     Args:
         folder: The engine's folder.
-        scope: The path that the modules' paths begin with, to be left out.
+        scope: The prefix to remove from the modules' paths.
     """
     path = open_artifact(folder).ir_file
     if path is None or path.suffix != ".onnx":
@@ -89,127 +89,131 @@ def kept_graph(folder: Path, scope: str = "") -> list[GraphNode]:
     ]
 
 
-def find_node(culprit: Culprit, engines: PieceEngines, progress: Callable[[str], None]) -> Finding:
+def find_wrong_node(
+    culprit: Culprit, engines: PieceEngines, progress: Callable[[str], None]
+) -> NodeFinding:
     """Find the node at which a module goes wrong.
 
     Args:
         culprit: The module.
         engines: Builds engines.
-        progress: Called with what is being done.
+        progress: Called with a short text about each step.
     """
     piece = culprit.piece
     alone = SideBySide([piece])
     progress(f"the graph of {piece.path or 'the model'}")
     try:
         judgement = engines.judge(alone, alone.tensors, alone.names)
-    except EnginebayError:  # the engine takes the module as a part of the whole only
-        return Finding("unknown", None, [], (), None)
+    except EnginebayError:  # the engine accepts the module only as a part of the model
+        return NodeFinding("unknown", None, [], (), None)
     wrong = [output for output in judgement.outputs.values() if not output.passed]
     worst = max(wrong, key=lambda output: output.badness, default=None)
-    graph = kept_graph(judgement.folder, _SCOPE)
-    found = Finding("unknown", None, graph, judgement.rewriters, worst)
+    graph = read_exported_graph(judgement.folder, _SCOPE)
+    finding = NodeFinding("unknown", None, graph, judgement.rewriters, worst)
     artifact = open_artifact(judgement.folder)
     (sample,) = artifact.samples()
     path = artifact.ir_file
     if path is None:
-        return found
+        return finding
     if not graph:
-        return found._replace(step=_step_of_torch_ir(path, sample, engines))
+        return finding._replace(step=_find_step_of_torch_ir(path, sample, engines))
     with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
-        own = Graph(path)
+        onnx_graph = OnnxGraph(path)
+        file = Path(folder) / "all.onnx"
         try:
-            values = all_values(own, sample.inputs, Path(folder) / "all.onnx", engines.timeout)
+            values = evaluate_tensors(onnx_graph, sample.inputs, file, engines.timeout)
         except EnginebayError:
-            return found
-    given = {name: values[name] for name in sample.outputs}
-    compared = engines.compare(sample.outputs, given, engines.precision)
-    if off := [output.name for output in compared if not output.passed]:
-        return found._replace(step="export", node=_exported(own, off[0], graph))
-    output = worst.name if worst else own.outputs[0]
-    search = NodeSearch(own, values, runner(engines), progress)
-    node = search.first_wrong(output) or _exported(own, output, graph)
-    return found._replace(step="engine", node=node)
+            return finding
+    evaluated = {name: values[name] for name in sample.outputs}
+    compared = engines.compare_values(sample.outputs, evaluated, engines.precision)
+    if differing := [output.name for output in compared if not output.passed]:
+        node = _find_last_own_node(onnx_graph, differing[0], graph)
+        return finding._replace(step="export", node=node)
+    output = worst.name if worst else onnx_graph.outputs[0]
+    search = NodeSearch(onnx_graph, values, make_runner(engines), progress)
+    node = search.find_first_wrong(output) or _find_last_own_node(onnx_graph, output, graph)
+    return finding._replace(step="engine", node=node)
 
 
-def _step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """The step that goes wrong where the IR is one of torch's, which PyTorch itself can run."""
+def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
+    """Find the step that goes wrong: PyTorch itself can run an IR of torch."""
     import torch
 
-    from enginebay_lab.diagnosis.taps import tensors_in
+    from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
 
     with torch.no_grad():
         results = find_model(path).module(*map(torch.as_tensor, sample.inputs.values()))
-    found = dict(zip(sample.outputs, map(to_numpy, tensors_in(results)), strict=True))
-    compared = engines.compare(sample.outputs, found, engines.precision)
+    outputs = dict(zip(sample.outputs, map(to_numpy, find_tensors(results)), strict=True))
+    compared = engines.compare_values(sample.outputs, outputs, engines.precision)
     return "engine" if all(output.passed for output in compared) else "export"
 
 
-def all_values(
-    graph: Graph, inputs: Mapping[str, NumpyArray], path: Path, timeout: float
+def evaluate_tensors(
+    graph: OnnxGraph, inputs: Mapping[str, NumpyArray], path: Path, timeout: float
 ) -> dict[str, NumpyArray]:
-    """Every tensor of a graph, by onnx's reference evaluator.
+    """Compute every tensor of a graph with onnx's reference evaluator.
 
     Args:
         graph: The graph.
-        inputs: Its inputs by name.
-        path: Where the file is written that returns all of them.
-        timeout: Seconds that the evaluator may take.
+        inputs: The graph's inputs by name.
+        path: A path for the graph with every tensor as an output.
+        timeout: Time limit of the evaluator in seconds.
 
     Raises:
-        EnginebayError: It cannot run the graph.
+        EnginebayError: The evaluator cannot run the graph.
     """
-    graph.save_transparent(path)
+    graph.save_with_all_outputs(path)
     (outputs,) = evaluator_outputs(path, [inputs], timeout=timeout)
     return {**inputs, **outputs}
 
 
-def _exported(graph: Graph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """The last node of the module's own code before an output, else that which gives it."""
-    last = graph.producer(output)
+def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
+    """Find the last node of the module's own code before an output, else the output's producer."""
+    last = graph.find_producer(output)
     if last is None:
         return None
-    own = [index for index in graph.before(last) if nodes[index].module == ""]
+    own = [index for index in graph.find_dependencies(last) if nodes[index].module == ""]
     node = graph.nodes[own[-1] if own else last]
     return Node(name=node.name, operator=node.op_type, tensor=node.output[0])
 
 
-def runner(
+def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return what builds an engine of an ONNX file, runs it, and compares its one output."""
+    """Return a function that builds an engine of an ONNX file and compares its only output."""
 
-    def run(
+    def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
     ) -> OutputComparison:
         (comparison,) = engines.judge_file(path, inputs, expected)
         return comparison
 
-    return run
+    return run_file
 
 
-def deployed_names(
+def match_deployed_nodes(
     whole: list[GraphNode], piece: list[GraphNode], names: Sequence[str], around: str
 ) -> list[GraphNode]:
-    """The nodes of the whole model's graph that some nodes of a module's own graph are.
+    """Find the nodes of the whole model's graph that match nodes of a module's own graph.
 
     Args:
         whole: The model's graph.
-        piece: The module's.
-        names: Names of nodes of the module's.
+        piece: The module's graph.
+        names: The names of nodes in the module's graph.
         around: The module's path.
 
     Returns:
-        Those with the same module and operator, at the same place among these; a node itself where
-        the graphs differ there.
+        For each name, the node with the same module, operator and position among these; the
+        module's node itself if the graphs have different numbers of such nodes.
     """
-    return [_deployed_name(whole, piece, name, around) for name in names]
+    return [_match_deployed_node(whole, piece, name, around) for name in names]
 
 
-def _deployed_name(
+def _match_deployed_node(
     whole: list[GraphNode], piece: list[GraphNode], name: str, around: str
 ) -> GraphNode:
-    own = next(each for each in piece if each.name == name)
-    placed = own._replace(module=f"{around}.{own.module}".strip("."))
-    here = [each for each in piece if each.kind == own.kind]
-    there = [each for each in whole if each.kind == placed.kind]
-    return there[here.index(own)] if len(here) == len(there) else placed
+    node = next(candidate for candidate in piece if candidate.name == name)
+    in_model = node._replace(module=f"{around}.{node.module}".strip("."))
+    similar = [candidate for candidate in piece if candidate.kind == node.kind]
+    matches = [candidate for candidate in whole if candidate.kind == in_model.kind]
+    return matches[similar.index(node)] if len(similar) == len(matches) else in_model

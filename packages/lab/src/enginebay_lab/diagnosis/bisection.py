@@ -1,4 +1,4 @@
-"""The result of a bisection, as records."""
+"""The records of a bisection's result."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: Rows of the table before the culprit, and behind it.
-_AROUND = 4
+#: The number of rows in the table before the culprit, and after it.
+_NEARBY_ROWS = 4
 
 #: The step that goes wrong: from PyTorch to the exported graph, or from the graph to the engine.
 Step = Literal["export", "engine", "unknown", "none"]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a module, held against the reference.
+    """One call of a module, compared with the reference.
 
     Attributes:
-        module: The module's path, as ``named_modules()`` gives it; empty for the model itself.
-        call: The number of the call, from 0, where a module is called more than once.
-        accumulated: The largest absolute difference through the engine from the input up to here;
-            None where it was not measured.
-        alone: The same of the module alone, fed with the reference's tensors; None likewise.
-        wrong: True if ``accumulated`` is beyond the tolerance.
-        wrong_alone: True if ``alone`` is; None where it was not measured.
+        module: The module's path, as in ``named_modules()``; empty for the model itself.
+        call: The number of the call, from 0.
+        accumulated: The largest absolute difference when the engine runs from the model's input up
+            to here; None if it was not measured.
+        alone: The largest absolute difference when the engine runs only the module, on the
+            reference's tensors; None if it was not measured.
+        wrong: True if ``accumulated`` exceeds the tolerance.
+        wrong_alone: True if ``alone`` exceeds the tolerance; None if it was not measured.
     """
 
     module: str
@@ -42,7 +43,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The path, with the number of the call after the first."""
+        """The path; from the second call on, with the number of the call."""
         return call_title(self.module, self.call)
 
 
@@ -50,13 +51,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node of the exported ONNX graph.
 
     Attributes:
-        name: Its name in the graph that the artifact was made from.
+        name: Its name in the graph that the artifact was built from.
         operator: Its operator.
         tensor: Its output.
         module: The path of the module that it comes from.
-        together: Names of the nodes that are wrong only together, this one the last of them.
-        accumulated: The largest absolute difference through the engine from the piece's input.
-        alone: The same of this node alone, or of these nodes together.
+        together: The names of the nodes that are wrong only together; this node is the last.
+        accumulated: The largest absolute difference when the engine runs from the piece's input.
+        alone: The largest absolute difference of this node alone, or of these nodes together.
     """
 
     name: str = ""
@@ -74,26 +75,27 @@ class Bisection(
     """The result of :func:`enginebay_lab.bisect`.
 
     Attributes:
-        found: True if a place was found.
+        found: True if a wrong place was found.
         module: The path of the first module that is wrong by itself: ``body.l``; empty for the
             model's own code.
-        node: The node of the exported ONNX graph; empty where the engine takes another IR.
+        node: The node of the exported ONNX graph; empty if the engine is built from another IR.
         operator: The node's operator.
         tensor: The node's output.
         together: The nodes that are wrong only together, such as two that the engine fuses.
-        accumulated: The largest absolute difference there, through the engine from the input.
-        alone: The same of the piece alone, fed with the reference's tensors.
+        accumulated: The largest absolute difference there when the engine runs from the input.
+        alone: The largest absolute difference when the engine runs only the piece, on the
+            reference's tensors.
         rtol: The relative tolerance that was applied there.
-        atol: The absolute tolerance.
-        step: ``export`` where the exported graph is wrong, by a rewriter or by the exporter;
-            ``engine`` where the graph is right and the engine is not; ``unknown`` where nothing
-            here can run the graph; ``none`` where nothing was found.
-        rewriters: Names of what was rewritten in the module.
-        reason: The same in a sentence.
-        sample: What it was measured on: ``example``, a probe, an item of the data set.
-        reference: What it was held against.
-        engines: How many engines were built.
-        places: The modules' calls that were compared, in the order in which they end.
+        atol: The absolute tolerance that was applied there.
+        step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
+            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if nothing here
+            can run the graph; ``none`` if nothing was found.
+        rewriters: The names of the rewriters that fired in the module.
+        reason: The result in a sentence.
+        sample: The sample that was compared: ``example``, a probe, an item of the data set.
+        reference: The reference of the comparison.
+        engines: The number of engines that were built.
+        places: The compared calls of modules, in the order in which they end.
     """
 
     found: bool
@@ -118,7 +120,7 @@ class Bisection(
         return f"<Bisection: {self.reason}>"
 
     def blocks(self) -> Iterator[Block]:
-        """The finding, where it is, and the modules around it."""
+        """The result in a sentence, its figures, and the modules around the culprit."""
         yield self.reason
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
@@ -131,16 +133,16 @@ class Bisection(
                 ("engines", f"{self.engines} built"),
             ]
         )
-        if rows := [_row(place) for place in _around(self)]:
+        if rows := [_place_cells(place) for place in _nearby_places(self)]:
             numbers = ("THROUGH", "ALONE")
             yield Table(("MODULE", *numbers, ""), rows, right=numbers)
 
     def sentence(self, backend: str, failure: str = "") -> str:
-        """The finding in a sentence.
+        """Return the result in a sentence.
 
         Args:
             backend: The engine's name.
-            failure: Why there is no difference in numbers: a crash, or another shape.
+            failure: Why there is no difference in numbers: a crash, or a different shape.
         """
         where = f"'{self.module}'" if self.module else "the model's own code"
         if self.node:
@@ -148,23 +150,26 @@ class Bisection(
         if self.together:
             where += f" together with {', '.join(self.together[:-1])}"
         if failure:
-            return f"{backend} leaves {self.reference} at {where}: {failure}"
-        through, alone = _number(self.accumulated), _number(self.alone)
-        text = f"{backend} leaves {self.reference} at {where}: off by {through} through the engine"
+            return f"{backend} differs from {self.reference} at {where}: {failure}"
+        through, alone = _describe_error(self.accumulated), _describe_error(self.alone)
+        text = (
+            f"{backend} differs from {self.reference} at {where}: off by {through} through the "
+            "engine"
+        )
         if self.alone is None:
             return f"{text}; it could not be measured alone"
         text += f" and by {alone} alone"
         if self.step == "engine":
-            return f"{text}; the exported graph is right there, and the engine is not"
+            return f"{text}; the exported graph is right there, but the engine is wrong"
         if self.step == "export":
             names = f" ({', '.join(self.rewriters)})" if self.rewriters else ""
             cause = f"a rewriter{names} or the exporter" if names else "the exporter"
-            return f"{text}; the exported graph is wrong there, by {cause}"
+            return f"{text}; the exported graph is wrong there, because of {cause}"
         return text
 
 
 def call_title(module: str, call: int) -> str:
-    """A module's path, with the number of the call after the first.
+    """Return a module's path; from the second call on, with the number of the call.
 
     Args:
         module: The path; empty for the model itself.
@@ -174,28 +179,28 @@ def call_title(module: str, call: int) -> str:
     return f"{name} (call {call + 1})" if call else name
 
 
-def _number(value: float | None) -> str:
+def _describe_error(value: float | None) -> str:
     return "an unknown amount" if value is None else f"{value:.2g}"
 
 
-def _around(found: Bisection) -> tuple[Place, ...]:
-    """The places near the culprit: the first wrong one where it has none of its own."""
-    places = found.places
-    own = [i for i, place in enumerate(places) if place.module == found.module and place.wrong]
-    wrong = [i for i, place in enumerate(places) if place.wrong]
-    at = (own or wrong or [0])[0]
-    return places[max(0, at - _AROUND) : at + _AROUND + 1]
+def _nearby_places(bisection: Bisection) -> tuple[Place, ...]:
+    """Return the places around the culprit's first wrong call, else around the first wrong call."""
+    places = bisection.places
+    wrong = [index for index, place in enumerate(places) if place.wrong]
+    culprit = [index for index in wrong if places[index].module == bisection.module]
+    center = (culprit or wrong or [0])[0]
+    return places[max(0, center - _NEARBY_ROWS) : center + _NEARBY_ROWS + 1]
 
 
-def _row(place: Place) -> tuple[str, str, str, str]:
+def _place_cells(place: Place) -> tuple[str, str, str, str]:
     verdict = ""
     if place.wrong_alone:
         verdict = "wrong alone"
     elif place.wrong:
         verdict = "wrong" if place.wrong_alone is None else "right alone"
-    return place.title, figure(place.accumulated), figure(place.alone), verdict
+    return place.title, format_figure(place.accumulated), format_figure(place.alone), verdict
 
 
-def figure(value: float | None) -> str:
-    """A difference in a table."""
+def format_figure(value: float | None) -> str:
+    """Format a difference for a table."""
     return "-" if value is None else f"{value:.2g}"

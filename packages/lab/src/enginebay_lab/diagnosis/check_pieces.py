@@ -1,4 +1,4 @@
-"""``pieces``: every module of an artifact's model alone, in PyTorch and in the engine."""
+"""``pieces``: compare every module of an artifact's model alone, in PyTorch and in the engine."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ def pieces(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Pieces:
-    """Compare each module of a model alone with what the artifact's engine makes of it.
+    """Compare each module of a model alone, in PyTorch and in the artifact's engine.
 
-    The model is cut at its modules: a piece is a call of one without the calls inside of it, which
-    are pieces themselves. Each is fed with the tensors that PyTorch has there, and with other
-    values within their ranges, so that nothing is hidden by what comes after it: a dead branch, a
+    The model is cut at its modules: a piece is a call of a module without the calls inside it,
+    which are pieces themselves. Each piece gets the tensors that PyTorch has there, and random
+    values within their ranges, so that no error is hidden by later modules: a dead branch, a
     saturated activation, a product with 0.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` returned.
-        model: The model, as :func:`enginebay.deploy` takes it; by default the one that the
-            artifact names.
-        inputs: The inputs by name, one set of them; by default the artifact's example.
-        rewriters: Those of your own that the artifact was deployed with: it does not keep them.
-        rtol: Replaces the relative tolerance, which is that of a verdict.
-        atol: Replaces the absolute tolerance.
-        timeout: Seconds that each engine may take.
+        artifact: The folder, or the artifact of :func:`enginebay.deploy`.
+        model: The model, in any form that :func:`enginebay.deploy` accepts; by default the model
+            that the artifact names.
+        inputs: One set of inputs by name; by default the artifact's example.
+        rewriters: Your own rewriters that the artifact was deployed with: an artifact does not
+            store them.
+        rtol: Replaces the relative tolerance of a verdict.
+        atol: Replaces the absolute tolerance of a verdict.
+        timeout: Time limit of each engine in seconds.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: The artifact does not say which model it is, its model was cut, has no modules
-            (an ONNX file), or it computes in 8 bits, where every layer is wrong by a little.
+        UsageError: The artifact does not name its model, its model was cut or has no modules (an
+            ONNX file), or it computes in 8 bits, where every layer has a small error.
         ArtifactError: The artifact is damaged.
         MissingDependencyError: torch or onnx is not installed.
 
@@ -61,8 +62,8 @@ def pieces(
         '412 of 412 pieces agree alone'
     """
     require("torch", "onnx")
-    from enginebay_lab.diagnosis.bisect_model import bound_root
-    from enginebay_lab.diagnosis.piece_engines import Options, PieceEngines
+    from enginebay_lab.diagnosis.bisect_model import bind_root
+    from enginebay_lab.diagnosis.piece_engines import BuildOptions, PieceEngines
     from enginebay_lab.diagnosis.piece_table import PieceTable
 
     opened = open_artifact(artifact)
@@ -71,18 +72,18 @@ def pieces(
     source = find_model(opened.named_model() if model is None else model)
     if source.model is None:
         raise UsageError(
-            f"'{source.description}' has no modules to cut it at",
+            f"'{source.description}' has no modules to compare",
             hint="enginebay bisect ARTIFACT without --pieces searches its nodes",
         )
     steps = Steps(watch)
-    options = Options(rewriters, rtol, atol, timeout)
+    options = BuildOptions(rewriters, rtol, atol, timeout)
     with TemporaryDirectory(prefix="enginebay-pieces-") as folder, unchanged(source):
         engines = PieceEngines(opened, None, options, Path(folder))
         with steps("reference"):
-            _, root = bound_root(source, opened, sample)
+            _, root = bind_root(source, opened, sample)
             table = PieceTable(root, engines)
         with steps("pieces") as set_detail:
-            rows = table.rows(set_detail)
+            rows = table.build_rows(set_detail)
     return Pieces(
         backend=engines.backend.name,
         precision=engines.precision,
@@ -93,10 +94,10 @@ def pieces(
 
 
 def _one_set(opened: Artifact, inputs: Any) -> dict[str, NumpyArray] | None:
-    """The inputs that were given, else the artifact's example; None for the model's own."""
+    """Return the passed inputs, else the artifact's example; None for the model's own example."""
     sets = input_sets(opened, inputs)
     if sets is None:
         sets = [sample.inputs for sample in opened.samples()[:1]]
     elif len(sets) != 1:
-        raise UsageError(f"pieces are fed with one set of inputs, and there are {len(sets)}")
+        raise UsageError(f"pieces: expected one set of inputs, found {len(sets)}")
     return sets[0] if sets else None

@@ -1,4 +1,4 @@
-"""Engines of parts of a model, built as an artifact's engine was built."""
+"""Engines of parts of a model, built with the settings of an artifact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from enginebay import (
     rewrite,
 )
 from enginebay.authors import compare_outputs, time_limit
-from enginebay_lab.diagnosis.search import Judgement
+from enginebay_lab.diagnosis.module_search import Judgement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from enginebay import Artifact, BackendParams, Deployment, RewriterSet
     from enginebay.authors import NumpyArray, OutputComparison, Rewriting
 
-#: The exporters as rewriters call them, by what a manifest calls them.
+#: The names of exporters for rewriters, by their names in manifests.
 _EXPORTERS = {
     "torch.onnx dynamo": "dynamo",
     "torch.onnx torchscript": "torchscript",
@@ -39,14 +39,14 @@ _EXPORTERS = {
 }
 
 
-class Options(NamedTuple):
-    """What every engine of a bisection is built with.
+class BuildOptions(NamedTuple):
+    """The options of all engines of a bisection.
 
     Attributes:
-        rewriters: The caller's own.
+        rewriters: The caller's rewriters.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
-        timeout: Seconds that each may take.
+        timeout: Time limit of each engine in seconds.
     """
 
     rewriters: Sequence[RewriterSet | str]
@@ -59,19 +59,20 @@ class PieceEngines:
     """Builds engines of modules, and compares them with PyTorch or with another engine.
 
     Args:
-        artifact: Says how they are built.
+        artifact: The artifact whose settings the engines get.
         other: The artifact whose engine replaces PyTorch as the reference; None for PyTorch.
-        options: The rest.
-        folder: Where they are built.
+        options: The other options.
+        folder: The folder for the engines.
 
     Attributes:
-        count: How many engines were built.
-        backend: The artifact's.
-        params: The artifact's, without the shapes of its inputs.
+        count: The number of engines that were built.
+        backend: The artifact's backend.
+        params: The artifact's parameters, without the shapes of its inputs.
+        ir: The artifact's kind of IR.
     """
 
     def __init__(
-        self, artifact: Artifact, other: Artifact | None, options: Options, folder: Path
+        self, artifact: Artifact, other: Artifact | None, options: BuildOptions, folder: Path
     ) -> None:
         self._artifact = artifact
         self._other = other
@@ -79,8 +80,8 @@ class PieceEngines:
         self._folder = folder
         self.count = 0
         self.backend = get_backend(artifact.backend)
-        self.params = _params(artifact)
-        self.ir = _ir(artifact)
+        self.params = _params_without_shapes(artifact)
+        self.ir = _ir_kind(artifact)
 
     def rewriting(self, model: nn.Module) -> AbstractContextManager[Rewriting]:
         """Return the context in which the model is exported for the artifact's engine."""
@@ -89,15 +90,15 @@ class PieceEngines:
             backend=self.backend.name,
             ir=self.ir,
             rewriters=self._options.rewriters,
-            exporter=_exporter(self._artifact),
+            exporter=_exporter_name(self._artifact),
         )
 
-    def replaced(self, model: nn.Module) -> set[str]:
-        """The paths of the modules that a rewriter replaces in a model."""
-        own = dict(model.named_modules())
+    def find_replaced(self, model: nn.Module) -> set[str]:
+        """Return the paths of the modules that a rewriter replaces in a model."""
+        original = dict(model.named_modules())
         with self.rewriting(model) as rewriting:
-            there = dict(rewriting.model.named_modules())
-            return {path for path, module in own.items() if there.get(path) is not module}
+            rewritten = dict(rewriting.model.named_modules())
+            return {path for path, module in original.items() if rewritten.get(path) is not module}
 
     def judge(
         self,
@@ -107,30 +108,33 @@ class PieceEngines:
         comparators: Any = None,
         items: Sequence[Sequence[Any]] = (),
     ) -> Judgement:
-        """Build an engine of a module, run it on these arguments, and compare it.
+        """Build an engine of a module, run it on these arguments, and compare its outputs.
 
-        The files of the engine before it are deleted.
+        The files of the previous engine are deleted.
 
         Args:
             module: The module.
-            args: Its arguments.
-            names: Names of what it returns.
-            comparators: What compares outputs that are sets.
-            items: Other flat tensors to compare on as well.
+            args: The module's arguments.
+            names: The names of its outputs.
+            comparators: The comparators of outputs that are sets.
+            items: Additional flat tensors to compare on.
 
         Raises:
-            EnginebayError: It cannot be built.
+            EnginebayError: The engine cannot be built.
         """
         for old in self._folder.iterdir():
             shutil.rmtree(old)
-        found = self._deployed(self._artifact, module, args, names, comparators, items)
-        outputs = {output.name: output for output in found.verification.outputs}
-        if self._other is not None and not _crash(found):
-            reference = self._deployed(self._other, module, args, names, comparators)
-            outputs = self._between(reference, found)
-        basis = found.verification.basis
+        deployment = self._deploy_module(self._artifact, module, args, names, comparators, items)
+        outputs = {output.name: output for output in deployment.verification.outputs}
+        crash = _describe_crash(deployment)
+        if self._other is not None and not crash:
+            reference = self._deploy_module(self._other, module, args, names, comparators)
+            outputs = self._compare_engines(reference, deployment)
+        basis = deployment.verification.basis
         doubt = basis.doubt if basis else ""
-        return Judgement(outputs, _crash(found), _fired(found), found.artifact.path, doubt)
+        return Judgement(
+            outputs, crash, _fired_rewriters(deployment), deployment.artifact.path, doubt
+        )
 
     def judge_file(
         self, path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
@@ -138,7 +142,7 @@ class PieceEngines:
         """Build an engine of an ONNX file, run it on inputs, and compare its outputs.
 
         Raises:
-            EnginebayError: It cannot be built or run.
+            EnginebayError: The engine cannot be built or run.
         """
         self.count += 1
         with TemporaryDirectory(prefix="enginebay-bisect-") as folder, time_limit(self.timeout):
@@ -149,9 +153,9 @@ class PieceEngines:
                 params=self.params,
             )
             with load(artifact, isolated=True) as engine:
-                return self.compare(expected, engine(inputs), engine.receipt.precision)
+                return self.compare_values(expected, engine(inputs), engine.receipt.precision)
 
-    def _deployed(
+    def _deploy_module(
         self,
         artifact: Artifact,
         module: nn.Module,
@@ -163,17 +167,17 @@ class PieceEngines:
         self.count += 1
         data = [{f"tensors_{i}": tensor for i, tensor in enumerate(item)} for item in items]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VerdictWarning)  # they are about the whole model
+            warnings.simplefilter("ignore", VerdictWarning)  # mismatches of parts are expected here
             return deploy(
                 module,
                 tuple(args),
                 work_dir=self._folder / f"engine_{self.count}",
                 backend=artifact.backend,
-                params=_params(artifact),
+                params=_params_without_shapes(artifact),
                 data=data or None,
                 export=ExportOptions(
-                    ir=_ir(artifact),
-                    exporter=_exporter(artifact) if _ir(artifact) == "onnx" else None,
+                    ir=_ir_kind(artifact),
+                    exporter=_exporter_name(artifact) if _ir_kind(artifact) == "onnx" else None,
                     output_names=tuple(names),
                     rewriters=tuple(self._options.rewriters),
                     keep_ir=True,
@@ -188,70 +192,70 @@ class PieceEngines:
                 ),
             )
 
-    def _between(self, reference: Deployment, found: Deployment) -> dict[str, OutputComparison]:
-        """Compare the outputs of two engines."""
-        if crash := _crash(reference):
+    def _compare_engines(
+        self, reference: Deployment, deployment: Deployment
+    ) -> dict[str, OutputComparison]:
+        if crash := _describe_crash(reference):
             from enginebay.errors import ConversionError
 
-            raise ConversionError(f"the engine to compare with crashed: {crash}")
-        expected, measured = (_outputs(one.artifact) for one in (reference, found))
-        compared = self.compare(expected, measured, found.verification.precision)
+            raise ConversionError(f"the reference engine crashed: {crash}")
+        expected, outputs = _run_engine(reference.artifact), _run_engine(deployment.artifact)
+        compared = self.compare_values(expected, outputs, deployment.verification.precision)
         return {output.name: output for output in compared}
 
-    def compare(
-        self, expected: Mapping[str, Any], found: Mapping[str, Any], precision: str
+    def compare_values(
+        self, expected: Mapping[str, Any], outputs: Mapping[str, Any], precision: str
     ) -> tuple[OutputComparison, ...]:
         """Compare outputs within the tolerance of the bisection."""
         options = self._options
         return compare_outputs(
-            expected, found, precision=precision, rtol=options.rtol, atol=options.atol
+            expected, outputs, precision=precision, rtol=options.rtol, atol=options.atol
         )
 
     @property
     def precision(self) -> str:
-        """The coarsest precision that the engines may compute in."""
+        """The coarsest precision that the engines may use."""
         return self.backend.allowed_precision(self.params)
 
     @property
     def timeout(self) -> float:
-        """Seconds that each engine may take."""
+        """The time limit of each engine in seconds."""
         return self._options.timeout
 
 
-def _outputs(artifact: Artifact) -> dict[str, NumpyArray]:
-    """What an artifact's engine gives for the inputs that it was verified with."""
+def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
+    """Return the engine's outputs for the inputs that the artifact was verified with."""
     (sample,) = artifact.samples()
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
 
 
-def _params(artifact: Artifact) -> BackendParams:
-    """An artifact's parameters without the shapes, which are those of the whole model's inputs."""
+def _params_without_shapes(artifact: Artifact) -> BackendParams:
+    # The shapes are those of the whole model's inputs; a part has others.
     backend = get_backend(artifact.backend)
-    given = backend.Params.from_mapping(artifact.manifest.params)
-    return given.replace(input_shapes=None, min_shapes=None, max_shapes=None)
+    params = backend.Params.from_mapping(artifact.manifest.params)
+    return params.replace(input_shapes=None, min_shapes=None, max_shapes=None)
 
 
-def _exporter(artifact: Artifact) -> Any:
-    """The exporter that an artifact's IR came from, as rewriters call it."""
+def _exporter_name(artifact: Artifact) -> Any:
     record = artifact.manifest.ir
     return _EXPORTERS.get(record.exporter) if record else None
 
 
-def _ir(artifact: Artifact) -> Any:
+def _ir_kind(artifact: Artifact) -> Any:
     record = artifact.manifest.ir
     return record.kind if record else "onnx"
 
 
-def _crash(deployment: Deployment) -> str:
-    """How an engine's process ended, where it crashed."""
+def _describe_crash(deployment: Deployment) -> str:
+    """Return how an engine's process ended; empty if it did not crash."""
     verification = deployment.verification
     return verification.reason if verification.verdict == "crashed" else ""
 
 
-def _fired(deployment: Deployment) -> tuple[str, ...]:
-    """Names of the rewriters that fired; the caller's own come first."""
+def _fired_rewriters(deployment: Deployment) -> tuple[str, ...]:
+    """Return the names of the rewriters that fired, the caller's own first."""
     report = deployment.rewriting
-    fired = [each for each in report.applied if each.count] if report else []
-    fired.sort(key=lambda each: each.distribution is not None)
-    return tuple(dict.fromkeys(each.name for each in fired))
+    fired = [rewriter for rewriter in report.applied if rewriter.count] if report else []
+    fired.sort(key=lambda rewriter: rewriter.distribution is not None)
+    return tuple(dict.fromkeys(rewriter.name for rewriter in fired))

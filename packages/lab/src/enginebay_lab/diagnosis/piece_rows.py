@@ -1,4 +1,4 @@
-"""The result of comparing a model's pieces alone: a row for each piece."""
+"""The result of ``pieces``: a row for each piece of a model."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from enginebay.commands import Fields, Result, Table
-from enginebay_lab.diagnosis.bisection import call_title, figure
+from enginebay_lab.diagnosis.bisection import call_title, format_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from enginebay.commands import Block
 
-#: Of a piece: it agrees, differs, took its engine down, or could not be compared.
+#: The verdict on a piece: it agrees, differs, crashed its engine, or could not be compared.
 PieceVerdict = Literal["verified", "mismatched", "crashed", "failed"]
 
-#: The verdicts, as the summary counts them.
+#: The words for the verdicts in the summary.
 _COUNTED: dict[PieceVerdict, str] = {
     "mismatched": "wrong",
     "crashed": "with a crash of the engine",
@@ -27,23 +27,24 @@ _COUNTED: dict[PieceVerdict, str] = {
 
 
 class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a module, without the calls of other modules in it.
+    """One call of a module, without the calls of other modules inside it.
 
     Attributes:
         module: The module's path; empty for the model's own code.
-        call: The number of the call, from 0, where a module is called more than once.
+        call: The number of the call, from 0.
         type: The module's class: ``Conv2d``.
-        operators: The operators that it became, where the engine is built from ONNX.
-        verdict: ``verified``, ``mismatched``, ``crashed``, or ``failed`` where nothing could be
+        operators: The module's operators in the ONNX graph; empty if the engine is not built from
+            ONNX.
+        verdict: ``verified``, ``mismatched``, ``crashed``, or ``failed`` if nothing could be
             compared.
-        reason: Why it is not verified, where no figure says so.
-        max_abs_error: The largest absolute difference of its worst tensor; None where nothing was
+        reason: Why nothing was compared; empty if there are figures.
+        max_abs_error: The largest absolute difference of its worst tensor; None if nothing was
             compared.
-        rtol: The relative tolerance that was applied to that tensor.
-        atol: The absolute tolerance.
-        sample: Where it was worst: ``reference`` for the reference's tensors, ``redrawn`` for
-            values within their ranges.
-        is_redrawn: True if both were compared; the model may take no other values.
+        rtol: The relative tolerance for that tensor.
+        atol: The absolute tolerance for that tensor.
+        sample: The inputs with the worst difference: ``reference`` for the reference's tensors,
+            ``redrawn`` for random values within their ranges.
+        is_redrawn: True if both inputs were compared; False if the piece accepts no other values.
     """
 
     module: str
@@ -60,7 +61,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The path, with the number of the call after the first."""
+        """The path; from the second call on, with the number of the call."""
         return call_title(self.module, self.call)
 
 
@@ -69,10 +70,10 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     Attributes:
         backend: The backend.
-        precision: The coarsest precision that its engine may compute in; tolerances follow it.
-        reference: What the pieces were held against.
-        engines: How many engines were built.
-        rows: One for each piece, the worst first.
+        precision: The coarsest precision that its engine may use; it sets the tolerances.
+        reference: The reference of the comparison.
+        engines: The number of engines that were built.
+        rows: A row for each piece, the worst first.
     """
 
     backend: str
@@ -88,12 +89,12 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def passed(self) -> bool:
-        """True if pieces were compared, and all those agree."""
+        """True if at least one piece was compared, and all compared pieces agree."""
         return {row.verdict for row in self.rows} - {"failed"} == {"verified"}
 
     @property
     def summary(self) -> str:
-        """One line: ``412 of 412 pieces agree alone``."""
+        """The counts in one line: ``412 of 412 pieces agree alone``."""
         counts = Counter(row.verdict for row in self.rows)
         text = f"{counts['verified']} of {len(self.rows)} pieces agree alone"
         others = [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts[key]]
@@ -113,5 +114,5 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
 def _cells(row: PieceRow) -> tuple[str, ...]:
     operators = ",".join(row.operators) or row.type
-    figures = map(figure, (row.max_abs_error, row.rtol, row.atol))
+    figures = map(format_figure, (row.max_abs_error, row.rtol, row.atol))
     return row.title, operators, *figures, row.reason or f"on {row.sample} values"

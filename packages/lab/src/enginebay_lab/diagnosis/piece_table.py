@@ -1,6 +1,6 @@
-"""The pieces of a model, measured: as many as possible by each engine.
+"""The comparison of a model's pieces, with as many pieces as possible in each engine.
 
-Imported only where torch is about to be used.
+Imported only when torch is used.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay.errors import EnginebayError, first_line
-from enginebay_lab.diagnosis.bisect_nodes import kept_graph
-from enginebay_lab.diagnosis.cuts import Cutter
+from enginebay_lab.diagnosis.bisect_nodes import read_exported_graph
+from enginebay_lab.diagnosis.model_cutter import ModelCutter
+from enginebay_lab.diagnosis.module_search import split_windows
 from enginebay_lab.diagnosis.piece_rows import PieceRow
 from enginebay_lab.diagnosis.pieces import SideBySide
-from enginebay_lab.diagnosis.search import windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from enginebay_lab.diagnosis.cuts import CutPiece
+    from enginebay_lab.diagnosis.model_cutter import CutPiece
+    from enginebay_lab.diagnosis.module_search import Judgement
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
     from enginebay_lab.diagnosis.piece_rows import PieceVerdict
     from enginebay_lab.diagnosis.pieces import Piece
-    from enginebay_lab.diagnosis.search import Judgement
 
-#: Pieces that one engine measures, at most: an engine costs a start of two processes.
-_TOGETHER = 512
+#: The largest number of pieces in one engine; few engines, because each starts two processes.
+_PIECES_PER_ENGINE = 512
 
-#: Engines that cannot be built, after which groups of pieces are not halved any more.
-_UNBUILT = 24
+#: Failed builds after which groups of pieces are not halved any more.
+_MAX_BUILD_FAILURES = 24
 
 
-class _Measured(NamedTuple):
-    """A row, and what sorts it: the largest is the worst."""
+class _RankedRow(NamedTuple):
+    """A row and its sort key; the largest key is the worst row."""
 
     row: PieceRow
     badness: tuple[bool, float, float]
@@ -49,33 +49,33 @@ class PieceTable:
 
     def __init__(self, root: Piece, engines: PieceEngines) -> None:
         self._engines = engines
-        self._cutter = Cutter(root, engines.replaced(root.module))
-        self._unbuilt = 0
+        self._cutter = ModelCutter(root, engines.find_replaced(root.module))
+        self._build_failures = 0
 
-    def rows(self, progress: Callable[[str], None]) -> tuple[PieceRow, ...]:
-        """Measure every piece.
+    def build_rows(self, progress: Callable[[str], None]) -> tuple[PieceRow, ...]:
+        """Compare every piece.
 
         Args:
-            progress: Called with what is being done.
+            progress: Called with a short text about each step.
 
         Returns:
-            A row for each, the worst first.
+            A row for each piece, the worst first.
         """
-        found: list[_Measured] = []
-        for keys in windows(self._cutter.sizes, _TOGETHER):
+        rows: list[_RankedRow] = []
+        for keys in split_windows(self._cutter.sizes, _PIECES_PER_ENGINE):
             progress(f"{keys[0][0] or 'the model'} … {keys[-1][0] or 'the model'}")
-            if cut := self._cutter.pieces(keys):
-                found += self._measured(cut)
-        if root := self._cutter.unlike_itself:
-            found.append(_unmeasured(root, "failed", "the model gives other values in each run"))
-        found.sort(key=lambda one: one.badness, reverse=True)
-        return tuple(one.row for one in found)
+            if cuts := self._cutter.cut_pieces(keys):
+                rows += self._compare_pieces(cuts)
+        if root := self._cutter.unrepeatable_model:
+            rows.append(_build_failure(root, "failed", "the model's outputs differ in each run"))
+        rows.sort(key=lambda ranked: ranked.badness, reverse=True)
+        return tuple(ranked.row for ranked in rows)
 
-    def _measured(self, cut: Sequence[CutPiece]) -> list[_Measured]:
-        """Measure pieces with one engine, or with several where none takes all of them."""
-        together = SideBySide([one.piece for one in cut])
+    def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
+        """Compare pieces with one engine, or with several if no engine can be built of all."""
+        together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
-        item = [tensor for one in cut for tensor in one.redrawn]
+        item = [tensor for cut in cuts for tensor in cut.random_inputs]
         try:
             judgement = self._engines.judge(
                 together, together.tensors, together.names, items=[item]
@@ -84,26 +84,27 @@ class PieceTable:
             failure = first_line(err)
         else:
             if not judgement.crashed:
-                return _compared(cut, together, judgement)
+                return _build_rows(cuts, together, judgement)
             verdict, failure = "crashed", judgement.crashed
-        half = len(cut) // 2
-        if half and self._unbuilt < _UNBUILT:
-            self._unbuilt += 1
-            return [*self._measured(cut[:half]), *self._measured(cut[half:])]
-        return [_unmeasured(one.piece, verdict, failure) for one in cut]
+        half = len(cuts) // 2
+        if half and self._build_failures < _MAX_BUILD_FAILURES:
+            self._build_failures += 1
+            return [*self._compare_pieces(cuts[:half]), *self._compare_pieces(cuts[half:])]
+        return [_build_failure(cut.piece, verdict, failure) for cut in cuts]
 
 
-def _compared(
-    cut: Sequence[CutPiece], together: SideBySide, judgement: Judgement
-) -> list[_Measured]:
-    operators = _operators(together, judgement.folder)
-    found = []
-    for index, (piece, redrawn) in enumerate(cut):
-        outputs = [judgement.outputs[name] for name in together.names_of(index)]
-        # A rewriter may give what a module passes on another type or shape, such as a mask's.
-        compared = [one for one in outputs if one.passed or one.max_abs_error is not None]
+def _build_rows(
+    cuts: Sequence[CutPiece], together: SideBySide, judgement: Judgement
+) -> list[_RankedRow]:
+    operators = _find_operators(together, judgement.folder)
+    rows = []
+    for index, (piece, random_inputs) in enumerate(cuts):
+        outputs = [judgement.outputs[name] for name in together.piece_output_names(index)]
+        # A rewriter may change the dtype or shape of a tensor between modules, such as a mask: an
+        # output without an error figure was not compared.
+        compared = [out for out in outputs if out.passed or out.max_abs_error is not None]
         if not compared:
-            found.append(_unmeasured(piece, "failed", outputs[0].reason))
+            rows.append(_build_failure(piece, "failed", outputs[0].reason))
             continue
         worst = max(compared, key=lambda output: output.badness)
         row = PieceRow(
@@ -116,23 +117,23 @@ def _compared(
             rtol=worst.rtol,
             atol=worst.atol,
             sample="reference" if worst.sample == "example" else "redrawn",
-            is_redrawn=redrawn is not piece.tensors,
+            is_redrawn=random_inputs is not piece.tensors,
         )
-        found.append(_Measured(row, worst.badness))
-    return found
+        rows.append(_RankedRow(row, worst.badness))
+    return rows
 
 
-def _operators(together: SideBySide, folder: Path) -> dict[int, tuple[str, ...]]:
-    """The operators of each module's nodes, by its identity; none where the IR is not ONNX."""
-    found: dict[int, dict[str, None]] = {id(piece.module): {} for piece in together.calls}
-    for node in kept_graph(folder, "pieces"):
+def _find_operators(together: SideBySide, folder: Path) -> dict[int, tuple[str, ...]]:
+    """Return the operators of each module by the module's id(); empty if the IR is not ONNX."""
+    operators: dict[int, dict[str, None]] = {id(piece.module): {} for piece in together.calls}
+    for node in read_exported_graph(folder, "pieces"):
         index = node.module.partition(".")[0]
         if index.isdigit():
-            found[id(together.calls[int(index)].module)][node.operator] = None
-    return {key: tuple(operators) for key, operators in found.items()}
+            operators[id(together.calls[int(index)].module)][node.operator] = None
+    return {key: tuple(names) for key, names in operators.items()}
 
 
-def _unmeasured(piece: Piece, verdict: PieceVerdict, reason: str) -> _Measured:
+def _build_failure(piece: Piece, verdict: PieceVerdict, reason: str) -> _RankedRow:
     row = PieceRow(
         module=piece.path,
         call=piece.number,
@@ -140,4 +141,4 @@ def _unmeasured(piece: Piece, verdict: PieceVerdict, reason: str) -> _Measured:
         verdict=verdict,
         reason=reason,
     )
-    return _Measured(row, (True, inf if verdict == "crashed" else -inf, 0.0))
+    return _RankedRow(row, (True, inf if verdict == "crashed" else -inf, 0.0))

@@ -1,6 +1,6 @@
-"""Pieces of a model, each alone: a call of a module, fed with what it got in PyTorch.
+"""Pieces of a model: a piece is one call of a module, run alone on PyTorch's tensors.
 
-Imported only where torch is about to be used: the class needs it at import.
+Imported only when torch is used: the class requires it at import.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from enginebay_lab.diagnosis.taps import tensors_in
+from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from enginebay.authors import Call
 
 
-class Result(NamedTuple):
+class ComputedTensor(NamedTuple):
     """A tensor that a piece computes.
 
     Attributes:
-        tensor: The tensor itself, which the piece may have written into afterwards.
-        value: The tensor as it was when it left the piece.
+        tensor: The tensor itself, which the piece may have changed in place afterwards.
+        value: The tensor's value when it left the piece.
     """
 
     tensor: Tensor
@@ -32,12 +32,12 @@ class Result(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A call inside of a piece that is another piece: its result is an input of this one.
+    """A call inside a piece that is a separate piece: its result is an input of the outer piece.
 
     Attributes:
         module: The module that is called.
-        result: What it returned, with slots for the tensors.
-        tensors: These tensors.
+        result: The call's result in the model, with slots for the tensors.
+        tensors: The tensors of the result.
     """
 
     module: nn.Module
@@ -46,7 +46,7 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """The calls that are cut out of a piece: they return tensors that the piece is fed with.
+    """The calls that are cut out of a piece: the piece gets their results as inputs.
 
     Args:
         calls: The calls, in order.
@@ -54,85 +54,85 @@ class InnerCalls:
 
     def __init__(self, calls: Sequence[InnerCall] = ()) -> None:
         self._calls = tuple(calls)
-        self.begin(())
+        self.begin_run(())
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What they returned in the model."""
+        """The tensors that the calls returned in the model."""
         return tuple(tensor for call in self._calls for tensor in call.tensors)
 
-    def shell(self, module: nn.Module) -> nn.Module:
-        """A module without these calls, and without the weights of what they call.
+    def strip_module(self, module: nn.Module) -> nn.Module:
+        """Return a copy of a module without the called modules and their weights.
 
         Args:
-            module: The piece's module, which stays as it is.
+            module: The piece's module, which is not changed.
         """
-        called = {call.module: StandIn(call.module, self) for call in self._calls}
-        return _shell(module, dict(called)) if called else module
+        stand_ins = {call.module: StandIn(call.module, self) for call in self._calls}
+        return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
-    def begin(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[Result]:
-        """Begin a run.
+    def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
+        """Begin a run of the piece.
 
         Args:
-            tensors: What the calls return.
-            writes: True if the piece may write into what it passes to them.
+            tensors: The tensors that the calls return.
+            writes: True if the piece may change its calls' arguments in place.
 
         Returns:
-            What the piece passes to them; filled by the run.
+            The tensors that the piece passes to the calls; the run fills this list.
         """
-        self._left, self._results = iter(self._calls), iter(tensors)
+        self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes
-        self._passed: list[Result] = []
+        self._passed: list[ComputedTensor] = []
         return self._passed
 
-    def answer(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Record what a call gets, and return what it returned in the model.
+    def replay_call(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Record a call's arguments, and return the call's result in the model.
 
         Raises:
-            RuntimeError: It is another call than in the model.
+            RuntimeError: The model does not make this call at this point.
         """
-        call = next(self._left, None)
+        call = next(self._remaining, None)
         if call is None or call.module is not module:
-            raise RuntimeError("the module calls others than in its model")
-        for tensor in tensors_in((args, kwargs)):
-            self._passed += [Result(tensor, tensor.clone() if self._writes else tensor)]
+            raise RuntimeError("the module's inner calls differ from those in its model")
+        for tensor in find_tensors((args, kwargs)):
+            self._passed += [ComputedTensor(tensor, tensor.clone() if self._writes else tensor)]
         (result,), _ = call.result.fill([next(self._results) for _ in call.tensors])
         return result
 
 
 class StandIn(nn.Module):
-    """Stands where a module is that is cut out; what is no call goes to the module itself.
+    """Replaces a module that is cut out: calls are replayed, attributes are the module's own.
 
     Args:
         module: The module.
-        calls: Answers its calls.
+        calls: The recorded calls.
     """
 
     def __init__(self, module: nn.Module, calls: InnerCalls) -> None:
         super().__init__()
-        # In a tuple, so that its weights are none of the piece's.
+        # In a tuple: torch would register a plain attribute, and with it the module's weights.
         self.replaced = (module,)
         self.calls = calls
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of the module."""
+        """Return an attribute of the replaced module."""
         return getattr(vars(self)["replaced"][0], name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the module returned in the model."""
-        return self.calls.answer(self.replaced[0], args, kwargs)
+        """Return the replaced module's result in the model."""
+        return self.calls.replay_call(self.replaced[0], args, kwargs)
 
 
-def _shell(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """A copy of a module with others in it; a module without children is shared."""
+def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
+    """Copy a module with replacements inside; modules without children are shared."""
     if module not in copies:
         copies[module] = module
         if module._modules:
-            # By hand: a parametrised module refuses to be copied, an fx module makes a new class.
-            copies[module] = shell = object.__new__(type(module))
+            # Without copy(): a parametrized module refuses it, and an fx module makes a new class.
+            copies[module] = copied = object.__new__(type(module))
             children = module._modules.items()
-            inside = {name: child and _shell(child, copies) for name, child in children}
-            vars(shell).update(vars(module), _modules=inside)
+            inside = {name: child and _copy_with(child, copies) for name, child in children}
+            vars(copied).update(vars(module), _modules=inside)
     return copies[module]
 
 
@@ -142,51 +142,54 @@ class Piece(NamedTuple):
     Attributes:
         path: The module's path.
         number: The number of the call.
-        module: The module, without those whose calls are cut out.
-        call: Its arguments, with slots for the tensors.
-        own: Its tensors.
-        leaves: Which tensors are compared: of those that it passes to inner calls, and then of its
-            result.
+        module: The module, without the modules whose calls are cut out.
+        call: The arguments, with slots for the tensors.
+        own_tensors: The tensors of the arguments.
+        leaves: The indices of the compared tensors, among the tensors that it passes to inner
+            calls, followed by those of its result.
         inner: The calls that are cut out of it.
-        writes: True if it may write into tensors that it gets or passes on.
+        writes: True if it may change tensors in place that it gets or passes on.
     """
 
     path: str
     number: int
     module: nn.Module
     call: Call
-    own: tuple[Tensor, ...]
+    own_tensors: tuple[Tensor, ...]
     leaves: tuple[int, ...] = ()
     inner: InnerCalls = InnerCalls()
     writes: bool = False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that it is fed with: its own tensors, and the results of the inner calls."""
-        return (*self.own, *self.inner.tensors)
+        """All inputs: its own tensors, and the results of the inner calls."""
+        return (*self.own_tensors, *self.inner.tensors)
 
-    def run(self, tensors: Sequence[Tensor], module: nn.Module | None = None) -> list[Result]:
-        """Run it.
+    def run(
+        self, tensors: Sequence[Tensor], module: nn.Module | None = None
+    ) -> list[ComputedTensor]:
+        """Run the piece.
 
         Args:
-            tensors: In the order of :attr:`tensors`.
-            module: What a rewriter has put in its module's place.
+            tensors: The inputs, in the order of :attr:`tensors`.
+            module: The module that a rewriter has put in place of the piece's own.
 
         Raises:
-            RuntimeError: It makes other inner calls than those that are cut out of it.
+            RuntimeError: Its inner calls differ from those that are cut out of it.
         """
-        count = len(self.own)
+        count = len(self.own_tensors)
         args, kwargs = self.call.fill(tensors[:count])
-        passed = self.inner.begin(tensors[count:], writes=self.writes)
-        found = (module or self.module)(*args, **kwargs)
-        return [*passed, *(Result(tensor, tensor) for tensor in tensors_in(found))]
+        passed = self.inner.begin_run(tensors[count:], writes=self.writes)
+        result = (module or self.module)(*args, **kwargs)
+        return [*passed, *(ComputedTensor(tensor, tensor) for tensor in find_tensors(result))]
 
 
 class SideBySide(nn.Module):
-    """Runs pieces side by side, each on its own inputs: one engine measures them all.
+    """Runs pieces side by side, each on its own inputs, so that one engine runs all of them.
 
     Args:
-        pieces: The pieces; one comes before those around it, so that its path is ``pieces.N``.
+        pieces: The pieces, inner ones before those around them, so that each has a path
+            ``pieces.N``.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -203,33 +206,33 @@ class SideBySide(nn.Module):
     @property
     def names(self) -> list[str]:
         """The names of all tensors that are compared."""
-        return [name for index in range(len(self.calls)) for name in self.names_of(index)]
+        return [name for index in range(len(self.calls)) for name in self.piece_output_names(index)]
 
-    def names_of(self, index: int) -> list[str]:
-        """The names of those of one piece: ``piece_3_0``."""
+    def piece_output_names(self, index: int) -> list[str]:
+        """Return the names of one piece's compared tensors: ``piece_3_0``."""
         return [f"piece_{index}_{leaf}" for leaf in self.calls[index].leaves]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Run every piece, and return the tensors that are compared."""
-        return tuple(self._results(iter(tensors)))
+        return tuple(self._run_pieces(iter(tensors)))
 
-    def _results(self, tensors: Iterator[Tensor]) -> Iterator[Tensor]:
+    def _run_pieces(self, tensors: Iterator[Tensor]) -> Iterator[Tensor]:
         for module, piece in zip(self.pieces, self.calls, strict=True):
-            given = [next(tensors) for _ in piece.tensors]
-            copies = [one.clone() for one in given] if piece.writes else given
-            found = piece.run(copies, module)
+            known = [next(tensors) for _ in piece.tensors]
+            copies = [tensor.clone() for tensor in known] if piece.writes else known
+            results = piece.run(copies, module)
             for leaf in piece.leaves:
-                value = found[leaf].value
-                # Two outputs must not be one tensor, and an output no input.
-                yield value.clone() if any(value is known for known in given) else value
-                given.append(value)
+                value = results[leaf].value
+                # The outputs must be distinct tensors, and none of them an input.
+                yield value.clone() if any(value is other for other in known) else value
+                known.append(value)
 
 
-def ancestors(path: str) -> Collection[str]:
-    """The paths of the modules around a module, the model itself left out.
+def parent_paths(path: str) -> Collection[str]:
+    """Return the paths of the modules around a module, without the model itself.
 
     Example:
-        >>> list(ancestors("body.0.conv"))
+        >>> list(parent_paths("body.0.conv"))
         ['body', 'body.0']
     """
     parts = path.split(".")

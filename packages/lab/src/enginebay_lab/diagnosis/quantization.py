@@ -1,4 +1,4 @@
-"""``quantize``: an 8-bit artifact that is accurate enough, with few layers in floating point."""
+"""``quantize``: build an accurate 8-bit artifact with few layers in floating point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from enginebay.commands import Block
 
 _PURPOSE = "max_drop gives layers back"
-#: The arguments of :func:`enginebay.deploy` that :func:`sensitivity` takes too.
+#: The arguments that :func:`enginebay.deploy` and :func:`sensitivity` share.
 _SHARED = ("backend", "params", "precision", "dynamic", "export", "config")
 
 
@@ -33,11 +33,11 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`quantize`.
 
     Attributes:
-        deployment: The artifact, as :func:`enginebay.deploy` returns it.
-        accuracy: Its metric beside PyTorch's, on all items of the data set.
-        max_drop: The largest drop that was allowed.
-        kept: The layers that were given back to floating point, the costliest first.
-        layers: How many layers could have been.
+        deployment: The deployment of the artifact, see :func:`enginebay.deploy`.
+        accuracy: The metric of the artifact and of PyTorch, on all items of the data set.
+        max_drop: The largest allowed drop of the metric.
+        kept: The layers that were returned to floating point, the largest error first.
+        layers: The number of layers that were ranked.
     """
 
     deployment: eb.Deployment
@@ -50,7 +50,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Quantization, {self.deployment.verdict}: {self.describe()}>"
 
     def blocks(self) -> Iterator[Block]:
-        """The verdict, the metric, and what was given back to floating point."""
+        """The verdict, the metric, and the layers that were returned to floating point."""
         given_back = f"{len(self.kept)} of {self.layers} layers" if self.layers else ""
         yield Fields(
             (
@@ -63,7 +63,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that ``enginebay quantize --json`` prints."""
+        """Return the document that ``enginebay quantize --json`` prints."""
         deployed = self.deployment.to_dict()
         return {
             **{key: deployed[key] for key in ("schema", "verdict", "artifact", "manifest")},
@@ -75,12 +75,12 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self) -> str:
-        """One line: the metric here and in PyTorch, and what was allowed."""
-        return _figures(self.accuracy, self.max_drop)
+        """Return one line with the metric of both, and the allowed drop."""
+        return _describe_accuracy(self.accuracy, self.max_drop)
 
 
 class Attempt(NamedTuple):
-    """One artifact with some layers in floating point."""
+    """One trial artifact with some layers in floating point."""
 
     nodes: tuple[str, ...]
     deployment: eb.Deployment
@@ -89,7 +89,7 @@ class Attempt(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """True if its verdict is no mismatch, and its metric drops little enough."""
+        """True if the verdict is not a mismatch or a crash, and the metric's drop is allowed."""
         drop = self.accuracy.drop
         is_right = self.deployment.verdict in ("verified", "unverified")
         return is_right and drop is not None and drop <= self.max_drop
@@ -109,33 +109,34 @@ def quantize(
     watch: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Quantization:
-    """Deploy a model in 8 bits, and give layers back to floating point until it is accurate enough.
+    """Deploy a model in 8 bits, and return layers to floating point until it is accurate enough.
 
-    The layers that cost most, alone, are given back first: as few as the largest drop allows, which
-    is found by doubling and then by halving. Where all in 8 bits will do, no layer is measured.
+    The layers with the largest errors return first. The smallest number that satisfies
+    ``max_drop`` is found by doubling, then by bisection. If the artifact with all layers in 8 bits
+    is accurate enough, no layer is measured.
 
     Args:
-        model: As :func:`enginebay.deploy` takes it; PyTorch must be able to run it.
+        model: A model that PyTorch can run, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        data: An :class:`enginebay.DataSet`, or what one is made of: it calibrates the engine, and
-            its metric is measured on all of it.
-        metric: One metric, as :func:`enginebay_lab.evaluate` takes it.
-        max_drop: The largest drop of the metric below PyTorch's, in the metric's own unit.
-        work_dir: The folder that the artifact becomes.
+        data: An :class:`enginebay.DataSet` or its source. It calibrates the engine, and the metric
+            is measured on all of its items.
+        metric: One metric, in any form that :func:`enginebay_lab.evaluate` accepts.
+        max_drop: The largest allowed difference of the metric to PyTorch's, in the metric's unit.
+        work_dir: The artifact's folder.
         int8_keep: Layers that stay in floating point from the start.
-        verify: As :func:`enginebay.deploy` takes it. ``allow_mismatch`` publishes the most accurate
-            artifact where none is accurate enough.
-        overwrite: Replace the artifact that is there already.
+        verify: The verification options. If no artifact is accurate enough, ``allow_mismatch``
+            publishes the one with the most layers in floating point.
+        overwrite: Replace an existing artifact.
         watch: Called with each step when it starts, when its detail changes and when it ends.
-        **options: What else :func:`enginebay.deploy` takes.
+        **options: Other arguments of :func:`enginebay.deploy`.
 
     Raises:
         UsageError: An argument is wrong, or the precision is not an 8-bit one.
-        ArtifactExistsError: ``work_dir`` is taken.
+        ArtifactExistsError: ``work_dir`` already exists.
         NotVerifiedError: No artifact is verified and accurate enough.
     """
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
-        raise UsageError(f"max_drop is {max_drop!r}: wanted 0 or more", hint="--max-drop 0.01")
+        raise UsageError(f"max_drop is {max_drop!r}, expected 0 or more", hint="--max-drop 0.01")
     check_target(work_dir, overwrite=overwrite)
     if options.get("backend") is not None and options.get("config") is None:
         chosen = (options["backend"], options.get("params"), options.get("precision"))
@@ -144,13 +145,13 @@ def quantize(
     sources = find_metrics(metric)
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)
-        raise UsageError(f"max_drop is of one metric, found {names}")
+        raise UsageError(f"max_drop requires one metric, found {names}")
     data = eb.DataSet.of(data)
     verify = verify or eb.VerifyOptions()
     steps = Steps(watch)
     fixed = tuple(int8_keep)
 
-    def deployed(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
+    def deploy_with(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
         with typed(command):
             return eb.deploy(
                 *(model, args),
@@ -164,17 +165,17 @@ def quantize(
 
         def attempt(nodes: Sequence[str]) -> Attempt:
             folder = Path(trials) / str(len(nodes))
-            deployment = deployed(nodes, folder, verify=verify.replace(allow_mismatch=True))
+            deployment = deploy_with(nodes, folder, verify=verify.replace(allow_mismatch=True))
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)
             (row,) = evaluate(folder, data, metric, model=model, timeout=verify.timeout).rows
-            return Attempt(tuple(nodes), deployment, _checked(row), max_drop)
+            return Attempt(tuple(nodes), deployment, _check_reference(row), max_drop)
 
         order: list[str] = []
         with steps("quantize") as set_detail:
-            found = attempt(())
-            set_detail(_figures(found.accuracy, max_drop))
-        if not found.passed and found.deployment.verdict != "crashed":
+            best = attempt(())
+            set_detail(_describe_accuracy(best.accuracy, max_drop))
+        if not best.passed and best.deployment.verdict != "crashed":
             shared = {name: options[name] for name in _SHARED if name in options}
             with steps("rank") as set_detail:
                 ranked = sensitivity(
@@ -185,73 +186,74 @@ def quantize(
                     watch=lambda step: set_detail(step.detail),
                     **shared,
                 )
-            order = [one.node for one in ranked.nodes]
+            order = [rank.node for rank in ranked.nodes]
             with steps("give back") as set_detail:
 
-                def shown(nodes: Sequence[str]) -> Attempt:
+                def attempt_visibly(nodes: Sequence[str]) -> Attempt:
                     set_detail(f"{len(nodes)} of {len(order)} layers")
                     return attempt(nodes)
 
-                found = give_back(order, shown) if len(order) > 1 else found
-                set_detail(f"{len(found.nodes)} of {len(order)} layers")
-    verification = found.deployment.verification
-    if not found.passed and not verify.allow_mismatch:
-        given = f"with {len(found.nodes)} of {len(order)} layers given back: " if order else ""
+                best = give_back(order, attempt_visibly) if len(order) > 1 else best
+                set_detail(f"{len(best.nodes)} of {len(order)} layers")
+    verification = best.deployment.verification
+    if not best.passed and not verify.allow_mismatch:
+        prefix = f"with {len(best.nodes)} of {len(order)} layers given back: " if order else ""
         raise NotVerifiedError(
-            f"{given}{_figures(found.accuracy, max_drop)}; {verification.summary()}",
+            f"{prefix}{_describe_accuracy(best.accuracy, max_drop)}; {verification.summary()}",
             verdict=verification,
             hint="--max-drop with a larger value, other --data, or --allow-mismatch",
         )
     with steps("deploy") as set_detail:
-        deployment = deployed(found.nodes, work_dir, overwrite=overwrite, verify=verify)
+        deployment = deploy_with(best.nodes, work_dir, overwrite=overwrite, verify=verify)
         set_detail(str(deployment.artifact.path))
     return Quantization(
         deployment=deployment,
-        accuracy=found.accuracy,
+        accuracy=best.accuracy,
         max_drop=max_drop,
-        kept=found.nodes,
+        kept=best.nodes,
         layers=len(order),
     )
 
 
 def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]) -> Attempt:
-    """Find the shortest beginning of a list that passes, by doubling and then by halving.
+    """Find the shortest prefix of a list that passes, by doubling and then by bisection.
 
-    Where a beginning passes, a longer one is taken to pass too. The whole list is never tried.
+    If a prefix passes, all longer ones are assumed to pass too. The whole list is never tried,
+    because a request without any layer in 8 bits is refused.
 
     Args:
-        order: At least two nodes, the one to give back first at the head.
-        attempt: Tries nodes in floating point.
+        order: At least two nodes, in the order in which they return to floating point.
+        attempt: Builds an artifact with some nodes in floating point.
 
     Returns:
-        The last attempt that passed; where none did, the one with the most nodes.
+        The shortest attempt that passed; if none passed, the one with the most nodes.
     """
     low, high = 0, 1
-    while not (found := attempt(order[:high])).passed:
+    while not (best := attempt(order[:high])).passed:
         if high == len(order) - 1:
-            return found
+            return best
         low, high = high, min(2 * high, len(order) - 1)
     while high - low > 1:
         middle = (low + high) // 2
         other = attempt(order[:middle])
         if other.passed:
-            found, high = other, middle
+            best, high = other, middle
         else:
             low = middle
-    return found
+    return best
 
 
-def _checked(row: EvaluationRow) -> EvaluationRow:
+def _check_reference(row: EvaluationRow) -> EvaluationRow:
     if row.reference is None:
         raise UsageError(
-            f"metric '{row.metric}' gives no number for PyTorch, on {row.count} items",
+            f"metric '{row.metric}' has no value for PyTorch on {row.count} items",
             hint="choose another metric, or other data",
         )
     return row
 
 
-def _figures(row: EvaluationRow, max_drop: float) -> str:
-    value = f"has none: {row.error}" if row.value is None else f"is {row.value:.4g}"
+def _describe_accuracy(row: EvaluationRow, max_drop: float) -> str:
+    value = f"has no value: {row.error}" if row.value is None else f"is {row.value:.4g}"
     drop = "" if row.drop is None else f": a drop of {row.drop:.4g}"
-    beside = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"
-    return f"{row.metric} {value}, and {beside} (at most {max_drop:g})"
+    reference = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"
+    return f"{row.metric} {value}, and {reference} (at most {max_drop:g})"

@@ -1,4 +1,4 @@
-"""``sensitivity``: what each layer of an 8-bit engine costs."""
+"""``sensitivity``: rank the layers of an 8-bit engine by the error that each causes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class NodeSensitivity(msgspec.Struct, frozen=True):
-    """What one node costs in 8 bits, while all others are in floating point.
+    """The error of one node in 8 bits, while all others are in floating point.
 
     Attributes:
-        node: Its name in the engine's graph.
-        operator: Its operator, by the engine's name for it.
-        decibels: The output's signal above its noise, in dB; of several outputs, the least. None
-            where there is no noise.
+        node: The node's name in the engine's graph.
+        operator: The node's operator, by the engine's name.
+        decibels: The signal-to-noise ratio of the output in dB, the smallest of several outputs;
+            None if there is no noise.
     """
 
     node: str
@@ -44,9 +44,9 @@ class Sensitivity(
 
     Attributes:
         backend: The backend.
-        precision: Its precision: ``int8`` or ``fp8``.
-        items: How many items of the data set the nodes were measured on.
-        nodes: What each costs alone; the costliest comes first.
+        precision: The backend's precision: ``int8`` or ``fp8``.
+        items: The number of items of the data set that the nodes were measured on.
+        nodes: The error of each node alone, the largest error first.
     """
 
     backend: str
@@ -58,16 +58,16 @@ class Sensitivity(
         return f"<Sensitivity of {len(self.nodes)} nodes on {self.backend}, {self.precision}>"
 
     def blocks(self) -> Iterator[Block]:
-        """A row for each node, the costliest first."""
+        """A row for each node, the largest error first."""
         rows = [
-            (one.node, one.operator, "-" if one.decibels is None else f"{one.decibels:.1f}")
-            for one in self.nodes
+            (rank.node, rank.operator, "-" if rank.decibels is None else f"{rank.decibels:.1f}")
+            for rank in self.nodes
         ]
         yield Table(("NODE", "OPERATOR", "DB"), rows, right=("DB",))
         note = (
-            f"the signal above the noise with one node alone in {self.precision}, on {self.items} "
-            "items; --int8-keep NODE keeps one in floating point, enginebay quantize chooses by "
-            "itself"
+            f"DB is the signal-to-noise ratio with only this node in {self.precision}, on "
+            f"{self.items} items; --int8-keep NODE leaves a node in floating point, and enginebay "
+            "quantize chooses such nodes"
         )
         yield Fields([("note", note)])
 
@@ -87,31 +87,32 @@ def sensitivity(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Sensitivity:
-    """Measure what each layer of an 8-bit engine costs: one alone in 8 bits, time after time.
+    """Measure the error of each layer of an 8-bit engine, with only this layer in 8 bits.
 
-    The model is deployed once; then its IR is converted once for each node, calibrated with the
+    The model is deployed once. Then its IR is converted once for each node, calibrated with the
     items that the artifact was verified on, and compared with the model's outputs on them. The
-    noises add up in the whole, so ``int8_keep`` of the worst ones, in :func:`enginebay.deploy`,
-    gains most; :func:`enginebay_lab.quantize` chooses by itself.
+    noise of all nodes adds up in the engine, so ``int8_keep`` of the worst nodes in
+    :func:`enginebay.deploy` improves the accuracy most; :func:`enginebay_lab.quantize` chooses
+    them.
 
     Args:
-        model: As :func:`enginebay.deploy` takes it, and so are the arguments that follow.
+        model: The model; this and the following arguments are those of :func:`enginebay.deploy`.
         args: Example inputs.
-        data: An :class:`enginebay.DataSet`, or what one is made of.
-        backend: The engine.
-        params: Its parameters, with the precision ``int8`` or ``fp8``.
-        precision: One of its parameters.
+        data: An :class:`enginebay.DataSet` or its source.
+        backend: The backend's name.
+        params: The backend's parameters, with the precision ``int8`` or ``fp8``.
+        precision: The precision, if it is not in the parameters.
         dynamic: The open dimensions.
-        export: How to export.
-        config: A deploy config or the path of one.
-        int8_keep: Leave out what these name; they are in floating point.
-        timeout: Seconds that the child processes of the conversion may take, and again those of
-            each trial.
+        export: The export options.
+        config: A deploy config or its path.
+        int8_keep: Nodes that stay in floating point and are not measured.
+        timeout: Time limit in seconds for the child processes of the conversion, and again for
+            those of each trial.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: The precision is not an 8-bit one, or the backend cannot keep layers out of it.
-        ParamsError: There is no data.
+        UsageError: The precision is not an 8-bit one, or the backend cannot exclude layers from it.
+        ParamsError: Data is missing.
     """
     purpose = "sensitivity measures layers in 8 bits"
     if backend is not None and config is None:
@@ -135,16 +136,16 @@ def sensitivity(
             )
             set_detail("all layers in 8 bits")
         manifest = deployment.artifact.manifest
-        engine, found = check_precision(manifest.backend, manifest.params, None, purpose)
+        engine, checked = check_precision(manifest.backend, manifest.params, None, purpose)
         items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
         if not items or not items[0].outputs:
             reason = deployment.verification.reason
-            raise UsageError(f"no reference to measure layers against: {reason}")
+            raise UsageError(f"no reference outputs to compare layers with: {reason}")
         with steps("rank") as set_detail:
-            nodes = _rank(deployment.artifact, engine, found, items, timeout, set_detail)
+            nodes = _rank_nodes(deployment.artifact, engine, checked, items, timeout, set_detail)
     return Sensitivity(
         backend=engine.name,
-        precision=engine.allowed_precision(found),
+        precision=engine.allowed_precision(checked),
         items=len(items),
         nodes=tuple(nodes),
     )
@@ -156,32 +157,32 @@ def check_precision(
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:
-    """Check that a backend will compute in 8 bits, and here.
+    """Check that a backend computes in 8 bits, and runs on this machine.
 
     Args:
         backend: The backend's name.
-        params: Its parameters.
-        precision: One of them.
-        purpose: What is done with layers in 8 bits, for the message.
+        params: The backend's parameters.
+        precision: The precision, if it is not in the parameters.
+        purpose: The purpose of 8 bits, for the message.
 
     Returns:
         The backend, and all of its parameters.
 
     Raises:
-        UsageError: It will not.
+        UsageError: The precision is not an 8-bit one, or the engine runs on other machines only.
     """
     engine = eb.get_backend(backend)
-    found = engine.params_from(params)
-    found = found.replace(precision=precision) if precision else found
-    engine.check_calibrated(found, purpose)
+    checked = engine.params_from(params)
+    checked = checked.replace(precision=precision) if precision else checked
+    engine.check_calibrated(checked, purpose)
     engine.check_runs_here(
-        *(found, "measuring layers runs the engine"),
+        *(checked, "measuring layers runs the engine"),
         hint="measure the layers on a machine that it is built for",
     )
-    return engine, found
+    return engine, checked
 
 
-def _rank(
+def _rank_nodes(
     artifact: eb.Artifact,
     engine: eb.Backend,
     params: eb.BackendParams,
@@ -189,7 +190,7 @@ def _rank(
     timeout: float,
     set_detail: Callable[[str], None],
 ) -> list[NodeSensitivity]:
-    """Measure each node alone in 8 bits; the costliest comes first."""
+    """Measure each node alone in 8 bits, and sort by the error, the largest first."""
     assert artifact.ir_file is not None
     ir, data = read_ir(artifact.ir_file), [sample.inputs for sample in items]
     options = eb.VerifyOptions(timeout=timeout)
@@ -200,8 +201,8 @@ def _rank(
         nodes = engine.quantizable_nodes(request)
         measured = [node for node in nodes if node not in artifact.manifest.kept]
         if not measured:
-            raise UsageError("the network has no node that would be in 8 bits")
-        found = []
+            raise UsageError("the network has no node that can be in 8 bits")
+        ranks = []
         for number, node in enumerate(measured, 1):
             set_detail(f"{number} of {len(measured)}: {node}")
             trial = eb.convert(
@@ -215,6 +216,6 @@ def _rank(
             )
             verification = eb.verify(trial, items, options=options)
             levels = [s.decibels for s in verification.signals if s.decibels is not None]
-            found.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
-    set_detail(f"{len(found)} nodes, one by one")
-    return sorted(found, key=lambda one: math.inf if one.decibels is None else one.decibels)
+            ranks.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
+    set_detail(f"{len(ranks)} nodes, one by one")
+    return sorted(ranks, key=lambda rank: math.inf if rank.decibels is None else rank.decibels)

@@ -1,0 +1,183 @@
+"""Cutting a model at its modules: each call becomes a piece, without the calls inside it.
+
+Imported only when torch is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from enginebay.authors import compare_outputs, evaluation
+from enginebay_lab.diagnosis.module_calls import record_calls
+from enginebay_lab.diagnosis.pieces import InnerCall, InnerCalls, Piece
+from enginebay_lab.diagnosis.random_values import draw_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    from enginebay_lab.diagnosis.module_calls import Key, ModuleCall
+    from enginebay_lab.diagnosis.pieces import ComputedTensor
+
+
+class CutPiece(NamedTuple):
+    """A piece, with a second set of inputs.
+
+    Attributes:
+        piece: The piece.
+        random_inputs: Random inputs within the ranges of the piece's tensors; these tensors
+            themselves if the piece accepts no other values.
+    """
+
+    piece: Piece
+    random_inputs: tuple[Tensor, ...]
+
+
+class ModelCutter:
+    """Cuts a model at its modules.
+
+    A module that cannot be called alone, or then returns a different result, stays a part of the
+    piece around it.
+
+    Args:
+        root: The model as a piece.
+        uncut_modules: The paths of modules that are not cut, because a rewriter replaces each as a
+            whole.
+
+    Attributes:
+        sizes: The size in bytes of the tensors of each call that may become a piece, in the order
+            in which the calls end: inner calls come before the calls around them.
+    """
+
+    def __init__(self, root: Piece, uncut_modules: Collection[str]) -> None:
+        self._root = root
+        calls = record_calls(root.module, root.call, root.own_tensors)
+        self._inner: dict[Key, list[Key]] = {}
+        for key, call in reversed(calls.items()):  # reversed: callers before the calls inside them
+            caller = call.caller
+            if caller is None or (caller in self._inner and caller[0] not in uncut_modules):
+                self._inner[key] = []
+        self.sizes = {key: call.size for key, call in calls.items() if key in self._inner}
+        for key in self.sizes:
+            if (caller := calls[key].caller) is not None:
+                self._inner[caller].append(key)
+        self._uncut: set[Key] = set()
+
+    def cut_pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
+        """Cut calls out of the model.
+
+        Args:
+            keys: The calls, in order. The calls inside them are in this list or an earlier one.
+
+        Returns:
+            The pieces, except pieces that compute nothing in addition to other pieces.
+        """
+        root = self._root
+        needed = {*keys, *(inner for key in keys for inner in self._find_inner(key))}
+        calls = record_calls(root.module, root.call, root.own_tensors, needed)
+        pieces = []
+        with torch.no_grad(), evaluation(root.module):
+            for key in keys:
+                cut = self._cut_call(calls, key)
+                if cut is None:
+                    self._uncut.add(key)
+                elif cut.piece.leaves:
+                    pieces.append(cut)
+        return pieces
+
+    @property
+    def unrepeatable_model(self) -> Piece | None:
+        """The model, if a second run fails or returns a different result; else None."""
+        root = self._root
+        return root if (root.path, root.number) in self._uncut else None
+
+    def _find_inner(self, key: Key) -> Iterator[Key]:
+        """Yield the calls inside a call that are separate pieces, in order."""
+        for inner in self._inner[key]:
+            if inner in self._uncut:
+                yield from self._find_inner(inner)
+            else:
+                yield inner
+
+    def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
+        """Cut a call out, if possible without its inner calls; None if it does not run alone."""
+        call = calls[key]
+        assert call.call is not None
+        inside = [calls[inner] for inner in self._find_inner(key)]
+        for cut_out in (inside, []) if inside else ([],):
+            inner_calls = InnerCalls(tuple(map(_build_inner_call, cut_out)))
+            module = inner_calls.strip_module(call.module)
+            piece = Piece(*key, module, call.call, call.tensors, inner=inner_calls, writes=True)
+            copies = [tensor.clone() for tensor in piece.tensors]
+            results = _run_piece(piece, copies) if copies else None
+            if results is None or not _are_equal(call.returned, results):
+                continue
+            leaves = tuple(_select_computed(piece.tensors, copies, results))
+            writes = _have_changed(piece.tensors, copies, results)
+            piece = piece._replace(leaves=leaves, writes=writes)
+            return CutPiece(piece, _draw_inputs(piece, [results[leaf].value for leaf in leaves]))
+        return None
+
+
+def _run_piece(piece: Piece, tensors: Sequence[Tensor]) -> list[ComputedTensor] | None:
+    """Run a piece, and return None if it does not run alone, or not on these tensors."""
+    try:
+        return piece.run(tensors)
+    except Exception:  # noqa: BLE001  # a model's code may raise any exception
+        return None
+
+
+def _build_inner_call(call: ModuleCall) -> InnerCall:
+    assert call.result is not None
+    return InnerCall(call.module, call.result, call.returned)
+
+
+def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) -> bool:
+    """Return True if the last results equal the tensors that a call returned in the model."""
+    # Before them, the results contain the tensors that the piece passes to inner calls.
+    returned = results[len(results) - len(expected) :]
+    return len(expected) == len(returned) and all(
+        torch.equal(value, result.value)
+        or all(output.passed for output in compare_outputs({"": value}, {"": result.value}))
+        for value, result in zip(expected, returned, strict=True)
+    )
+
+
+def _select_computed(
+    tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
+) -> Iterator[int]:
+    """Yield the indices of results that are not unchanged inputs, each tensor once."""
+    seen: list[Tensor] = []
+    for index, (tensor, value) in enumerate(results):
+        is_input = any(
+            tensor is copy and torch.equal(value, original)
+            for copy, original in zip(copies, tensors, strict=True)
+        )
+        is_known = any(tensor is other for other in seen)
+        if value.numel() and not (is_input or is_known or value.is_complex()):
+            seen.append(tensor)
+            yield index
+
+
+def _have_changed(
+    tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
+) -> bool:
+    """Return True if a run has changed its inputs, or tensors that it had passed on, in place."""
+    pairs = [*zip(tensors, copies, strict=True), *results]
+    return not all(before is after or torch.equal(before, after) for before, after in pairs)
+
+
+def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Draw random inputs, or return the piece's own if it fails or changes shapes with them."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = tuple(draw_values(tensor, generator) for tensor in piece.tensors)
+    results = _run_piece(piece, [tensor.clone() for tensor in drawn])
+    if results is None:
+        return piece.tensors
+    values = [results[leaf].value for leaf in piece.leaves]
+    has_same_shapes = [v.shape for v in expected] == [v.shape for v in values]
+    is_finite = all(value.isfinite().any() for value in values)
+    return drawn if has_same_shapes and is_finite else piece.tensors

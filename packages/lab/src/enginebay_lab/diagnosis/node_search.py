@@ -1,0 +1,106 @@
+"""The search for the first node of a correct graph that an engine computes wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from enginebay.errors import EnginebayError
+from enginebay_lab.diagnosis.bisection import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from enginebay.authors import NumpyArray, OutputComparison
+    from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
+
+    #: Builds an engine of an ONNX file, runs it on inputs, and compares its one output.
+    RunGraph: TypeAlias = Callable[
+        [Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison
+    ]
+
+
+class NodeSearch(NamedTuple):
+    """Searches a graph all of whose tensors are known.
+
+    Attributes:
+        graph: The graph.
+        values: The correct value of every tensor by name.
+        run: Builds an engine and compares its output.
+        progress: Called with a short text about each step.
+    """
+
+    graph: OnnxGraph
+    values: Mapping[str, NumpyArray]
+    run: RunGraph
+    progress: Callable[[str], None]
+
+    def find_first_wrong(self, output: str) -> Node | None:
+        """Find the first node that is wrong, by itself or together with nodes before it.
+
+        A bisection finds the first node after which the graph, cut off there, is wrong. If this
+        node alone is right, a second bisection adds nodes before it until the range is wrong: an
+        engine fuses nodes, and a cut between two of them prevents this.
+
+        Args:
+            output: The wrong output of the graph.
+
+        Returns:
+            The node; None if the graph is right when it is cut off after its last node.
+        """
+        order = self.graph.measurable_nodes(output, self.values)
+        if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
+            return None
+        low, high = -1, len(order) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            wrong = self._compare_range(order[middle], 0)
+            low, high = (low, middle) if wrong else (middle, high)
+            accumulated = wrong or accumulated
+        last = order[high]
+        first, alone = self._find_shortest_range(order[: high + 1])
+        together = [
+            self.graph.nodes[index].name
+            for index in self.graph.find_dependencies(last, first)
+            if index >= first and index in order
+        ]
+        node = self.graph.nodes[last]
+        return Node(
+            name=node.name,
+            operator=node.op_type,
+            tensor=node.output[0],
+            together=tuple(together) if len(together) > 1 else (),
+            accumulated=accumulated.max_abs_error,
+            alone=None if alone is None else alone.max_abs_error,
+        )
+
+    def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
+        """Find the first node of the shortest wrong range that ends at the last node."""
+        last = order[-1]
+        if alone := self._compare_range(last, last):
+            return last, alone
+        low, high, comparison = 0, len(order) - 1, None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if wrong := self._compare_range(last, order[middle]):
+                low, comparison = middle, wrong
+            else:
+                high = middle
+        return order[low], comparison
+
+    def _compare_range(self, last: int, first: int) -> OutputComparison | None:
+        """Return a range's comparison if it is wrong; None if it is right or cannot be built."""
+        node = self.graph.nodes[last]
+        output = node.output[0]
+        self.progress(f"{self.graph.nodes[first].name} … {node.name}")
+        with TemporaryDirectory(prefix="enginebay-bisect-") as folder:
+            path = Path(folder) / "piece.onnx"
+            nodes = self.graph.find_dependencies(last, first)
+            inputs = self.graph.save_nodes(nodes, output, self.values, path)
+            try:
+                comparison = self.run(path, inputs, {output: self.values[output]})
+            except EnginebayError:
+                return None  # an engine may reject a part of a graph that it accepts as a whole
+        return None if comparison.passed else comparison

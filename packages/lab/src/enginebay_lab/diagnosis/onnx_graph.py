@@ -1,0 +1,168 @@
+"""An ONNX graph from which ranges of nodes can be saved as models."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    import onnx
+
+    from enginebay.authors import NumpyArray
+
+
+class OnnxGraph:
+    """The nodes of an ONNX file, in topological order.
+
+    Args:
+        path: The file; its weights are loaded too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import onnx
+
+        self._model = onnx.load(path)
+        self.nodes: Sequence[onnx.NodeProto] = list(self._model.graph.node)
+        graph = self._model.graph
+        self._constants = {tensor.name: tensor for tensor in graph.initializer}
+        self._producers = {
+            name: index for index, node in enumerate(self.nodes) for name in node.output if name
+        }
+        self.outputs = [value.name for value in graph.output]
+
+    def find_producer(self, name: str) -> int | None:
+        """Return the index of the node that computes a tensor; None for an input or a constant."""
+        return self._producers.get(name)
+
+    @cached_property
+    def _read_names(self) -> list[list[str]]:
+        return [_list_reads(node) for node in self.nodes]
+
+    @cached_property
+    def _is_constant(self) -> list[bool]:
+        """True for each node that depends on no input of the model."""
+        is_constant: list[bool] = []
+        for names in self._read_names:
+            is_constant.append(
+                all(
+                    name in self._constants
+                    or ((index := self._producers.get(name)) is not None and is_constant[index])
+                    for name in names
+                )
+            )
+        return is_constant
+
+    def find_dependencies(self, index: int, first: int = 0) -> list[int]:
+        """Return a node and the nodes that it depends on, in order.
+
+        Args:
+            index: The node.
+            first: Dependencies before this node are left out, unless they are constant.
+        """
+        dependencies: set[int] = set()
+        queue = [index]
+        while queue:
+            node = queue.pop()
+            if node in dependencies or (node < first and not self._is_constant[node]):
+                continue
+            dependencies.add(node)
+            queue += [
+                producer
+                for name in self._read_names[node]
+                if (producer := self._producers.get(name)) is not None
+            ]
+        return sorted(dependencies)
+
+    def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
+        """Return the nodes that an output depends on and whose first output is floating-point."""
+        last = self._producers.get(output)
+        if last is None:
+            return []
+        return [
+            index
+            for index in self.find_dependencies(last)
+            if not self._is_constant[index]
+            and (value := values.get(self.nodes[index].output[0])) is not None
+            and value.dtype.kind == "f"
+            and value.size
+        ]
+
+    def save_nodes(
+        self, nodes: Sequence[int], output: str, values: Mapping[str, NumpyArray], path: Path
+    ) -> dict[str, NumpyArray]:
+        """Write nodes as a separate model, whose inputs are the tensors that other nodes compute.
+
+        Args:
+            nodes: The indices of the nodes, in order.
+            output: The tensor that the model returns.
+            values: Every tensor of the graph by name.
+            path: The file to write.
+
+        Returns:
+            The inputs of the new model, by name.
+        """
+        import onnx
+
+        computed = {name for index in nodes for name in self.nodes[index].output}
+        reads = dict.fromkeys(name for index in nodes for name in self._read_names[index])
+        inputs = {
+            name: values[name]
+            for name in reads
+            if name not in computed and name not in self._constants
+        }
+        graph = onnx.helper.make_graph(
+            [self.nodes[index] for index in nodes],
+            "piece",
+            [_build_value_info(name, array) for name, array in inputs.items()],
+            [_build_value_info(output, values[output])],
+            [self._constants[name] for name in reads if name in self._constants],
+        )
+        model = onnx.ModelProto()
+        model.CopyFrom(
+            onnx.helper.make_model(
+                graph,
+                opset_imports=self._model.opset_import,
+                ir_version=self._model.ir_version,
+                functions=self._model.functions,
+            )
+        )
+        onnx.save(model, path)
+        return inputs
+
+    def save_with_all_outputs(self, path: Path) -> None:
+        """Write the model with every tensor as an output."""
+        import onnx
+
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        known = set(self.outputs)
+        names = [name for node in self.nodes for name in node.output if name and name not in known]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+        onnx.save(model, path)
+
+
+def _build_value_info(name: str, array: NumpyArray) -> onnx.ValueInfoProto:
+    import onnx
+
+    element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_value_info(name, element, array.shape)
+
+
+def _list_reads(node: onnx.NodeProto) -> list[str]:
+    """Return the tensors that a node reads; the bodies of If and Loop read outer tensors too."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            names += _list_body_reads(body)
+    return list(dict.fromkeys(names))
+
+
+def _list_body_reads(body: onnx.GraphProto) -> Iterable[str]:
+    local = {value.name for value in (*body.input, *body.initializer)}
+    local |= {name for node in body.node for name in node.output}
+    reads = [name for node in body.node for name in _list_reads(node)]
+    reads += [value.name for value in body.output]
+    return [name for name in reads if name not in local]

@@ -1,0 +1,47 @@
+"""Random values for a tensor, within the range of its own values.
+
+Imported only when torch is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a tensor of the same shape and dtype with random values between the extremes.
+
+    A tensor with two values is taken for a mask: its last axis is permuted, so that no additional
+    row is masked out. If all floats are equal, as after a dead activation, the range is extended
+    upwards: 0 becomes 0 to 1. Values that are not finite stay, and so do integers that are all
+    equal: they may be a size, or the only row of a table.
+
+    Args:
+        tensor: A tensor of any dtype.
+        generator: The random number generator.
+
+    Example:
+        >>> drawn = draw_values(torch.zeros(100), torch.Generator())
+        >>> bool(drawn.min() >= 0), bool(drawn.max() > 0.5)
+        (True, True)
+    """
+    finite = tensor[tensor.isfinite()]
+    if not finite.numel() or tensor.is_complex():
+        return tensor.clone()
+    low, high = finite.min(), finite.max()
+    is_mask = low != high and finite.numel() > 2 and ((finite == low) | (finite == high)).all()
+    if is_mask:
+        return tensor[..., torch.randperm(tensor.shape[-1], generator=generator)]
+    if tensor.is_floating_point():
+        if low == high:
+            high = low + low.abs().clamp(min=1.0)
+        share = torch.rand(tensor.shape, generator=generator).to(tensor)
+        drawn = low * (1 - share) + high * share  # not from high - low, which may be infinite
+    else:
+        drawn = torch.randint(int(low), int(high) + 1, tensor.shape, generator=generator)
+    return torch.where(tensor.isfinite(), drawn.to(tensor), tensor)
