@@ -1,4 +1,4 @@
-"""Files that no full disk and no killed writer spoils."""
+"""Files that survive a full disk and a killed writer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WHOLE = b'{"kind":"test row","schema":1,"name":"a"}\n{"kind":"test row","schema"
 
 
 @given(cut=st.integers(0, len(WHOLE)))
-def test_a_line_that_was_cut_short_is_left_out_and_stays_alone(
+def test_a_line_that_was_cut_short_is_ignored(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     file = tmp_path_factory.mktemp("cut") / "lines.jsonl"
@@ -90,7 +90,7 @@ def test_a_line_that_was_cut_short_is_left_out_and_stays_alone(
         ),
     ],
 )
-def test_what_holds_something_else_is_said(tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_file_with_other_content_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     file = tmp_path / "lines.jsonl"
     file.write_bytes(data)
     with pytest.raises(UsageError) as caught:
@@ -101,7 +101,7 @@ def test_what_holds_something_else_is_said(tmp_path: Path, data: bytes, message:
 
 
 def limited(code: str, size: int) -> subprocess.CompletedProcess[str]:
-    """Run code whose files cannot grow beyond a size, as on a full disk."""
+    """Run code whose files have a size limit, as on a full disk."""
 
     def small_files() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -128,9 +128,7 @@ def limited(code: str, size: int) -> subprocess.CompletedProcess[str]:
         "write_whole(file, b'x' * 999)",
     ],
 )
-def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
-    tmp_path: Path, write: str
-) -> None:
+def test_a_full_disk_is_an_error_and_keeps_the_content(tmp_path: Path, write: str) -> None:
     file = tmp_path / "lines.jsonl"
     file.write_bytes(WHOLE)
     done = limited(
@@ -146,7 +144,7 @@ def test_a_full_disk_is_an_error_of_its_own_and_what_was_there_stays(
     assert names(file) == ["a", "b"]
 
 
-def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "new" / "data.json"
     write_whole(file, b"one")
     write_whole(file, b"two")

@@ -1,4 +1,4 @@
-"""`enginebay_lab.executors`: tasks on real executors, and what becomes of their workers."""
+"""`enginebay_lab.executors`: tasks on real executors, whose workers may die."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _fault(outcome: TaskOutcome) -> tuple[str, str]:
     return outcome.fault.kind, outcome.fault.reason
 
 
-def test_each_task_has_one_outcome_and_faults_cost_their_own_task_alone(
+def test_each_task_has_one_outcome_and_a_fault_fails_only_its_task(
     tmp_path: Path, soon: int
 ) -> None:
     tasks = [_task(str(number)) for number in range(20)]
@@ -137,7 +137,7 @@ def _children() -> set[psutil.Process]:
     return set(psutil.Process().children())
 
 
-def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
+def test_a_child_is_reused_unless_it_uses_too_much_memory() -> None:
     before = _children()
     with local_executor(1) as executor:
         tasks = [
@@ -152,14 +152,14 @@ def test_a_child_is_kept_for_the_next_task_unless_it_holds_too_much() -> None:
     assert not _children() - before
 
 
-def test_temporary_files_go_with_the_process(
+def test_temporary_files_are_deleted_with_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with local_executor(1) as executor:
         found = _by_key(run_tasks([_task("a", "litter"), _task("b")], executor))
         assert found["a"].fault
-        assert len(list(tmp_path.glob("enginebay-task-*"))) == 1  # of the child that is kept
+        assert len(list(tmp_path.glob("enginebay-task-*"))) == 1  # the folder of the reused child
     assert not list(tmp_path.glob("enginebay-task-*"))
 
 
@@ -171,7 +171,7 @@ def test_a_child_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(child_pool.call_in_child("work:pid", b"", 600)) != pid
 
 
-def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
+def test_leaving_the_executor_ends_running_tasks(tmp_path: Path) -> None:
     before = _children()
     begun = tmp_path / "begun"
     with local_executor(1) as executor:
@@ -185,7 +185,7 @@ def test_leaving_ends_what_still_runs(tmp_path: Path) -> None:
     assert not _children() - before
 
 
-def test_leaving_while_a_child_is_being_started(
+def test_leaving_the_executor_ends_a_child_that_is_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _children()
@@ -210,7 +210,7 @@ def test_leaving_while_a_child_is_being_started(
 
 
 class _Stopping(Executor):
-    """Takes tasks, and never begins the first ones."""
+    """Accepts tasks, and never runs the first ones."""
 
     def __init__(self, stopped: int, *, begins: bool) -> None:
         self.stopped, self.begins = stopped, begins
@@ -247,7 +247,7 @@ def test_a_task_whose_worker_stopped_is_sent_again_once(soon: int) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_an_executor_that_never_begins_is_given_up() -> None:
+def test_tasks_of_a_silent_executor_fail() -> None:
     executor = _Stopping(3, begins=False)
     found = _by_key(run_tasks([_task(each, limit=0.5) for each in "abc"], executor))
     assert _fault(found["a"]) == ("no answer", "a worker has not answered within 1 s")
@@ -255,8 +255,8 @@ def test_an_executor_that_never_begins_is_given_up() -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
-    """The first worker goes on after the task was sent again, and ends first."""
+def test_a_late_answer_counts_once(soon: int) -> None:
+    """The first worker continues after the task was sent again, and ends first."""
     late = task_worker.perform_order(task_worker.encode_order("", _task("a")))
     executor = _Stopping(9, begins=True)
 
@@ -272,7 +272,7 @@ def test_an_answer_that_comes_late_counts_once(soon: int) -> None:
     assert (outcome.value, outcome.attempts) == (b"a", 2)
 
 
-def test_another_version_says_what_to_install() -> None:
+def test_another_version_names_the_command_to_install() -> None:
     order = msgspec.msgpack.encode(("9.9", "", _task("a")))
     outcome = msgspec.msgpack.decode(task_worker.perform_order(order), type=TaskOutcome)
     assert outcome.fault is not None
@@ -283,14 +283,14 @@ def test_another_version_says_what_to_install() -> None:
     assert msgspec.msgpack.decode(task_worker.perform_order(other), type=TaskOutcome).fault
 
 
-def test_more_tasks_than_are_sent_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_tasks_than_can_be_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_runner, "MAX_IN_FLIGHT", 3)
     with local_executor(2) as executor:
         found = _by_key(run_tasks((_task(str(number)) for number in range(50)), executor))
     assert len(found) == 50
 
 
-def test_what_is_no_executor_is_refused() -> None:
+def test_a_value_that_is_not_an_executor_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         check_executor(3)
     assert str(caught.value) == "executor: expected a concurrent.futures.Executor, found int"
@@ -298,7 +298,7 @@ def test_what_is_no_executor_is_refused() -> None:
 
 
 class _Strange(Executor):
-    """An executor whose workers send what they like."""
+    """An executor whose workers send arbitrary replies."""
 
     def __init__(self, reply: Any) -> None:
         self._reply = reply
@@ -312,7 +312,7 @@ class _Strange(Executor):
 @pytest.mark.parametrize(
     "reply", [None, 3, "text", b"", b"\xc1", msgspec.msgpack.encode({"value": 3}), b"\x80"]
 )
-def test_a_reply_that_is_no_outcome_is_damaged(reply: Any) -> None:
+def test_a_reply_that_is_not_an_outcome_is_damaged(reply: Any) -> None:
     (outcome,) = run_tasks([ExecutorTask("a", "work:echo", b"", 5.0)], _Strange(reply))
     assert (outcome.key, outcome.value) == ("a", None)
     assert outcome.fault

@@ -68,7 +68,7 @@ def pieces(
 
     opened = open_artifact(artifact)
     check_one_engine(opened)
-    sample = _one_set(opened, inputs)
+    sample = _select_inputs(opened, inputs)
     source = find_model(opened.named_model() if model is None else model)
     if source.model is None:
         raise UsageError(
@@ -93,7 +93,7 @@ def pieces(
     )
 
 
-def _one_set(opened: Artifact, inputs: Any) -> dict[str, NumpyArray] | None:
+def _select_inputs(opened: Artifact, inputs: Any) -> dict[str, NumpyArray] | None:
     """Return the passed inputs, else the artifact's example; None for the model's own example."""
     sets = input_sets(opened, inputs)
     if sets is None:

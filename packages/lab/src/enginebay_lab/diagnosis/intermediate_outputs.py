@@ -80,7 +80,7 @@ def watch_outputs(
     calls: Counter[str] = Counter()
 
     def make_hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
-        def visit_result(_: nn.Module, __: Any, result: Any) -> None:
+        def visit_result(_: nn.Module, __: object, result: object) -> None:
             number = calls[path]
             calls[path] += 1
             for leaf, tensor in enumerate(find_tensors(result)):
@@ -102,7 +102,7 @@ def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield path, module
 
 
-def find_tensors(result: Any) -> list[Tensor]:
+def find_tensors(result: object) -> list[Tensor]:
     """Return the tensors of a module's result, in order."""
     return [leaf for _, leaf in output_leaves(result) if isinstance(leaf, torch.Tensor)]
 

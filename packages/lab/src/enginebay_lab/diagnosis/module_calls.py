@@ -55,7 +55,7 @@ class ModuleCall:
             self.call, tensors = Call.record(args, kwargs)
             self.tensors = tuple(tensors.values())
 
-    def record_result(self, result: Any, *, with_tensors: bool) -> None:
+    def record_result(self, result: object, *, with_tensors: bool) -> None:
         """Record the result, with copies of its tensors."""
         self.size += _count_bytes(result)
         if with_tensors:
@@ -87,7 +87,7 @@ def record_calls(
         running.append(ModuleCall(key, module, running[-1].key if running else None))
         running[-1].record_arguments(args, kwargs, with_tensors=key in with_tensors)
 
-    def end_call(path: str, result: Any) -> None:
+    def end_call(path: str, result: object) -> None:
         while (ending := running.pop()).key[0] != path:
             pass  # this call raised, so no hook ended it, and the model caught the exception
         ending.record_result(result, with_tensors=ending.key in with_tensors)
@@ -114,5 +114,5 @@ def record_calls(
     return ended
 
 
-def _count_bytes(value: Any) -> int:
+def _count_bytes(value: object) -> int:
     return sum(tensor.nbytes for tensor in find_tensors(value))

@@ -192,6 +192,7 @@ class ModuleSearch:
 
     def _scan_windows(self) -> None:
         """Compare windows of outputs, one engine for each, until an output is wrong."""
+        # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
         for window in split_windows(sizes, _WINDOW_OUTPUTS):
             self._measure_outputs(window)
@@ -204,7 +205,7 @@ class ModuleSearch:
         # nodes does not fuse them.
         outputs = list(self._target.shapes)
         low, high = -1, len(outputs) - 1
-        self._accumulated.clear()
+        self._accumulated.clear()  # comparisons of engines with fewer fusions
         while high - low > 1:
             middle = (low + high) // 2
             self._measure_outputs([outputs[middle]])
@@ -238,10 +239,11 @@ class ModuleSearch:
         """Judge an engine, and return None if it cannot be built, or crashes with many outputs."""
         try:
             judgement = self._judge(module, tensors, names)
-        except UsageError:
+        except UsageError:  # wrong arguments of the caller are not a result
             raise
         except EnginebayError:
             return None
+        # A crash with one output is that output's result; with several, fewer outputs may work.
         if judgement.crashed and len(names) == 1:
             crash = OutputComparison(name=names[0], passed=False, reason=judgement.crashed)
             return judgement._replace(outputs={names[0]: crash})

@@ -45,7 +45,7 @@ class OnnxGraph:
     def _is_constant(self) -> list[bool]:
         """True for each node that depends on no input of the model."""
         is_constant: list[bool] = []
-        for names in self._read_names:
+        for names in self._read_names:  # in topological order: all producers are known already
             is_constant.append(
                 all(
                     name in self._constants
@@ -120,14 +120,11 @@ class OnnxGraph:
             [_build_value_info(output, values[output])],
             [self._constants[name] for name in reads if name in self._constants],
         )
-        model = onnx.ModelProto()
-        model.CopyFrom(
-            onnx.helper.make_model(
-                graph,
-                opset_imports=self._model.opset_import,
-                ir_version=self._model.ir_version,
-                functions=self._model.functions,
-            )
+        model = onnx.helper.make_model(
+            graph,
+            opset_imports=self._model.opset_import,
+            ir_version=self._model.ir_version,
+            functions=self._model.functions,
         )
         onnx.save(model, path)
         return inputs

@@ -105,7 +105,7 @@ class PieceEngines:
         module: nn.Module,
         args: Sequence[Any],
         names: Sequence[str],
-        comparators: Any = None,
+        comparators: Mapping[str, str] | None = None,
         items: Sequence[Sequence[Any]] = (),
     ) -> Judgement:
         """Build an engine of a module, run it on these arguments, and compare its outputs.
@@ -122,7 +122,7 @@ class PieceEngines:
         Raises:
             EnginebayError: The engine cannot be built.
         """
-        for old in self._folder.iterdir():
+        for old in self._folder.iterdir():  # hundreds of engines of a large model can fill a disk
             shutil.rmtree(old)
         deployment = self._deploy_module(self._artifact, module, args, names, comparators, items)
         outputs = {output.name: output for output in deployment.verification.outputs}
@@ -152,6 +152,7 @@ class PieceEngines:
                 work_dir=Path(folder) / "it",
                 params=self.params,
             )
+            # Isolated, because a part of a graph may crash an engine that runs the whole.
             with load(artifact, isolated=True) as engine:
                 return self.compare_values(expected, engine(inputs), engine.receipt.precision)
 
@@ -161,7 +162,7 @@ class PieceEngines:
         module: nn.Module,
         args: Sequence[Any],
         names: Sequence[str],
-        comparators: Any,
+        comparators: Mapping[str, str] | None,
         items: Sequence[Sequence[Any]] = (),
     ) -> Deployment:
         self.count += 1
@@ -180,10 +181,10 @@ class PieceEngines:
                     exporter=_exporter_name(artifact) if _ir_kind(artifact) == "onnx" else None,
                     output_names=tuple(names),
                     rewriters=tuple(self._options.rewriters),
-                    keep_ir=True,
+                    keep_ir=True,  # the nodes of a wrong module are searched in it
                 ),
                 verify=VerifyOptions(
-                    probes=0,
+                    probes=0,  # a part is compared on the tensors of its model only
                     compare=comparators,
                     rtol=self._options.rtol,
                     atol=self._options.atol,

@@ -164,7 +164,7 @@ def quantize(
     with TemporaryDirectory(prefix="enginebay-quantize-") as trials:
 
         def attempt(nodes: Sequence[str]) -> Attempt:
-            folder = Path(trials) / str(len(nodes))
+            folder = Path(trials) / str(len(nodes))  # no number of nodes is tried twice
             deployment = deploy_with(nodes, folder, verify=verify.replace(allow_mismatch=True))
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)
@@ -193,6 +193,7 @@ def quantize(
                     set_detail(f"{len(nodes)} of {len(order)} layers")
                     return attempt(nodes)
 
+                # With a single layer in floating point, nothing would be in 8 bits.
                 best = give_back(order, attempt_visibly) if len(order) > 1 else best
                 set_detail(f"{len(best.nodes)} of {len(order)} layers")
     verification = best.deployment.verification

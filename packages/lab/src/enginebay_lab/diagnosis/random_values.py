@@ -40,6 +40,7 @@ def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
     if tensor.is_floating_point():
         if low == high:
             high = low + low.abs().clamp(min=1.0)
+        # Drawn on the CPU, so that the values are the same on every device.
         share = torch.rand(tensor.shape, generator=generator).to(tensor)
         drawn = low * (1 - share) + high * share  # not from high - low, which may be infinite
     else:

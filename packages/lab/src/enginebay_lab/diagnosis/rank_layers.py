@@ -128,9 +128,10 @@ def sensitivity(
                 params=params,
                 precision=precision,
                 dynamic=dynamic,
-                export=(export or eb.ExportOptions()).replace(keep_ir=True),
+                export=(export or eb.ExportOptions()).replace(keep_ir=True),  # for the trials
                 config=config,
                 int8_keep=int8_keep,
+                # An engine with large errors is exactly the one whose layers are to be ranked.
                 verify=eb.VerifyOptions(probes=0, allow_mismatch=True, timeout=timeout),
                 watch=lambda step: set_detail(f"{step.name} {step.detail}".rstrip()),
             )

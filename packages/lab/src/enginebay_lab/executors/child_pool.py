@@ -67,7 +67,7 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
     try:
         value, memory = child.call_function(function, data, end)
     except BaseException:
-        child.close()
+        child.close()  # its next reply would be the answer to this call
         raise
     child.wait_for_work() if memory is None or memory <= MAX_CHILD_BYTES else child.close()
     return value
@@ -79,7 +79,7 @@ def end_children() -> None:
         working, waiting = list(_working), list(_waiting)
         _waiting.clear()
     for child in working:
-        child.kill_process()
+        child.kill_process()  # the thread that waits for its reply closes it
     for child in waiting:
         child.close()
 
@@ -112,7 +112,7 @@ class _Child:
             _working.discard(self)
             _waiting.append(self)
         self._timer = threading.Timer(IDLE_SECONDS, self._end_if_idle)
-        self._timer.daemon = True
+        self._timer.daemon = True  # an idle child does not delay the end of this process
         self._timer.start()
 
     def _end_if_idle(self) -> None:
@@ -139,7 +139,7 @@ def _take_child() -> _Child:
     """Return an idle child, or start a new one."""
     with _lock:
         child = _waiting.pop() if _waiting else None
-    child = child or _Child()
+    child = child or _Child()  # outside the lock, because a new process takes long to start
     with _lock:
         _working.add(child)
     return child

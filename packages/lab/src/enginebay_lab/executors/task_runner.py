@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -65,7 +65,7 @@ class _SentTask:
         return TaskOutcome(key=self.task.key, fault=fault, host=self.host, attempts=self.attempts)
 
 
-def check_executor(executor: Any) -> None:
+def check_executor(executor: object) -> None:
     """Raise if a value is neither an executor nor None, which means this machine.
 
     Raises:
@@ -141,6 +141,7 @@ class _TasksInFlight:
         """Send all tasks, and yield one outcome for each."""
         last_poll = time.monotonic()
         while True:
+            # `tasks` may be a generator: it is read only as far as tasks can be sent.
             for task in islice(tasks, MAX_IN_FLIGHT - len(self._sent)):
                 yield from self._send_task(_SentTask(task))
             if not self._sent:
@@ -208,7 +209,7 @@ class _TasksInFlight:
             yield sent.fail_with(reply)
         else:
             yield _decode_outcome(reply, sent)
-        for future in sent.futures:
+        for future in sent.futures:  # a second attempt that still waits in a queue is not needed
             future.cancel()
 
     def _handle_overdue(self, now: float) -> Iterator[TaskOutcome]:
@@ -225,7 +226,7 @@ class _TasksInFlight:
             for future in sent.futures:
                 future.cancel()
             if is_overdue and len(sent.futures) < MAX_ATTEMPTS:
-                sent.deadline = None
+                sent.deadline = None  # until the second worker reports its start
                 yield from self._send_task(sent)
                 continue
             worker = f"{sent.host}, which started it," if sent.host else "a worker"

@@ -47,6 +47,7 @@ def perform_order(order: bytes) -> bytes:
         An encoded :class:`TaskOutcome`. Failures are part of it: nothing is raised.
     """
     host = host_name()
+    # Another version's task may have other fields: it is decoded after the versions are compared.
     version, topic, raw = msgspec.msgpack.decode(order, type=tuple[str, str, msgspec.Raw])
     if version != __version__:
         fault = TaskFault(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from enginebay import Artifact
 from enginebay.authors import Steps, input_sets, inputs_for, load_request, to_numpy, use_artifact
@@ -92,7 +92,7 @@ def benchmark(
     if model is not None:
         specs = [_describe_pytorch(str(model), specs), *specs]
     journal = Journal(None if output is None else Path(output), LINE_KIND)
-    journal.open(resume=False, hint="name another file")
+    journal.open(resume=False, hint="name another file")  # fails before any engine is loaded
     machine = this_machine()
     journal.append({"machine": machine})
     steps = Steps(watch)
@@ -127,7 +127,7 @@ def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence
             raise UsageError(f"{name} contains a number twice", hint="leave one of them out")
 
 
-def _check_model(against: str | None, model: Any) -> None:
+def _check_model(against: str | None, model: object) -> None:
     if against not in (None, "pytorch"):
         raise UsageError(f"against is {against!r}, expected 'pytorch'")
     if against is None and model is not None:
@@ -172,6 +172,7 @@ def _describe_artifacts(
             raise UsageError(f"'{name}' is named twice", hint="leave one of them out")
         first = next(iter(specs.values()), None)
 
+        # Defaults bind the loop's variables now; a closure would read their later values.
         def describe(
             opened: Artifact, name: str = name, first: SubjectSpec | None = first
         ) -> SubjectSpec:

@@ -112,7 +112,7 @@ class BenchmarkSubject:
         self._worker: Worker | None = None
         self._load_figures: LoadFigures | None = None
         self._peak = 0
-        self._calls, self._engine = array("d"), array("d")
+        self._calls, self._engine = array("d"), array("d")  # 8 bytes for each of millions of calls
         self._elapsed = 0.0
 
     def open(self, samples: Path) -> None:
@@ -131,7 +131,7 @@ class BenchmarkSubject:
             self._worker.receive(self._timeout)
             reply = self._request_window(0.0)
             self._load_figures = msgspec.msgpack.decode(reply, type=LoadFigures)
-            self._worker.pause()
+            self._worker.pause()  # SIGSTOP: threads of an idle engine may spin and use a core
         except EnginebayError as err:
             if spec.name == PYTORCH and isinstance(err, ModelSourceError):
                 raise
@@ -154,6 +154,7 @@ class BenchmarkSubject:
         self._calls.extend(measured.calls)
         self._engine.extend(measured.engine)
         self._elapsed += measured.elapsed
+        # The engine's half of a window is not timed as a whole: the sum of its calls is close.
         self.spent += measured.elapsed + sum(measured.engine) / self.threads
         window = Window(
             round=number,

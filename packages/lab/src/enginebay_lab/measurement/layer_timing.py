@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  # the child process reads its annotations
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,6 @@ def time_layers_isolated(
         EnginebayError: The backend cannot time layers, or the engine failed.
     """
     with TemporaryDirectory(prefix="enginebay-layers-") as folder:
-        from pathlib import Path
-
         samples = Path(folder) / "inputs.npz"
         save_samples(samples, [Sample(dict(inputs), {})])
         runs = max(MIN_RUNS, min(MAX_RUNS, runs))

@@ -72,6 +72,7 @@ def this_machine() -> Machine:
 
 
 def _processor_name() -> str:
+    # On Linux, platform.processor() is often empty or only the architecture.
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
@@ -83,5 +84,5 @@ def _processor_name() -> str:
 def _load_average() -> float | None:
     try:
         return os.getloadavg()[0]
-    except OSError:
+    except OSError:  # the system does not report a load average
         return None

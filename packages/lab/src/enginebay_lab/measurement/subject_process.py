@@ -82,7 +82,7 @@ def _make_handler(
     A message of 0 seconds requests the figures of loading.
     """
     inputs = _read_inputs(samples)
-    bare = peak_memory()
+    bare = peak_memory()  # after the inputs, which are not the engine's memory
     start = time.perf_counter()
     wrapper = load()
     loaded = time.perf_counter() - start
@@ -130,7 +130,7 @@ class CallerThreads:
     def _time_in_threads(self, seconds: float) -> list[float]:
         if self._threads == 1:  # without a second thread, no call waits for the interpreter's lock
             return _time_calls(self._wrapper, self._inputs, seconds)
-        barrier = Barrier(self._threads)
+        barrier = Barrier(self._threads)  # all threads begin at the same time
 
         def run_thread() -> list[float]:
             barrier.wait()
@@ -156,5 +156,5 @@ def _time_calls(wrapper: Wrapper, inputs: Arrays, seconds: float) -> list[float]
 def _time_call(wrapper: Wrapper, inputs: Arrays) -> float:
     start = time.perf_counter()
     wrapper(inputs)
-    wrapper.synchronize()
+    wrapper.synchronize()  # a call on a GPU may return before its work is complete
     return time.perf_counter() - start
