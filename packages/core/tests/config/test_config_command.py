@@ -247,7 +247,7 @@ def test_a_codebase_builds_from_its_section_and_the_shape(run, write, folder) ->
 def test_inputs_that_come_by_name_are_all_that_a_shape_may_mean() -> None:
     import torch
 
-    from enginebay.models.examples import example_inputs
+    from enginebay.models.example_inputs import example_inputs
     from enginebay.models.sources import load_model
 
     class Net(torch.nn.Module):

@@ -15,8 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import enginebay as eb
 from enginebay.errors import ConversionError, MissingDependencyError
-from enginebay.ir import half
-from enginebay.ir.half import FP32_OPS, to_half
+from enginebay.ir.half_precision import FP32_OPS, to_half
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -364,7 +363,7 @@ def test_int64_and_bool_models_are_left_alone(convert: Convert) -> None:
 def test_large_models_keep_weights_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
-    monkeypatch.setattr(half, "LARGE", 1000)
+    monkeypatch.setattr(half_precision, "LARGE", 1000)
     weights = [("w", np.ones((2, 1024), np.float32)), ("k", np.zeros(1024, np.int64))]
     original = model(
         [node("Add", ["x", "w"], ["y"]), node("Gather", ["x", "k"], ["z"], axis=1)],

@@ -10,7 +10,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import InputError, ModelError, ParamsError, UsageError
-from enginebay.models.dynamic_texts import read_dynamic
+from enginebay.models.dynamic_option import read_dynamic
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:

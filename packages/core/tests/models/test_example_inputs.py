@@ -8,7 +8,7 @@ import torch
 
 from enginebay.errors import InputError, ParamsError
 from enginebay.models import bind
-from enginebay.models.examples import example_inputs
+from enginebay.models.example_inputs import example_inputs
 from enginebay.models.sources import load_model
 
 

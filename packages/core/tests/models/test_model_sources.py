@@ -9,7 +9,7 @@ import torch
 
 import enginebay as eb
 from enginebay.errors import ModelSourceError
-from enginebay.models.examples import shapes_of
+from enginebay.models.example_inputs import shapes_of
 from enginebay.models.plugin_sources import find_model
 from enginebay.tensors.spec import TensorSpec
 from enginebay.testing import temporary_backend

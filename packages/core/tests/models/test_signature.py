@@ -12,7 +12,7 @@ from packages.core.tests.exports import export
 from torch import nn
 
 from enginebay.errors import InputError, ModelError
-from enginebay.exporters.flat import FlatModel
+from enginebay.exporters.flat_model import FlatModel
 from enginebay.models import bind, find_model
 from enginebay.models.signature import read_signature
 

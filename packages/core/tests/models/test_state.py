@@ -12,7 +12,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.errors import NotVerifiedError
 from enginebay.models import ModelState
-from enginebay.models.holders import places_around
+from enginebay.models.holder_snapshots import places_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable

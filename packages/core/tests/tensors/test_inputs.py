@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import InputError
-from enginebay.tensors.inputs import parse_input, random_inputs, resize
+from enginebay.tensors.input_arrays import parse_input, random_inputs, resize
 from enginebay.tensors.spec import TensorSpec
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.data.data_record import DataRecord as DataRecord
     from enginebay.data.data_set import (
         CheckedItems as CheckedItems,
         DataSet as DataSet,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         NamedData as NamedData,
     )
     from enginebay.data.named_data import find_data as find_data
-    from enginebay.data.record import DataRecord as DataRecord
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -26,6 +26,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "data.data_set": "CheckedItems DataSet Item NamedData",
         "data.named_data": "find_data",
-        "data.record": "DataRecord",
+        "data.data_record": "DataRecord",
     },
 )

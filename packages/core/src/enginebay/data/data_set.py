@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from enginebay.data.batches import form_of, split
+from enginebay.data.batch_rows import form_of, split
+from enginebay.data.data_record import DataRecord
 from enginebay.data.data_sources import Unprepared, Values, open_source
-from enginebay.data.record import DataRecord
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
 from enginebay.tensors import to_numpy

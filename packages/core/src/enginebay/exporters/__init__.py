@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from enginebay.exporters.dispatch import check_choices, write_ir
-from enginebay.exporters.draft import Draft, Obstacle, merged, write_draft
+from enginebay.exporters.draft_export import Draft, Obstacle, merged, write_draft
+from enginebay.exporters.ir_files import check_choices, write_ir
 from enginebay.exporters.partition import split
 
 __all__ = [

@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import ExportError
-from enginebay.exporters.capture import STRICT, compiled_aside, lowered, torch_dims
-from enginebay.exporters.job import Job, Written, writing
-from enginebay.exporters.probe import output_dims
+from enginebay.exporters.export_job import Job, Written, writing
+from enginebay.exporters.open_axes import output_dims
+from enginebay.exporters.program_capture import STRICT, compiled_aside, lowered, torch_dims
 from enginebay.exporters.sound_optimiser import sound_optimiser
 from enginebay.ir import describe, no_graph_dump, quiet, read_onnx
 from enginebay.rewriting import has_symbolic

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.cuts import find_cuts, is_mark, mark_name, reads
+from enginebay.exporters.graph_cuts import find_cuts, is_mark, mark_name, reads
 from enginebay.exporters.tensor_marks import mark_tensors
 from enginebay.ir import read_onnx
 from enginebay.models import unused

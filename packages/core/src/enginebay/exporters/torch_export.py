@@ -6,10 +6,10 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, reason
-from enginebay.exporters.capture import captured, compiled_aside, lowered, traceable
-from enginebay.exporters.job import Job, Written, writing
+from enginebay.exporters.export_job import Job, Written, writing
 from enginebay.exporters.onnx_export import check_open, open_axes
-from enginebay.exporters.probe import output_dims
+from enginebay.exporters.open_axes import output_dims
+from enginebay.exporters.program_capture import captured, compiled_aside, lowered, traceable
 from enginebay.ir import describe, program_specs, quiet
 from enginebay.rewriting import active_lowerings, lower_program
 from enginebay.tensors import TensorSpec, specs

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.ir.half import to_half as to_half
+    from enginebay.ir.file_description import describe as describe
+    from enginebay.ir.half_precision import to_half as to_half
     from enginebay.ir.model import (
         IR_FOLDER as IR_FOLDER,
         SUFFIXES as SUFFIXES,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         IRKind as IRKind,
         IRModel as IRModel,
     )
+    from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.noise import (
         is_model_file as is_model_file,
         model_line as model_line,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         raised_at as raised_at,
     )
     from enginebay.ir.onnx_file import read_onnx as read_onnx
-    from enginebay.ir.scopes import source_modules as source_modules
-    from enginebay.ir.summary import describe as describe
     from enginebay.ir.torch_file import (
         program_specs as program_specs,
         read_exported_program as read_exported_program,
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "ir.half": "to_half",
+        "ir.half_precision": "to_half",
         "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
         "ir.noise": "is_model_file model_line no_graph_dump quiet raised_at",
         "ir.onnx_file": "read_onnx",
-        "ir.scopes": "source_modules",
-        "ir.summary": "describe",
+        "ir.node_modules": "source_modules",
+        "ir.file_description": "describe",
         "ir.torch_file": "program_specs read_exported_program read_torchscript",
     },
 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError
 from enginebay.ir.external_data import external_files
+from enginebay.ir.file_description import KEY, Description, read_description
 from enginebay.ir.model import IRModel, check_regular
 from enginebay.ir.onnx_outline import read_outline
-from enginebay.ir.summary import KEY, Description, read_description
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
+from enginebay.ir.file_description import KEY, Description, read_description
 from enginebay.ir.model import IRKind, IRModel
 from enginebay.ir.noise import quiet
 from enginebay.ir.program_check import check_program
-from enginebay.ir.summary import KEY, Description, read_description
 from enginebay.ir.torch_archive import check_archive
 from enginebay.tensors import TensorSpec
 

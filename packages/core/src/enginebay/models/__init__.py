@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.models.arguments import Call as Call
-    from enginebay.models.bound import (
+    from enginebay.models.bound_model import (
         BoundModel as BoundModel,
         bind as bind,
     )
@@ -24,12 +23,17 @@ if TYPE_CHECKING:
         shapes_at as shapes_at,
         unlimited_sizes as unlimited_sizes,
     )
-    from enginebay.models.examples import shapes_of as shapes_of
-    from enginebay.models.forward import (
+    from enginebay.models.example_inputs import shapes_of as shapes_of
+    from enginebay.models.forward_arguments import Call as Call
+    from enginebay.models.forward_pass import (
         evaluation as evaluation,
         output_tensors as output_tensors,
     )
     from enginebay.models.input_names import unused as unused
+    from enginebay.models.model_state import (
+        ModelState as ModelState,
+        unchanged as unchanged,
+    )
     from enginebay.models.named_weights import name_weights as name_weights
     from enginebay.models.observation import (
         Observation as Observation,
@@ -49,10 +53,6 @@ if TYPE_CHECKING:
         read_options as read_options,
     )
     from enginebay.models.sources import ModelSource as ModelSource
-    from enginebay.models.state import (
-        ModelState as ModelState,
-        unchanged as unchanged,
-    )
     from enginebay.models.weights import (
         RANDOM_WEIGHTS as RANDOM_WEIGHTS,
         fixed_seed as fixed_seed,
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "models.arguments": "Call",
-        "models.bound": "BoundModel bind",
+        "models.forward_arguments": "Call",
+        "models.bound_model": "BoundModel bind",
         "models.dynamic": (
             "DynamicDim DynamicShapes between_shapes crossed_shapes extreme_shapes shapes_at "
             "unlimited_sizes"
         ),
-        "models.examples": "shapes_of",
-        "models.forward": "evaluation output_tensors",
+        "models.example_inputs": "shapes_of",
+        "models.forward_pass": "evaluation output_tensors",
         "models.input_names": "unused",
         "models.named_weights": "name_weights",
         "models.observation": "Observation Observer",
@@ -84,7 +84,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.source_check": "check_source",
         "models.source_options": "Options image_size read_options",
         "models.sources": "ModelSource",
-        "models.state": "ModelState unchanged",
+        "models.model_state": "ModelState unchanged",
         "models.weights": (
             "RANDOM_WEIGHTS fixed_seed load_weights measure_norms take_weights weights_text"
         ),

@@ -12,9 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from enginebay.errors import InputError
-from enginebay.models.arguments import bind_arguments, eager, forward_parameters
 from enginebay.models.dynamic import from_profiles
-from enginebay.models.forward import detached, uncompiled
+from enginebay.models.forward_arguments import bind_arguments, eager, forward_parameters
+from enginebay.models.forward_pass import detached, uncompiled
 from enginebay.params import inputs_in
 from enginebay.tensors import dtype_name, leaves, to_numpy
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.models.arguments import Call
     from enginebay.models.dynamic import DynamicDim, DynamicShapes
+    from enginebay.models.forward_arguments import Call
     from enginebay.tensors import NumpyArray
 
 #: How many calls are kept: as many as an artifact is verified on.

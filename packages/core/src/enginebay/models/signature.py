@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import raised_at
-from enginebay.models.arguments import (
+from enginebay.models.forward_arguments import (
     Call,
     bind_arguments,
     eager,
     forward_parameters,
     misspelled_input,
 )
-from enginebay.models.forward import detached, evaluation, output_tensors
+from enginebay.models.forward_pass import detached, evaluation, output_tensors
 from enginebay.models.input_names import renamed, unused
 from enginebay.tensors import TensorSpec, is_cache, specs
 

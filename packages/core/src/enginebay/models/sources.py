@@ -21,7 +21,7 @@ from enginebay.errors import (
     UsageError,
     check_text,
 )
-from enginebay.models.arguments import eager, forward_parameters, required_parameters
+from enginebay.models.forward_arguments import eager, forward_parameters, required_parameters
 from enginebay.models.python_source import missing_file, named_object, one_error, public_names
 
 if TYPE_CHECKING:

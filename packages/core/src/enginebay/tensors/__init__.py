@@ -18,13 +18,19 @@ if TYPE_CHECKING:
         to_torch as to_torch,
     )
     from enginebay.tensors.caches import is_cache as is_cache
-    from enginebay.tensors.inputs import (
+    from enginebay.tensors.input_arrays import (
         generate_input as generate_input,
         inputs_for as inputs_for,
         parse_inputs as parse_inputs,
         resize as resize,
     )
-    from enginebay.tensors.packed import PackedArray as PackedArray
+    from enginebay.tensors.nested_values import (
+        leaves as leaves,
+        map_leaves as map_leaves,
+        map_named as map_named,
+        output_leaves as output_leaves,
+    )
+    from enginebay.tensors.packed_array import PackedArray as PackedArray
     from enginebay.tensors.samples import (
         Sample as Sample,
         is_recorded as is_recorded,
@@ -38,12 +44,6 @@ if TYPE_CHECKING:
         dtype_name as dtype_name,
         specs as specs,
     )
-    from enginebay.tensors.tree import (
-        leaves as leaves,
-        map_leaves as map_leaves,
-        map_named as map_named,
-        output_leaves as output_leaves,
-    )
 
 
 __getattr__, __dir__, __all__ = lazy_names(
@@ -53,10 +53,10 @@ __getattr__, __dir__, __all__ = lazy_names(
             "NumpyArray host_tensor host_view is_torch numpy_dtype to_device to_numpy to_torch"
         ),
         "tensors.caches": "is_cache",
-        "tensors.inputs": "generate_input inputs_for parse_inputs resize",
-        "tensors.packed": "PackedArray",
+        "tensors.input_arrays": "generate_input inputs_for parse_inputs resize",
+        "tensors.packed_array": "PackedArray",
         "tensors.samples": "Sample is_recorded load_samples save_arrays save_samples",
         "tensors.spec": "Array TensorSpec dtype_name specs",
-        "tensors.tree": "leaves map_leaves map_named output_leaves",
+        "tensors.nested_values": "leaves map_leaves map_named output_leaves",
     },
 )

@@ -18,7 +18,12 @@ import msgspec
 from enginebay.errors import InputError, ModelError
 from enginebay.inference import InputCheck
 from enginebay.models.dynamic import from_profiles, to_profiles
-from enginebay.models.examples import example_inputs, is_made_up, open_dimensions, range_profiles
+from enginebay.models.example_inputs import (
+    example_inputs,
+    is_made_up,
+    open_dimensions,
+    range_profiles,
+)
 from enginebay.models.exported_programs import captured_dimensions, check_captured
 from enginebay.models.recorded_calls import RecordedCalls
 from enginebay.models.signature import Signature, read_signature

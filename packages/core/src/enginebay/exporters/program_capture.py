@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.export import ExportedProgram
 
-    from enginebay.exporters.job import Job
+    from enginebay.exporters.export_job import Job
 
     Known = Callable[[torch._ops.OpOverload, bool], bool]
 

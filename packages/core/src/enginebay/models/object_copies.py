@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from enginebay.models.forward import detached
+from enginebay.models.forward_pass import detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

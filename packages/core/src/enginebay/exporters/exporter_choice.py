@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
-from enginebay.exporters.job import CannotWriteError, Job, Written
-from enginebay.exporters.probe import sample
+from enginebay.exporters.export_job import CannotWriteError, Job, Written
+from enginebay.exporters.open_axes import sample
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ExportSource:
 
     def attempt(self, name: str, exporter: Exporter, target: Path) -> Written:
         """Export once, with the patch around the model and everything put back afterwards."""
-        from enginebay.exporters.flat import FlatModel
+        from enginebay.exporters.flat_model import FlatModel
 
         module, signature = self.model.source.module, self.model.signature
         assert signature is not None

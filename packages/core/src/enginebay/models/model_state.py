@@ -7,8 +7,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay.models.forward import detached
-from enginebay.models.holders import (
+from enginebay.models.forward_pass import detached
+from enginebay.models.holder_snapshots import (
     PLAIN,
     Found,
     Place,

@@ -10,14 +10,14 @@ import msgspec
 
 from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.attempts import ExportSource, write_module
-from enginebay.exporters.job import Written, staged
+from enginebay.exporters.export_job import Written, staged
+from enginebay.exporters.exporter_choice import ExportSource, write_module
 from enginebay.ir import SUFFIXES, ExporterName, IRKind, IRModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from enginebay.exporters.attempts import Patch
+    from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel, ModelSource
 
 

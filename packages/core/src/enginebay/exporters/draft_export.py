@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.exporters.attempts import ExportSource
-from enginebay.exporters.capture import torch_dims
-from enginebay.exporters.dispatch import placed
-from enginebay.exporters.job import Written, writing
+from enginebay.exporters.export_job import Written, writing
+from enginebay.exporters.exporter_choice import ExportSource
+from enginebay.exporters.ir_files import placed
+from enginebay.exporters.program_capture import torch_dims
 from enginebay.ir import IRModel, describe, is_model_file, quiet, read_onnx
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from enginebay.exporters.attempts import Patch
-    from enginebay.exporters.job import Job
+    from enginebay.exporters.export_job import Job
+    from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel
 
 

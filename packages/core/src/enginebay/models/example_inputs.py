@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelSourceError, ParamsError
-from enginebay.models.arguments import required_parameters
 from enginebay.models.dynamic import from_profiles, name_axis, normalise
-from enginebay.models.dynamic_texts import read_dynamic
+from enginebay.models.dynamic_option import read_dynamic
+from enginebay.models.forward_arguments import required_parameters
 from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
-from enginebay.models.forward import detached
+from enginebay.models.forward_pass import detached
 from enginebay.models.input_names import unused
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
@@ -57,7 +57,7 @@ class Call:
         """
         if not self.kwargs and all(isinstance(arg, _Slot) for arg in self.args):
             return tuple(tensors[slot] for slot in self.args), {}
-        from enginebay.models.copies import CopyObjects
+        from enginebay.models.object_copies import CopyObjects
 
         copied = CopyObjects()
 
@@ -241,7 +241,7 @@ class _Put:
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
-        from enginebay.models.copies import CopyObjects
+        from enginebay.models.object_copies import CopyObjects
 
         self.notes: list[str] = []
         self._tensors = tensors

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from enginebay.exporters.job import Job
+    from enginebay.exporters.export_job import Job
     from enginebay.models import DynamicDim, DynamicShapes
 
 
