@@ -453,7 +453,7 @@ def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
 
     edit(artifact, resign)
     for command in ("run", "verify"):
-        refused(cli(command, "out"), 1, "^'samples.npz' does not hold recorded samples: .*")
+        refused(cli(command, "out"), 1, "^'samples.npz' does not contain recorded samples: .*")
 
 
 # ── inputs ──────────────────────────────────────────────────────────────────────────────────────
@@ -485,9 +485,9 @@ def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
             "'pickled.npy' cannot be read as NumPy arrays",
             "write it with numpy.save or numpy.savez",
         ),
-        (["x=2x4", "x=2x4"], "'x=2x4' gives the input 'x' a second time", None),
-        (["x=2xq"], "'x=2xq' is not an input", "^write .*"),
-        (["x=2x4:flaot32"], "'flaot32' is not a dtype", "did you mean 'float32'?"),
+        (["x=2x4", "x=2x4"], "'x=2x4': input 'x' is specified twice", None),
+        (["x=2xq"], "'x=2xq' is not a valid input", "^write .*"),
+        (["x=2x4:flaot32"], "unknown dtype 'flaot32'", "did you mean 'float32'?"),
     ],
 )
 def test_wrong_inputs_of_run(
@@ -545,7 +545,7 @@ def test_wrong_inputs_of_run(
         (
             "relu.onnx",
             ["x=2x4:int64"],
-            "input 'x' is requested as int64, wanted float32\nhint: leave ':int64' out",
+            "input 'x': expected dtype float32, found int64\nhint: leave ':int64' out",
         ),
         (
             "relu.onnx",

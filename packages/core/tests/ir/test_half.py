@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 import enginebay as eb
 from enginebay.errors import ConversionError, MissingDependencyError
+from enginebay.ir import half_precision
 from enginebay.ir.half_precision import FP32_OPS, to_half
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_a_model_that_cannot_be_raised(convert: Convert) -> None:
     with pytest.raises(ConversionError) as caught:
         convert(unknown, "bf16")
     assert str(caught.value).startswith(
-        "bf16 needs opset 22, and the model cannot be raised from 17: "
+        "bf16 requires opset 22, and the model cannot be converted from opset 17: "
     )
     assert caught.value.hint == "export it with opset 22, or use fp16"
 
@@ -363,7 +364,7 @@ def test_int64_and_bool_models_are_left_alone(convert: Convert) -> None:
 def test_large_models_keep_weights_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
-    monkeypatch.setattr(half_precision, "LARGE", 1000)
+    monkeypatch.setattr(half_precision, "INLINE_WEIGHT_BYTES", 1000)
     weights = [("w", np.ones((2, 1024), np.float32)), ("k", np.zeros(1024, np.int64))]
     original = model(
         [node("Add", ["x", "w"], ["y"]), node("Gather", ["x", "k"], ["z"], axis=1)],
@@ -409,7 +410,7 @@ def test_without_onnx_ir_there_is_one_clear_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
-    with pytest.raises(MissingDependencyError, match="precision fp16 needs onnx-ir: ") as caught:
+    with pytest.raises(MissingDependencyError, match="precision fp16 requires onnx-ir: ") as caught:
         to_half(tmp_path / "full.onnx", tmp_path / "half.onnx", "fp16")
     assert caught.value.hint == "pip install 'enginebay[export]'"
 

@@ -134,14 +134,14 @@ def test_data_outside_the_folder_is_refused_wherever_it_is_named(
     (tmp_path / "w.bin").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()
     assert refusal(place(outside("w", location)), tmp_path / "model") == (
-        f"'m.onnx': tensor 'w' keeps its data at '{location}', wanted a file in the model's folder"
+        f"'m.onnx': tensor 'w': expected a data file in the model's folder, found '{location}'"
     )
 
 
 @pytest.mark.parametrize("location", ["", "*/_ORT_MEM_ADDR_/*", "w\0.bin"])
 def test_odd_locations_are_refused(tmp_path, location: str) -> None:
     (tmp_path / "w").write_bytes(bytes(8))
-    assert "wanted a file in the model's folder" in refusal(
+    assert "expected a data file in the model's folder" in refusal(
         add_model(outside("w", location)), tmp_path
     )
 
@@ -152,7 +152,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path, place) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "w.bin").symlink_to(tmp_path / "secret")
     assert refusal(place(outside("w", "w.bin")), tmp_path / "model") == (
-        "'m.onnx': tensor 'w' keeps its data at 'w.bin', a link out of the model's folder"
+        "'m.onnx': tensor 'w': its data file 'w.bin' is a link out of the model's folder"
     )
 
 
@@ -169,35 +169,41 @@ def test_missing_data_is_refused(tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     for location in ("w.bin", "folder", "no/w.bin"):
         assert refusal(add_model(outside("w", location)), tmp_path) == (
-            f"'m.onnx': tensor 'w' keeps its data at '{location}', and there is no such file"
+            f"'m.onnx': tensor 'w': its data file '{location}' does not exist"
         )
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"length": 9}, "keeps 9 bytes at offset 0 of 'w.bin', which has 8"),
-        ({"offset": 1}, "keeps 8 bytes at offset 1 of 'w.bin', which has 8"),
-        ({"offset": 4, "length": 8}, "keeps 8 bytes at offset 4 of 'w.bin', which has 8"),
-        ({"offset": -8, "length": 8}, "keeps 8 bytes at offset -8 of 'w.bin', which has 8"),
-        ({"dims": (3,)}, "keeps 12 bytes at offset 0 of 'w.bin', which has 8"),
-        ({"offset": "0x4"}, "has an offset or a length that is no number"),
+        ({"length": 9}, "expected 9 bytes at offset 0 of 'w.bin', found a file of 8 bytes"),
+        ({"offset": 1}, "expected 8 bytes at offset 1 of 'w.bin', found a file of 8 bytes"),
+        (
+            {"offset": 4, "length": 8},
+            "expected 8 bytes at offset 4 of 'w.bin', found a file of 8 bytes",
+        ),
+        (
+            {"offset": -8, "length": 8},
+            "expected 8 bytes at offset -8 of 'w.bin', found a file of 8 bytes",
+        ),
+        ({"dims": (3,)}, "expected 12 bytes at offset 0 of 'w.bin', found a file of 8 bytes"),
+        ({"offset": "0x4"}, "the offset or length of its data is not a number"),
     ],
 )
 def test_data_that_is_too_short_is_refused(tmp_path, entries, message: str) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(8))
     found = refusal(add_model(outside("w", "w.bin", **entries)), tmp_path)
-    assert found == f"'m.onnx': tensor 'w' {message}"
+    assert found == f"'m.onnx': tensor 'w': {message}"
 
 
 def test_two_locations_or_none_are_refused(tmp_path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(8))
     tensor = outside("w", "w.bin")
     tensor.external_data.add(key="location", value="../w.bin")
-    message = "'m.onnx': tensor 'w' has 2 locations for its data, wanted one"
+    message = "'m.onnx': tensor 'w': expected one location for its data, found 2"
     assert refusal(add_model(tensor), tmp_path) == message
     del tensor.external_data[:]
-    assert refusal(add_model(tensor), tmp_path) == message.replace("2 locations", "0 locations")
+    assert refusal(add_model(tensor), tmp_path) == message.replace("found 2", "found 0")
 
 
 @given(location=st.text(alphabet="./\\aw*:\0~$%", max_size=12))

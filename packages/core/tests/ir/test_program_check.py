@@ -68,8 +68,8 @@ def test_a_command_in_a_size_expression_does_not_run(program: Path, tmp_path: Pa
     with pytest.raises(ModelSourceError) as caught:
         load_model(path)
     assert not mark.exists()
-    assert str(caught.value).startswith(f"'{path}' has the size expression \"__import__('os').sys")
-    assert str(caught.value).endswith("which is more than arithmetic, and is not evaluated")
+    assert str(caught.value).startswith(f"'{path}': the size expression \"__import__('os').sys")
+    assert str(caught.value).endswith("is more than arithmetic and is not evaluated")
     assert caught.value.hint == HINT
 
 
@@ -80,7 +80,7 @@ def test_the_format_of_older_torch_is_checked_too(program: Path, tmp_path: Path)
         graph["range"] = {"expr_str": RUN.format(mark=mark)}
         target.writestr("serialized_exported_program.json", json.dumps(graph))
         target.writestr("m/archive_format", "pt2")
-    with pytest.raises(ModelSourceError, match="which is more than arithmetic"):
+    with pytest.raises(ModelSourceError, match="is more than arithmetic"):
         load_model(path)
     assert not mark.exists()
 
@@ -95,7 +95,7 @@ def test_a_function_that_is_no_operator_is_not_called(
     path = edited(program, tmp_path / "m.pt2", "_operator.floordiv", function)
     with pytest.raises(ModelSourceError) as caught:
         load_model(path)
-    assert str(caught.value) == f"'{path}' calls '{function}', which is no operator of torch"
+    assert str(caught.value) == f"'{path}' calls '{function}', which is not an operator of torch"
     assert caught.value.hint == HINT
 
 
@@ -149,5 +149,5 @@ def test_arithmetic_passes(text: str) -> None:
     ],
 )
 def test_all_else_is_refused(text: object) -> None:
-    with pytest.raises(ModelSourceError, match="which is more than arithmetic"):
+    with pytest.raises(ModelSourceError, match="is more than arithmetic"):
         check_size_expression(text, Path("m.pt2"))

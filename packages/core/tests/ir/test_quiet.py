@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from enginebay.ir.noise import quiet
+from enginebay.ir.muted_output import quiet
 
 
 def test_nothing_gets_out_but_what_other_threads_print(capsys) -> None:

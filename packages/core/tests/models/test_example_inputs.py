@@ -61,5 +61,5 @@ def test_what_cannot_be_stretched() -> None:
 
 def test_a_masked_array_is_no_example() -> None:
     masked = np.ma.masked_array(np.ones((1, 2), np.float32), mask=[[True, False]])
-    with pytest.raises(InputError, match="the array has masked values"):
+    with pytest.raises(InputError, match="the array has masked elements"):
         bind(load_model((torch.nn.ReLU(), masked)))

@@ -34,7 +34,7 @@ def test_numpy_dtype_knows_the_name_it_is_given(name: str) -> None:
 
 
 def test_numpy_dtype_refuses_what_is_none() -> None:
-    with pytest.raises(InputError, match="there is no dtype 'floaty'"):
+    with pytest.raises(InputError, match="unknown dtype 'floaty'"):
         numpy_dtype("floaty")
 
 
@@ -109,10 +109,10 @@ MASKED = np.ma.masked_array([1.0, 2.0], mask=[False, True])
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (MASKED, r"the array has masked values\nhint: pass its \.filled\(VALUE\)"),
-        ([[1.0], [2.0, 3.0]], "a value of type list is no array: setting an array element"),
-        (torch.ones(2).to_sparse(), "a value of type Tensor is no array: .*Sparse"),
-        (torch.ones(2, device="meta"), "a value of type Tensor is no array: .*meta"),
+        (MASKED, r"the array has masked elements\nhint: pass array\.filled\(VALUE\)"),
+        ([[1.0], [2.0, 3.0]], "a list cannot become a NumPy array: setting an array element"),
+        (torch.ones(2).to_sparse(), "a Tensor cannot become a NumPy array: .*Sparse"),
+        (torch.ones(2, device="meta"), "a Tensor cannot become a NumPy array: .*meta"),
     ],
 )
 def test_what_is_no_array(value: Any, message: str) -> None:

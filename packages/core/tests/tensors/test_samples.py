@@ -44,14 +44,14 @@ def test_there_and_back(tmp_path: Path) -> None:
 def test_a_foreign_file_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.npz"
     path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=r"'s\.npz' does not hold recorded samples"):
+    with pytest.raises(ArtifactError, match=r"'s\.npz' does not contain recorded samples"):
         load_samples(path)
 
 
 def test_objects_are_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "s.npz"
     np.savez(path, **{"0/inputs/x:object": np.array([{}], dtype=object)})
-    with pytest.raises(ArtifactError, match="does not hold recorded samples"):
+    with pytest.raises(ArtifactError, match="does not contain recorded samples"):
         load_samples(path)
 
 

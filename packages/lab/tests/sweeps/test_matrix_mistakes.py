@@ -152,7 +152,7 @@ WRONG = [
     ),
     (
         f"{BASE}inputs = ['x=1xa']",
-        "sweep.toml: inputs: 'x=1xa' is not an input",
+        "sweep.toml: inputs: 'x=1xa' is not a valid input",
         "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz",
     ),
     (

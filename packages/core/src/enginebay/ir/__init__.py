@@ -1,7 +1,4 @@
-"""Intermediate representations as files: ONNX, TorchScript and exported programs.
-
-A backend needs its types before any file is read.
-"""
+"""Intermediate representations (IRs) as files: ONNX, TorchScript and exported programs."""
 
 from __future__ import annotations
 
@@ -19,14 +16,16 @@ if TYPE_CHECKING:
         IRKind as IRKind,
         IRModel as IRModel,
     )
-    from enginebay.ir.node_modules import source_modules as source_modules
-    from enginebay.ir.noise import (
+    from enginebay.ir.model_lines import (
+        format_raising_line as format_raising_line,
         is_model_file as is_model_file,
         model_line as model_line,
+    )
+    from enginebay.ir.muted_output import (
         no_graph_dump as no_graph_dump,
         quiet as quiet,
-        raised_at as raised_at,
     )
+    from enginebay.ir.node_modules import source_modules as source_modules
     from enginebay.ir.onnx_file import read_onnx as read_onnx
     from enginebay.ir.torch_file import (
         program_specs as program_specs,
@@ -40,7 +39,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "ir.half_precision": "to_half",
         "ir.model": "ExporterName IRKind IRModel IR_FOLDER SUFFIXES",
-        "ir.noise": "is_model_file model_line no_graph_dump quiet raised_at",
+        "ir.model_lines": "format_raising_line is_model_file model_line",
+        "ir.muted_output": "no_graph_dump quiet",
         "ir.onnx_file": "read_onnx",
         "ir.node_modules": "source_modules",
         "ir.file_description": "describe",

@@ -1,8 +1,8 @@
-"""The external data of an ONNX model, checked before anybody follows its paths.
+"""External data of an ONNX model: check the paths before any engine opens them.
 
-A model file names the files that hold its weights. Every engine follows these names with a loader
-of its own, and loaders have followed them out of the model's folder time and again (CVEs of 2022,
-2024, 2025 and 2026). So they are checked once, here, before any engine sees the file.
+A model file names the files with its weights, and every engine opens them with a loader of its own.
+Several loaders followed such names out of the model's folder (CVEs of 2022, 2024, 2025 and 2026).
+So they are checked here once, before any engine reads the model.
 """
 
 from __future__ import annotations
@@ -19,32 +19,30 @@ if TYPE_CHECKING:
 
 
 def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
-    """The files that hold weights, in the order in which the model first names them.
+    """Return the files with the model's weights, in the order of their first use.
 
     Args:
-        model: The model, read without its external data.
-        path: Where it was read from; the files must lie in this file's folder or below.
+        model: The model, loaded without its external data.
+        path: The model's file; external data must be in its folder or a subfolder.
 
     Raises:
-        ModelSourceError: A location is absolute, leaves the folder (by ``..`` or by a link), is
-            missing, or holds too little; the message names the tensor.
+        ModelSourceError: A location is absolute, leaves the folder (by ``..`` or a link), is
+            missing, or its file is too short. The message names the tensor.
     """
-    files: dict[str, Path] = {}  # by their locations: one file has the data of many tensors
-    for tensor in tensors(model):
+    files: dict[str, Path] = {}  # by location: one file contains the data of many tensors
+    for tensor in find_tensors(model):
         if tensor.data_location == tensor.EXTERNAL:
-            location = _location(tensor, path)
+            location = _data_location(tensor, path)
             if location not in files:
-                files[location] = _contained(tensor, location, path)
+                files[location] = _resolve_data_file(tensor, location, path)
             _check_size(tensor, files[location], path)
     return tuple(dict.fromkeys(files.values()))
 
 
-def tensors(message: Any) -> Iterator[TensorProto]:
-    """Every tensor anywhere in the model.
-
-    Found by the message's own fields, not by a list of places: initializers, sparse initializers,
-    attributes, subgraphs, functions, training graphs, and whatever a later ONNX adds.
-    """
+def find_tensors(message: Any) -> Iterator[TensorProto]:
+    """Yield every tensor of a model, at any depth."""
+    # All fields of the message, not a list of known places (initializers, attributes, subgraphs,
+    # functions, training graphs …): a later ONNX may add one.
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # no stubs
     from onnx import TensorProto
 
@@ -54,31 +52,30 @@ def tensors(message: Any) -> Iterator[TensorProto]:
     for field, value in message.ListFields():
         if field.message_type is not None:
             for part in [value] if isinstance(value, Message) else value:
-                yield from tensors(part)
+                yield from find_tensors(part)
 
 
-def _location(tensor: TensorProto, path: Path) -> str:
+def _data_location(tensor: TensorProto, path: Path) -> str:
     entries = [entry for entry in tensor.external_data if entry.key == "location"]
     if len(entries) != 1:
-        raise _refused(tensor, path, f"has {len(entries)} locations for its data, wanted one")
+        found = f"expected one location for its data, found {len(entries)}"
+        raise _tensor_error(tensor, path, found)
     return str(entries[0].value)
 
 
-def _contained(tensor: TensorProto, location: str, path: Path) -> Path:
+def _resolve_data_file(tensor: TensorProto, location: str, path: Path) -> Path:
     windows = PureWindowsPath(location)
-    # A star is ONNX Runtime's mark for "this is an address in memory".
-    odd = not location or "\0" in location or "\\" in location or "*" in location
-    if odd or windows.drive or windows.root or ".." in windows.parts:
-        raise _refused(
-            tensor, path, f"keeps its data at '{location}', wanted a file in the model's folder"
-        )
+    # ONNX Runtime marks a location that is an address in memory with a star.
+    is_odd = not location or "\0" in location or "\\" in location or "*" in location
+    if is_odd or windows.drive or windows.root or ".." in windows.parts:
+        found = f"expected a data file in the model's folder, found '{location}'"
+        raise _tensor_error(tensor, path, found)
     file = path.parent / location
     if not file.resolve().is_relative_to(path.parent.resolve()):
-        raise _refused(
-            tensor, path, f"keeps its data at '{location}', a link out of the model's folder"
-        )
+        found = f"its data file '{location}' is a link out of the model's folder"
+        raise _tensor_error(tensor, path, found)
     if not file.is_file():
-        raise _refused(tensor, path, f"keeps its data at '{location}', and there is no such file")
+        raise _tensor_error(tensor, path, f"its data file '{location}' does not exist")
     return file
 
 
@@ -90,15 +87,15 @@ def _check_size(tensor: TensorProto, file: Path, path: Path) -> None:
             int(fields.get("length") or _byte_size(tensor)),
         )
     except ValueError as err:
-        raise _refused(tensor, path, "has an offset or a length that is no number") from err
+        found = "the offset or length of its data is not a number"
+        raise _tensor_error(tensor, path, found) from err
     size = file.stat().st_size
     if offset < 0 or length < 0 or offset + length > size:
-        found = f"keeps {length} bytes at offset {offset} of '{file.name}', which has {size}"
-        raise _refused(tensor, path, found)
+        expected = f"expected {length} bytes at offset {offset} of '{file.name}'"
+        raise _tensor_error(tensor, path, f"{expected}, found a file of {size} bytes")
 
 
 def _byte_size(tensor: TensorProto) -> int:
-    """The number of bytes that a tensor's elements take."""
     from math import prod
 
     from onnx.helper import tensor_dtype_to_np_dtype
@@ -107,5 +104,5 @@ def _byte_size(tensor: TensorProto) -> int:
     return prod(map(int, tensor.dims)) * itemsize
 
 
-def _refused(tensor: TensorProto, path: Path, found: str) -> ModelSourceError:
-    return ModelSourceError(f"'{path.name}': tensor '{tensor.name}' {found}")
+def _tensor_error(tensor: TensorProto, path: Path, found: str) -> ModelSourceError:
+    return ModelSourceError(f"'{path.name}': tensor '{tensor.name}': {found}")

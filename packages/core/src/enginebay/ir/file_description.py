@@ -1,7 +1,7 @@
-"""A description beside the graph: names, dtypes, shapes, and the sizes of the example inputs.
+"""Description of a model inside its IR file: names, dtypes, shapes, and the example's shapes.
 
-TorchScript and exported programs keep it as an extra file in their archive, ONNX among its
-metadata. With it every file that Enginebay exports can be deployed without a further word.
+TorchScript and exported programs store it as an extra file in their archive, ONNX as metadata. With
+it, every file that Enginebay exports can be deployed without any further option.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 #: The name of the extra file, and the key of the metadata.
 KEY = "enginebay.json"
 
-#: A file may come from anybody: a negative size is refused where it is read.
+#: A size in a file, which may come from an attacker: msgspec refuses negative ones.
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Description(msgspec.Struct, frozen=True):
+class FileDescription(msgspec.Struct, frozen=True):
     """The content of the extra file.
 
     Attributes:
         inputs: The inputs in order.
         outputs: The outputs in order.
-        example_shapes: The shape of each input in the example that the model was exported with.
+        example_shapes: Input name → shape of the example that the model was exported with.
     """
 
     inputs: tuple[TensorSpec, ...] = ()
@@ -43,21 +43,21 @@ def describe(
     outputs: Sequence[TensorSpec],
     example_shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, str]:
-    """The extra file by its name, as torch's save functions take it."""
+    """Return a description as name and content of an extra file, for torch's save functions."""
     shapes = {name: tuple(shape) for name, shape in example_shapes.items()}
-    description = Description(tuple(inputs), tuple(outputs), shapes)
+    description = FileDescription(tuple(inputs), tuple(outputs), shapes)
     return {KEY: msgspec.json.encode(description).decode()}
 
 
-def read_description(text: str | bytes, path: Path) -> Description | None:
-    """Read the extra file of ``path``; None where it is empty, as in a file of somebody else's.
+def read_description(text: str | bytes, path: Path) -> FileDescription | None:
+    """Parse the extra file of ``path``; None if it is empty: Enginebay did not write the file.
 
     Raises:
-        ModelSourceError: It is damaged.
+        ModelSourceError: The extra file is damaged.
     """
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=Description)
+        return msgspec.json.decode(text, type=FileDescription)
     except msgspec.MsgspecError as err:
         raise ModelSourceError(f"'{path}' is damaged: its {KEY} cannot be read: {err}") from err

@@ -1,4 +1,4 @@
-"""An intermediate representation: its files, and the inputs and outputs of the model in them."""
+"""IR model: the files of an intermediate representation, with the model's inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ ExporterName = Literal["dynamo", "torchscript"]
 
 SUFFIXES: dict[IRKind, str] = {"onnx": ".onnx", "torchscript": ".pt", "exported_program": ".pt2"}
 
-#: The folder of an artifact that keeps the IR it was made from, on request.
+#: The folder of an artifact with the IR it was converted from, if the user requested that.
 IR_FOLDER = "ir"
 
 
 class IRModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as files that engines can convert.
+    """A model in files that engines can convert.
 
     Attributes:
         kind: The representation.
         path: The main file, absolute.
-        files: Every file the model needs, absolute: the main file first, then external weights.
-        inputs: The inputs in order; empty where the file does not say (a foreign TorchScript file).
-        outputs: The outputs in order; empty where the file does not say.
-        exporter: What wrote it: ``torch.onnx dynamo``, ``torch.onnx torchscript``,
-            ``torch.jit.trace``, ``torch.export``, or ``file`` where it was given as a file.
-        opset: The version of ONNX's own operators; None for the other kinds.
-        notes: One line each, for the user: why the first exporter was not used, what was left out.
-        example_shapes: The shape of each input in the example that the model was exported with;
-            empty where the file does not say.
+        files: All files of the model, absolute: the main file first, then external weights.
+        inputs: The inputs in order; empty if the file does not record them (a TorchScript file
+            that Enginebay did not write).
+        outputs: The outputs in order; empty if the file does not record them.
+        exporter: The writer of the file: ``torch.onnx dynamo``, ``torch.onnx torchscript``,
+            ``torch.jit.trace``, ``torch.export``, or ``file`` for a file of the user.
+        opset: The version of ONNX's own operator set; None for the other kinds.
+        notes: Notes for the user, one line each: why the first exporter was not used, which
+            inputs or outputs were left out.
+        example_shapes: Input name → shape of the example that the model was exported with; empty
+            if the file does not record it.
     """
 
     kind: IRKind
@@ -48,8 +50,8 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     example_shapes: dict[str, tuple[int, ...]] = {}
 
     def digest(self) -> str:
-        """The SHA-256 of all files, in hex; for a single file what ``sha256sum`` prints."""
-        digests = [_sha256(file) for file in self.files]
+        """Return the SHA-256 of all files, in hexadecimal; of a single file as by ``sha256sum``."""
+        digests = [_hash_file(file) for file in self.files]
         return (
             digests[0]
             if len(digests) == 1
@@ -58,11 +60,11 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_regular(path: Path) -> None:
-    """Raise ModelSourceError for a pipe or a device, which may give nothing for ever."""
+    """Raise ModelSourceError for a pipe or a device: reading from one may block forever."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise ModelSourceError(f"'{path}' is a pipe or a device; wanted a file")
+        raise ModelSourceError(f"'{path}': expected a file, found a pipe or a device")
 
 
-def _sha256(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

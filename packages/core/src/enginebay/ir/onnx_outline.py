@@ -1,4 +1,8 @@
-"""An ONNX file's message without the bytes of its weights, which are nearly all of it."""
+"""Reading an ONNX file without the bytes of its weights, which are most of the file.
+
+The file is a protobuf message: a sequence of fields, each a key (field number and wire type) and
+its content. See https://protobuf.dev/programming-guides/encoding/.
+"""
 
 from __future__ import annotations
 
@@ -8,60 +12,60 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: The numbers of the fields that lead to them: ModelProto.graph, GraphProto.initializer,
+#: The field numbers on the path to the weights: ModelProto.graph, GraphProto.initializer,
 #: TensorProto.raw_data.
-_WEIGHTS = (7, 5, 9)
-#: How protobuf writes a field of a fixed size: its kind, and the size in bytes.
-_FIXED = {1: 8, 5: 4}
-_VARINT, _SIZED = 0, 2
+_WEIGHT_PATH = (7, 5, 9)
+#: Wire type → size in bytes, for fields of a fixed size.
+_FIXED_SIZES = {1: 8, 5: 4}
+_VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 def read_outline(path: Path) -> bytes:
-    """Return the message of an ONNX file, its initializers without ``raw_data``.
+    """Return the ``ModelProto`` in an ONNX file, encoded, without its initializers' ``raw_data``.
 
     Raises:
-        ValueError: It is empty, or no protobuf message.
-        OSError: It cannot be read.
+        ValueError: The file is empty or not a protobuf message.
+        OSError: The file cannot be read.
     """
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         try:
-            return _outline(data, 0, len(data), _WEIGHTS)
+            return _copy_without(data, 0, len(data), _WEIGHT_PATH)
         except IndexError as err:
-            raise ValueError(f"'{path}' ends within a number") from err
+            raise ValueError(f"'{path}' is truncated") from err
 
 
-def _outline(data: mmap, start: int, end: int, way: tuple[int, ...]) -> bytes:
-    """Return a message without the fields at the end of a way through it."""
-    kept = []
+def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> bytes:
+    """Copy a message without the fields at the end of a path of field numbers."""
+    pieces = []
     copied = start
     while start < end:
-        key, content = _number(data, start)
-        size, content = _size(data, content, key & 7)
-        if key == way[0] << 3 | _SIZED:
-            kept.append(data[copied:start])
+        key, content = _read_varint(data, start)
+        size, content = _content_size(data, content, key & 7)
+        if key == path[0] << 3 | _LENGTH_DELIMITED:
+            pieces.append(data[copied:start])
             copied = content + size
-            if len(way) > 1:
-                inside = _outline(data, content, min(copied, end), way[1:])
-                kept += [_encoded(key), _encoded(len(inside)), inside]
+            if len(path) > 1:
+                inside = _copy_without(data, content, min(copied, end), path[1:])
+                pieces += [_encode_varint(key), _encode_varint(len(inside)), inside]
         start = content + size
     if start != end:
-        raise ValueError(f"a field ends at {start}, and its message at {end}")
-    return b"".join((*kept, data[copied:end]))
+        raise ValueError(f"a field ends at byte {start}, its message at {end}")
+    return b"".join((*pieces, data[copied:end]))
 
 
-def _size(data: mmap, start: int, kind: int) -> tuple[int, int]:
-    """Return the size of a field's content, and where it begins."""
-    if kind == _SIZED:
-        return _number(data, start)
+def _content_size(data: mmap, start: int, kind: int) -> tuple[int, int]:
+    """Return the size of a field's content in bytes, and the offset where the content begins."""
+    if kind == _LENGTH_DELIMITED:
+        return _read_varint(data, start)
     if kind == _VARINT:
-        return _number(data, start)[1] - start, start
-    if kind not in _FIXED:
-        raise ValueError(f"a field of the kind {kind}")
-    return _FIXED[kind], start
+        return _read_varint(data, start)[1] - start, start
+    if kind not in _FIXED_SIZES:
+        raise ValueError(f"a field of the wire type {kind}")
+    return _FIXED_SIZES[kind], start
 
 
-def _number(data: mmap, start: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, the lowest first, and where it ends."""
+def _read_varint(data: mmap, start: int) -> tuple[int, int]:
+    """Return the number at an offset, and the offset after it: 7 bits a byte, lowest first."""
     number = shift = 0
     while True:
         byte = data[start]
@@ -72,9 +76,9 @@ def _number(data: mmap, start: int) -> tuple[int, int]:
         shift += 7
 
 
-def _encoded(number: int) -> bytes:
-    found = bytearray()
+def _encode_varint(number: int) -> bytes:
+    encoded = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)  # the high bit: more bytes follow
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*encoded, number))

@@ -1,9 +1,9 @@
-"""What an exported program's file may make torch evaluate or call, checked before torch reads it.
+"""Security check of an exported program's file, before torch reads it.
 
-torch 2.13 writes size expressions with ``sympy.srepr``, earlier ones with ``str``, and reads both
-with ``sympy.sympify``, which is ``eval``. It looks functions up by their dotted names in ``torch``,
-which reach Python's modules: ``torch.os.system`` (torch/_export/serde/serialize.py,
-``_parse_sym_expr`` and ``deserialize_operator``).
+torch evaluates the size expressions in the file with ``sympy.sympify``, which calls ``eval``. It
+also looks up functions by their dotted names, and ``torch.os.system`` is such a name
+(torch/_export/serde/serialize.py, ``_parse_sym_expr`` and ``deserialize_operator``). So only
+arithmetic on sizes and operators of torch are allowed here.
 """
 
 from __future__ import annotations
@@ -20,42 +20,45 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: The classes of sympy that appear in them; torch's own are found by their name.
-_SYMPY = re.compile(
+#: sympy's classes that torch 2.13 writes (by ``sympy.srepr``; earlier versions wrote ``str``).
+_SYMPY_CLASSES = re.compile(
     "Abs|Add|And|Equality|Eq|Float|Ge|GreaterThan|Gt|Integer|ITE|Le|LessThan|Lt|Max|Min|Mod|Mul|Ne|"
     "Not|Or|Piecewise|ExprCondPair|Pow|Rational|StrictGreaterThan|StrictLessThan|Symbol|"
     "Unequality|ceiling|floor|log|sqrt"
 )
-_STRINGS = {"Symbol": r"[A-Za-z_][A-Za-z0-9_]*", "Float": r"-?[0-9.]{1,40}(e[+-]?[0-9]{1,3})?"}
-_NODES = (
+#: Class → pattern of the strings that it accepts.
+_STRING_ARGUMENTS = {
+    "Symbol": r"[A-Za-z_][A-Za-z0-9_]*",
+    "Float": r"-?[0-9.]{1,40}(e[+-]?[0-9]{1,3})?",
+}
+_SYNTAX_NODES = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Tuple, ast.Load),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.USub, ast.UAdd),
     *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Not, ast.And, ast.Or),
     *(ast.Name, ast.Call, ast.keyword, ast.Constant),
 )
-_POWERS = {"Pow", "PowByNatural", "FloatPow", "LShift"}
-_FUNCTION = re.compile(
+_POWER_FUNCTIONS = {"Pow", "PowByNatural", "FloatPow", "LShift"}
+_OPERATOR_NAME = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#\w+:.+"
     r"|_operator\.(?!attrgetter|itemgetter|methodcaller|call\b)\w+"
 )
-#: Characters of an expression, digits of a number, and the largest exponent: sizes need far less,
-#: and a larger power of a power takes all memory.
-_LENGTH, _DIGITS, _EXPONENT = 20_000, 20, 64
+#: Limits far above the needs of sizes: a power of a large power would take all memory.
+_MAX_CHARACTERS, _MAX_DIGITS, _MAX_EXPONENT = 20_000, 20, 64
 
 
 def check_program(path: Path) -> None:
-    """Refuse a program with size expressions or functions that are none.
+    """Refuse a program whose size expressions or function names would run other code.
 
     Raises:
-        ModelSourceError: Names the file and the expression or the function.
-        Exception: Whatever the readers raise where the file is damaged.
+        ModelSourceError: The message names the file and the expression or function.
+        Exception: The file is damaged; the readers raise many types.
     """
-    for text in _programs(path):
+    for text in _read_programs(path):
         json.loads(text, object_pairs_hook=lambda pairs: _check_object(pairs, path))
 
 
-def _programs(path: Path) -> Iterator[bytes]:
-    """The programs in a file, as each of torch's two readers sees it."""
+def _read_programs(path: Path) -> Iterator[bytes]:
+    """Yield the JSON documents in a file that one of torch's two readers would load."""
     import torch
 
     with ZipFile(path) as archive:  # torch up to 2.7 wrote these
@@ -63,52 +66,51 @@ def _programs(path: Path) -> Iterator[bytes]:
             yield archive.read(old)
         is_new = any(name.partition("/")[2] == "archive_format" for name in archive.namelist())
     if is_new:
-        reader: Any = torch._C.PyTorchFileReader(str(path))
+        reader = torch._C.PyTorchFileReader(str(path))
         for name in reader.get_all_records():
             if name.startswith("models/"):
                 yield reader.get_record(name)
 
 
 def _check_object(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """Check one object of the JSON: all its pairs, since a key may stand there twice."""
+    # Pairs, not a dict: JSON allows a key twice, and torch may read the other value.
     for key, value in pairs:
         if key == "expr_str":
             check_size_expression(value, path)
-    found = dict(pairs)
-    if "inputs" in found:  # a node of the graph; the target of a parameter is its name
+    if any(key == "inputs" for key, _ in pairs):  # a graph node; parameters have a "target" too
         for name in (value for key, value in pairs if key == "target"):
             _check_function(name, path)
     return {}
 
 
 def _check_function(name: Any, path: Path) -> None:
-    if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
+    if not isinstance(name, str) or not _OPERATOR_NAME.fullmatch(name):
         raise ModelSourceError(
-            f"'{path}' calls {name!r:.80}, which is no operator of torch",
+            f"'{path}' calls {name!r:.80}, which is not an operator of torch",
             hint="export the model again: torch.export.save",
         )
 
 
 def check_size_expression(text: Any, path: Path) -> None:
-    """Refuse what is more than arithmetic on sizes.
+    """Refuse an expression that is more than arithmetic on sizes.
 
     Raises:
-        ModelSourceError: Names the file and the expression.
+        ModelSourceError: The message names the file and the expression.
     """
-    if not _is_size(text):
+    if not _is_size_expression(text):
         raise ModelSourceError(
-            f"'{path}' has the size expression {text!r:.80}, which is more than arithmetic, and "
-            "is not evaluated",
+            f"'{path}': the size expression {text!r:.80} is more than arithmetic and is not "
+            "evaluated",
             hint="export the model again: torch.export.save",
         )
 
 
-def _is_size(text: Any) -> bool:
-    if not isinstance(text, str) or len(text) > _LENGTH:
+def _is_size_expression(text: Any) -> bool:
+    if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
         return False
     try:
         tree = ast.parse(text, mode="eval")
-        return all(map(_is_arithmetic, ast.walk(tree))) and _powers(tree) < 2
+        return all(map(_is_arithmetic, ast.walk(tree))) and _count_nested_powers(tree) < 2
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return False
 
@@ -117,51 +119,52 @@ def _is_arithmetic(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return _is_known_call(node)
     if isinstance(node, ast.Constant):
-        # Texts stand in calls alone, which look at them.
+        # Strings occur only as arguments; _is_known_call() checks them.
         return isinstance(node.value, (bool, str, float)) or (
-            isinstance(node.value, int) and len(str(node.value)) <= _DIGITS
+            isinstance(node.value, int) and len(str(node.value)) <= _MAX_DIGITS
         )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
-        return _is_small(node.right)
-    return isinstance(node, _NODES)
+        return _is_small_exponent(node.right)
+    return isinstance(node, _SYNTAX_NODES)
 
 
 def _is_known_call(node: ast.Call) -> bool:
-    if not isinstance(node.func, ast.Name) or not _is_known(node.func.id):
+    if not isinstance(node.func, ast.Name) or not _is_known_function(node.func.id):
         return False
     name = node.func.id
-    texts = [part.value for part in node.args if isinstance(part, ast.Constant)]
-    wanted = _STRINGS.get(name)
-    if any(isinstance(text, str) and not re.fullmatch(wanted or "(?!)", text) for text in texts):
+    values = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+    pattern = _STRING_ARGUMENTS.get(name, "(?!)")  # matches nothing
+    if any(isinstance(value, str) and not re.fullmatch(pattern, value) for value in values):
         return False
-    if name in _POWERS and not (len(node.args) == 2 and _is_small(node.args[1])):
+    if name in _POWER_FUNCTIONS and not (len(node.args) == 2 and _is_small_exponent(node.args[1])):
         return False
-    return all(isinstance(each.value, ast.Constant) for each in node.keywords)
+    return all(isinstance(keyword.value, ast.Constant) for keyword in node.keywords)
 
 
-def _is_known(name: str) -> bool:
-    """True for sympy's arithmetic and for the functions that torch adds to it."""
+def _is_known_function(name: str) -> bool:
+    """Return True for sympy's arithmetic and the sympy functions that torch defines."""
     import sympy  # type: ignore[import-untyped]  # sympy has no types
     from torch.utils._sympy import functions
 
-    if _SYMPY.fullmatch(name):
+    if _SYMPY_CLASSES.fullmatch(name):
         return True
-    own = getattr(functions, name, None)
-    return isinstance(own, type) and issubclass(own, sympy.Function)
+    torch_class = getattr(functions, name, None)
+    return isinstance(torch_class, type) and issubclass(torch_class, sympy.Function)
 
 
-def _is_small(exponent: ast.expr) -> bool:
-    """True for a whole number that is no large exponent, or for a quotient of two."""
-    numbers = [each.value for each in ast.walk(exponent) if isinstance(each, ast.Constant)]
-    names = {each.id for each in ast.walk(exponent) if isinstance(each, ast.Name)}
-    small = all(isinstance(each, int) and each <= _EXPONENT for each in numbers)
-    kinds = (ast.Constant, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load)
-    plain = all(isinstance(each, kinds) for each in ast.walk(exponent))
-    return bool(numbers) and small and plain and names <= {"Integer", "Rational"}
+def _is_small_exponent(exponent: ast.expr) -> bool:
+    """Return True for a small whole number or a quotient of two."""
+    nodes = list(ast.walk(exponent))
+    numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    are_small = all(isinstance(number, int) and number <= _MAX_EXPONENT for number in numbers)
+    literal_types = (ast.Constant, ast.UnaryOp, ast.USub, ast.Call, ast.Name, ast.Load)
+    is_literal = all(isinstance(node, literal_types) for node in nodes)
+    return bool(numbers) and are_small and is_literal and names <= {"Integer", "Rational"}
 
 
-def _powers(node: ast.AST) -> int:
-    """The number of powers that stand in each other."""
-    inside = max(map(_powers, ast.iter_child_nodes(node)), default=0)
-    is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") in _POWERS
+def _count_nested_powers(node: ast.AST) -> int:
+    """Return the depth to which powers are nested: 2 for ``(x**8)**8``."""
+    inside = max(map(_count_nested_powers, ast.iter_child_nodes(node)), default=0)
+    is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") in _POWER_FUNCTIONS
     return inside + (is_call or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)))

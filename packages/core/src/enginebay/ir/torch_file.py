@@ -1,8 +1,8 @@
-"""TorchScript and exported-program files as IRs, without unpickling anything.
+"""Reading TorchScript files and exported programs as IRs, without running code from the file.
 
-``torch.jit.load`` never runs Python code from the file. ``torch.export.load`` would unpickle custom
-objects and example inputs; here it may read tensors only. It would evaluate the size expressions in
-the file as Python and call any function that it names, so these are checked before.
+``torch.jit.load`` never runs Python code. ``torch.export.load`` would unpickle custom objects and
+example inputs; here it may unpickle tensors only. It would also evaluate the file's size
+expressions as Python and call any function that the file names, so both are checked first.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
-from enginebay.ir.file_description import KEY, Description, read_description
+from enginebay.ir.file_description import KEY, FileDescription, read_description
 from enginebay.ir.model import IRKind, IRModel
-from enginebay.ir.noise import quiet
+from enginebay.ir.muted_output import quiet
 from enginebay.ir.program_check import check_program
 from enginebay.ir.torch_archive import check_archive
 from enginebay.tensors import TensorSpec
@@ -27,47 +27,49 @@ if TYPE_CHECKING:
 
     import torch
 
-_FORCE_SAFE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+_WEIGHTS_ONLY_VARIABLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]:
     """Load a TorchScript file onto the CPU.
 
     Returns:
-        The module, and the IR. A file that Enginebay did not write has no inputs and outputs in
-        its IR: TorchScript does not keep their shapes.
+        The module, and the IR. The IR has no inputs and outputs if Enginebay did not write the
+        file: TorchScript itself does not record their shapes.
 
     Raises:
-        ModelSourceError: The file is missing, damaged, or something else than TorchScript.
+        ModelSourceError: The file is missing, damaged or not TorchScript.
     """
     import torch
 
-    path = _checked(path, "torchscript")
+    path = _check_path(path, "torchscript")
     extra = {KEY: ""}
-    with quiet(), _readable(path, "TorchScript"):
+    with quiet(), _readable_errors(path, "TorchScript"):
         module = torch.jit.load(path, "cpu", extra)  # type: ignore[no-untyped-call]  # torch's
-    return module, _ir(path, "torchscript", read_description(extra[KEY], path) or Description())
+    return module, _build_ir(
+        path, "torchscript", read_description(extra[KEY], path) or FileDescription()
+    )
 
 
 def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgram, IRModel]:
     """Load an exported program.
 
     Returns:
-        The program, and the IR. The names are those of the program's graph where Enginebay did
-        not write the file.
+        The program, and the IR. The IR has the names of the program's graph if Enginebay did not
+        write the file.
 
     Raises:
-        ModelSourceError: The file is missing, damaged, or something else than an exported program.
+        ModelSourceError: The file is missing, damaged or not an exported program.
     """
     import torch
 
-    path = _checked(path, "exported_program")
+    path = _check_path(path, "exported_program")
     extra = {KEY: ""}
-    with quiet(), _readable(path, "an exported program"), _tensors_only():
+    with quiet(), _readable_errors(path, "an exported program"), _tensors_only():
         check_program(path)
         program = torch.export.load(path, extra_files=extra)
-    description = read_description(extra[KEY], path) or Description(*program_specs(program))
-    return program, _ir(path, "exported_program", description)
+    description = read_description(extra[KEY], path) or FileDescription(*program_specs(program))
+    return program, _build_ir(path, "exported_program", description)
 
 
 def program_specs(
@@ -76,23 +78,23 @@ def program_specs(
     output_names: Sequence[str] | None = None,
     symbols: Mapping[str, str] | None = None,
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Return the inputs and outputs of an exported program.
+    """Return the specs of an exported program's inputs and of its outputs.
 
     Args:
         program: The program.
-        input_names: Instead of the graph's names of its input tensors.
-        output_names: Instead of the graph's names of its output tensors.
-        symbols: Names for the sizes that torch calls ``s0``, ``s27`` …
+        input_names: Names of the input tensors; by default those in the graph.
+        output_names: Names of the output tensors; by default those in the graph.
+        symbols: torch's symbol of an open size (``s0``, ``s27`` …) → the user's name.
     """
     signature = program.graph_signature
-    inputs = _tensors(program, {str(name): name for name in signature.user_inputs})
-    outputs = _tensors(program, _by_key(program, signature.user_outputs))
+    inputs = _example_tensors(program, {str(name): name for name in signature.user_inputs})
+    outputs = _example_tensors(program, _name_outputs(program, signature.user_outputs))
     symbols = symbols or {}
-    return _specs(inputs, input_names, symbols), _specs(outputs, output_names, symbols)
+    return _build_specs(inputs, input_names, symbols), _build_specs(outputs, output_names, symbols)
 
 
-def _by_key(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> dict[str, Any]:
-    """The graph's outputs by the keys of what the model returned."""
+def _name_outputs(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> dict[str, Any]:
+    """Return the graph's outputs by their paths in the value that the model returns."""
     from torch.utils import _pytree as pytree
 
     from enginebay.tensors import output_leaves
@@ -101,42 +103,45 @@ def _by_key(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> di
     return dict(output_leaves(result))
 
 
-def _tensors(program: torch.export.ExportedProgram, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The example values of those that are tensors: inputs and outputs may be constants too."""
+def _example_tensors(
+    program: torch.export.ExportedProgram, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the example values of inputs or outputs, without those that are constants."""
     import torch
 
-    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    found = {name: values.get(node) for name, node in names.items()}
-    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    by_node = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    values = {name: by_node.get(node) for name, node in names.items()}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 
-def _specs(
+def _build_specs(
     tensors: Mapping[str, Any], names: Sequence[str] | None, symbols: Mapping[str, str]
 ) -> tuple[TensorSpec, ...]:
     from enginebay.tensors import dtype_name
 
     named = zip(names or tensors, tensors.values(), strict=True)
     return tuple(
-        TensorSpec(name, dtype_name(value), _dims(value, symbols)) for name, value in named
+        TensorSpec(name, dtype_name(value), _name_dims(value, symbols)) for name, value in named
     )
 
 
-def _dims(value: torch.Tensor, symbols: Mapping[str, str]) -> tuple[int | str, ...]:
-    def dim(size: Any) -> int | str:
-        text = re.sub(r"[A-Za-z_]\w*", lambda found: symbols.get(found[0], found[0]), str(size))
+def _name_dims(value: torch.Tensor, symbols: Mapping[str, str]) -> tuple[int | str, ...]:
+    def name_size(size: int | torch.SymInt) -> int | str:
+        # An open size may be an expression: "2*s27 + 1".
+        text = re.sub(r"[A-Za-z_]\w*", lambda match: symbols.get(match[0], match[0]), str(size))
         return int(text) if text.isdecimal() else text
 
-    return tuple(dim(size) for size in value.shape)
+    return tuple(name_size(size) for size in value.shape)
 
 
-def _checked(path: str | Path, kind: IRKind) -> Path:
+def _check_path(path: str | Path, kind: IRKind) -> Path:
     require("torch")
     path = Path(path).absolute()
     check_archive(path, kind)
     return path
 
 
-def _ir(path: Path, kind: IRKind, description: Description) -> IRModel:
+def _build_ir(path: Path, kind: IRKind, description: FileDescription) -> IRModel:
     return IRModel(
         kind=kind,
         path=path,
@@ -148,12 +153,12 @@ def _ir(path: Path, kind: IRKind, description: Description) -> IRModel:
 
 
 @contextmanager
-def _readable(path: Path, what: str) -> Iterator[None]:
+def _readable_errors(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except ModelSourceError:
         raise
-    # torch raises what its parsers raise: RuntimeError, KeyError, zipfile's and pickle's errors …
+    # torch's parsers raise many types: RuntimeError, KeyError, zipfile's and pickle's errors …
     except Exception as err:
         message = f"'{path}' is damaged or not {what} that torch can read: {first_line(err)}"
         raise ModelSourceError(message) from err
@@ -161,12 +166,12 @@ def _readable(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def _tensors_only() -> Iterator[None]:
-    before = os.environ.get(_FORCE_SAFE)
-    os.environ[_FORCE_SAFE] = "1"
+    before = os.environ.get(_WEIGHTS_ONLY_VARIABLE)
+    os.environ[_WEIGHTS_ONLY_VARIABLE] = "1"
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_FORCE_SAFE]
+            del os.environ[_WEIGHTS_ONLY_VARIABLE]
         else:
-            os.environ[_FORCE_SAFE] = before
+            os.environ[_WEIGHTS_ONLY_VARIABLE] = before

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.errors import InputError, ModelError, first_line
-from enginebay.ir import raised_at
+from enginebay.ir import format_raising_line
 from enginebay.models.forward_arguments import (
     Call,
     bind_arguments,
@@ -190,7 +190,7 @@ def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         raise
     except BaseException as err:  # a model that exits has computed nothing
         message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
-        raise ModelError(f"{message}{raised_at(err)}") from err
+        raise ModelError(f"{message}{format_raising_line(err)}") from err
 
 
 def _name_outputs(

@@ -1,4 +1,4 @@
-"""Tensors: their names, dtypes and shapes, arrays of NumPy and torch, and recorded samples."""
+"""Tensors: names, dtypes and shapes, arrays of NumPy and torch, nested values, recorded samples."""
 
 from __future__ import annotations
 

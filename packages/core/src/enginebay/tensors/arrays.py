@@ -1,7 +1,7 @@
-"""Convert between NumPy arrays and torch tensors, and tell them apart without importing torch.
+"""Conversion between NumPy arrays and torch tensors, without importing torch for NumPy alone.
 
-In a process that never imported torch there is no torch tensor, so a look at ``sys.modules`` is
-enough, and inference with NumPy alone imports no torch.
+A torch tensor exists only in a process that has imported torch. So ``sys.modules`` tells whether a
+value can be one, and inference on NumPy arrays never imports torch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NumpyArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the NumPy dtype of a name in a :class:`~enginebay.TensorSpec`.
+    """Return the NumPy dtype for the ``dtype`` of a :class:`~enginebay.TensorSpec`.
 
     Raises:
-        MissingDependencyError: It is ``bfloat16``, a float8 or the like, which NumPy knows only
-            with the package ``ml_dtypes``, and that is not installed.
-        InputError: There is no such dtype.
+        MissingDependencyError: The dtype (``bfloat16``, a float8 …) requires the package
+            ``ml_dtypes``, which is not installed.
+        InputError: The dtype is unknown.
 
     Example:
         >>> numpy_dtype("int64")
@@ -41,43 +41,45 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError as err:
             raise MissingDependencyError(
-                f"dtype '{name}' needs the package ml_dtypes, which is not installed",
+                f"dtype '{name}' requires the package ml_dtypes, which is not installed",
                 hint="pip install ml_dtypes",
             ) from err
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype
     try:
         return np.dtype(name)
     except TypeError as err:
-        raise InputError(f"there is no dtype '{name}'") from err
+        raise InputError(f"unknown dtype '{name}'") from err
 
 
 def is_torch(value: object) -> TypeGuard[torch.Tensor]:
-    """True for a torch tensor; imports nothing."""
+    """Return True for a torch tensor; imports nothing."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def to_numpy(value: Array) -> NumpyArray:
-    """Return the values as a NumPy array on the host, sharing memory where that is possible.
+    """Return a value as a NumPy array on the host; shares memory if possible.
 
     Args:
-        value: A torch tensor of any device, dtype and strides, or anything NumPy reads.
+        value: A torch tensor of any device, dtype and strides, or anything that
+            ``numpy.asarray`` accepts.
 
     Example:
         >>> to_numpy([1.0, 2.0]).shape
         (2,)
 
     Raises:
-        InputError: It has no such array (a ragged list, a sparse tensor), or has masked values.
+        InputError: The value cannot be an array (a ragged list, a sparse tensor), or has masked
+            elements.
     """
     if np.ma.is_masked(value):
-        raise InputError("the array has masked values", hint="pass its .filled(VALUE)")
+        raise InputError("the array has masked elements", hint="pass array.filled(VALUE)")
     try:
         return _host_array(value) if is_torch(value) else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as err:
         kind = type(value).__name__
-        raise InputError(f"a value of type {kind} is no array: {first_line(err)}") from err
+        raise InputError(f"a {kind} cannot become a NumPy array: {first_line(err)}") from err
 
 
 def _host_array(value: torch.Tensor) -> NumpyArray:
@@ -89,7 +91,7 @@ def _host_array(value: torch.Tensor) -> NumpyArray:
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
-        # torch cannot convert bfloat16 to NumPy; the same 16 bits are read under ml_dtypes' name.
+        # torch cannot convert bfloat16 to NumPy, so its 16 bits are reinterpreted as ml_dtypes'.
         return tensor.contiguous().view(torch.uint16).numpy().view(numpy_dtype("bfloat16"))
     return tensor.numpy()
 
@@ -97,10 +99,11 @@ def _host_array(value: torch.Tensor) -> NumpyArray:
 def host_view(value: Any) -> NumpyArray | None:
     """Return an array that shares the memory of a plain torch tensor on the host.
 
-    None for everything that :func:`to_numpy` has to convert: a tensor on another device, in
-    bfloat16, or with a gradient.
+    Returns:
+        The array; None for a value that :func:`to_numpy` has to convert: a tensor on another
+        device, in bfloat16, or with a gradient.
     """
-    # Not is_torch: a subclass of Tensor may change what its operators do.
+    # Not is_torch(): a subclass of Tensor may override its operators.
     torch = sys.modules.get("torch")
     if torch is None or value.__class__ is not torch.Tensor:
         return None
@@ -121,15 +124,16 @@ def host_tensor(array: NumpyArray) -> torch.Tensor:
     except TypeError:
         if array.dtype.name != "bfloat16":
             raise
+        # torch does not know ml_dtypes' bfloat16, but its own has the same bits.
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
 
 
 def to_torch(array: NumpyArray, device: torch.device | None = None) -> torch.Tensor:
-    """Return a torch tensor on ``device`` with the array's values; shares memory on the CPU."""
+    """Return the array as a torch tensor on ``device``; shares memory on the CPU."""
     tensor = host_tensor(array)
     return tensor if device is None or device.type == "cpu" else tensor.to(device)
 
 
 def to_device(value: Array, device: torch.device) -> torch.Tensor:
-    """Return the value as a torch tensor on ``device``; the same tensor where it is one."""
+    """Return the value as a torch tensor on ``device``, detached from autograd."""
     return value.detach().to(device) if is_torch(value) else to_torch(to_numpy(value), device)

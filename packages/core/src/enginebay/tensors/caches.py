@@ -1,4 +1,4 @@
-"""The caches of transformers' decoders, as containers of the tensors that their layers keep."""
+"""Key-value caches of transformers' decoders, opened as containers of their layers' tensors."""
 
 from __future__ import annotations
 
@@ -9,52 +9,56 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: A layer's attributes under the names that ONNX decoders give them.
-_NAMES = {"keys": "key", "values": "value"}
+#: A layer's attribute → its name in decoders that are exported to ONNX.
+_ONNX_NAMES = {"keys": "key", "values": "value"}
 
 
 def cache_items(cache: Any) -> list[tuple[str, Any]]:
-    """List a cache's layers by number, or a layer's tensors by name."""
+    """List the layers of a cache by number, or the tensors of a layer by name."""
     items: list[tuple[str, Any]] = []
-    for attribute in _attributes(cache):
+    for attribute in _tensor_attributes(cache):
         part = getattr(cache, attribute)
         if attribute == "layers":
             items.extend((str(number), layer) for number, layer in enumerate(part))
         else:
-            items.append((_NAMES.get(attribute, attribute), part))
+            items.append((_ONNX_NAMES.get(attribute, attribute), part))
     return items
 
 
-def rebuilt_cache(cache: Any, parts: Sequence[Any]) -> Any:
-    """Return the same cache, or layer, with these items in the place of its own."""
+def rebuild_cache(cache: Any, parts: Sequence[Any]) -> Any:
+    """Return a copy of a cache or a layer in which ``parts`` replace its own items.
+
+    Args:
+        cache: The cache or the layer.
+        parts: The new items, in the order of :func:`cache_items`.
+    """
     clone = copy.copy(cache)
-    # A forward writes into these, and the next one must find them as they were.
+    # A forward writes into these containers; the original must stay unchanged for the next one.
     for name, part in vars(cache).items():
         if type(part) in (dict, list, set):
             setattr(clone, name, part.copy())
-    rest = iter(parts)
-    for attribute in _attributes(cache):
-        many = attribute == "layers"
-        setattr(clone, attribute, [next(rest) for _ in cache.layers] if many else next(rest))
+    remaining = iter(parts)
+    for attribute in _tensor_attributes(cache):
+        if attribute == "layers":
+            setattr(clone, attribute, [next(remaining) for _ in cache.layers])
+        else:
+            setattr(clone, attribute, next(remaining))
     return clone
 
 
 def is_cache(value: Any) -> bool:
-    """True for a cache of transformers, or a layer of one.
-
-    Its classes are looked up where they are loaded already: whoever has a cache has them.
-    """
+    """Return True for a transformers cache or a layer of one."""
+    # Without an import: an instance can exist only if transformers is loaded already.
     module = sys.modules.get("transformers.cache_utils")
     names = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin")
     return any(isinstance(value, getattr(module, name, ())) for name in names)
 
 
-def _attributes(cache: Any) -> list[str]:
-    """The attributes that may hold tensors; private ones, such as a window's size, are constant."""
-    found = vars(cache).items()
+def _tensor_attributes(cache: Any) -> list[str]:
+    """List the attributes that may hold tensors; private ones (a window's size) are constant."""
     return [
         name
-        for name, part in found
+        for name, part in vars(cache).items()
         if name == "layers" or not (name.startswith("_") or _is_constant(part))
     ]
 
@@ -66,6 +70,6 @@ def _is_constant(part: Any) -> bool:
         part = list(part.values())
     if isinstance(part, list | tuple | set):
         return all(map(_is_constant, part))
-    # Their own types alone: what stands for a tensor may be a kind of number.
+    # Exact types: a stand-in for a tensor may be a subclass of a number.
     plain = (bool, int, float, str, type(None), torch.dtype, torch.device)
     return type(part) in plain or isinstance(part, type)

@@ -1,4 +1,4 @@
-"""Example inputs: read from text and files, generated, and resized."""
+"""Input arrays: parsed from text and files, generated at random, and resized."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ _DTYPES = (
 
 
 def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
-    """Read one ``--input``.
+    """Parse one ``--input``.
 
     Args:
-        text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. Without a
-            name it is the model's only input, and its key is ``""``. No dimensions and a dtype
-            (``n=:int64``) is a single number.
+        text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. The name may
+            be left out for the model's only input, whose key is then ``""``. A dtype without
+            dimensions (``n=:int64``) is a scalar.
 
     Returns:
-        By name a spec to generate values for, or the array in the file; an ``.npz`` may hold many.
+        Input name → a spec to generate values for, or the array in the file. An ``.npz`` file may
+        contain several arrays.
 
     Raises:
-        InputError: The text is none of these, or the file cannot be read.
+        InputError: The text has another form, or the file cannot be read.
 
     Example:
         >>> parse_input("ids=1x16:int64")
@@ -49,40 +50,44 @@ def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
     """
     name, _, value = text.rpartition("=")
     if value.endswith(".npz"):
-        return _read_npz(Path(value)) if not name else _only(name, _read_npz(Path(value)))
+        return (
+            _read_npz(Path(value)) if not name else _rename_only_array(name, _read_npz(Path(value)))
+        )
     if value.endswith(".npy"):
         return {name: _read_npy(Path(value))}
-    return {name: _read_shape(name, value, text)}
+    return {name: _parse_shape(name, value, text)}
 
 
 def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
-    """Read several ``--input``; see :func:`parse_input`.
+    """Parse several ``--input``; see :func:`parse_input`.
 
     Raises:
-        InputError: One of them cannot be read, or two name the same input.
+        InputError: One of the texts cannot be parsed, or two name the same input.
     """
-    found: dict[str, TensorSpec | NumpyArray] = {}
+    inputs: dict[str, TensorSpec | NumpyArray] = {}
     for text in texts:
         for name, value in parse_input(text).items():
-            if name in found:
-                raise InputError(f"'{text}' gives the input '{name}' a second time")
-            found[name] = value
-    return found
+            if name in inputs:
+                raise InputError(f"'{text}': input '{name}' is specified twice")
+            inputs[name] = value
+    return inputs
 
 
 def inputs_for(
     specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
 ) -> dict[str, Array]:
-    """Return one array for each input: as given, or generated where only its shape is known.
+    """Return one array for each input: the given one, or one generated at the given shape.
 
     Args:
         specs: The model's inputs.
-        given: The result of :func:`parse_inputs`; a name may be missing where there is one input.
+        given: The result of :func:`parse_inputs`; the key ``""`` is the only input. Inputs that
+            are missing here are generated at the model's own shape.
 
     Raises:
-        InputError: An input is left out and its shape is open, or a name is not the model's.
+        InputError: A missing input has an open shape, or the only name is missing though the
+            model has several inputs.
     """
-    named = {_only_name(name, specs): value for name, value in given.items()}
+    named = {_resolve_name(name, specs): value for name, value in given.items()}
     known = {spec.name: spec for spec in specs}
     arrays: dict[str, Array] = {}
     for name, value in {**known, **named}.items():  # the wrapper refuses unknown names
@@ -92,50 +97,51 @@ def inputs_for(
     return arrays
 
 
-def generate_input(spec: TensorSpec, wanted: TensorSpec, *, below: int = 2) -> NumpyArray:
-    """Generate an array for an input: of the model's dtype, at a shape that the user typed.
+def generate_input(spec: TensorSpec, requested: TensorSpec, *, below: int = 2) -> NumpyArray:
+    """Generate an array of the model's dtype at the shape that the user typed.
 
     Args:
         spec: The model's input.
-        wanted: What the user typed.
-        below: Integers are at least 0, and less than this.
+        requested: The shape and dtype that the user typed.
+        below: Exclusive bound of generated integers, which start at 0.
 
     Raises:
-        InputError: Another dtype was typed.
+        InputError: The user typed a dtype that differs from the model's.
     """
-    if wanted.dtype not in (spec.dtype, "float32"):  # float32 is read where none is typed
+    # parse_input() returns float32 if no dtype was typed.
+    if requested.dtype not in (spec.dtype, "float32"):
         raise InputError(
-            f"input '{spec.name}' is requested as {wanted.dtype}, wanted {spec.dtype}",
-            hint=f"leave ':{wanted.dtype}' out",
+            f"input '{spec.name}': expected dtype {spec.dtype}, found {requested.dtype}",
+            hint=f"leave ':{requested.dtype}' out",
         )
-    named = TensorSpec(spec.name, spec.dtype, wanted.dims)
-    return random_inputs([named], below={spec.name: below})[spec.name]
+    resized = TensorSpec(spec.name, spec.dtype, requested.dims)
+    return random_inputs([resized], below={spec.name: below})[spec.name]
 
 
-def _only_name(name: str, specs: Sequence[TensorSpec]) -> str:
+def _resolve_name(name: str, specs: Sequence[TensorSpec]) -> str:
     if name:
         return name
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs)
-        raise InputError(f"an input has no name, and the model takes {names}")
+        raise InputError(f"an input without a name; the model has the inputs {names}")
     return specs[0].name
 
 
 def random_inputs(
     specs: Iterable[TensorSpec], seed: int = 0, *, below: Mapping[str, int] | None = None
 ) -> dict[str, NumpyArray]:
-    """Generate inputs, the same for the same specs and seed. Needs no torch.
+    """Generate reproducible random inputs, without torch.
 
-    Floats are normally distributed; integers are 0 or 1, so that they are valid indices into any
-    embedding with two rows.
+    Floats are normally distributed. Integers are 0 or 1 by default, which are valid indices into
+    any embedding with at least two rows.
 
     Args:
         specs: The inputs.
-        seed: Another seed, other values.
-        below: By name, the number that an input's integers are less than, instead of 2.
+        seed: Random seed; the same seed and specs produce the same values.
+        below: Input name → exclusive bound of its integers (default: 2).
 
     Raises:
-        InputError: A dimension is open, or there are no values for the dtype.
+        InputError: A dimension is open, or the dtype has no random values (``string``).
 
     Example:
         >>> random_inputs([TensorSpec("mask", "bool", (3,))])["mask"].dtype
@@ -145,51 +151,51 @@ def random_inputs(
 
     generator = np.random.default_rng(seed)
     limits = below or {}
-    return {spec.name: _random(spec, generator, limits.get(spec.name, 2)) for spec in specs}
+    return {spec.name: _random_array(spec, generator, limits.get(spec.name, 2)) for spec in specs}
 
 
 def resize(array: _A, shape: Sequence[int]) -> _A:
     """Return the array at another shape of the same rank: cut, or repeated along each axis.
 
-    No new values are made, so that indices stay valid and masks stay masks.
+    The result contains only values of the array, so indices stay valid and masks stay masks.
 
     Args:
-        array: A tensor or NumPy array.
-        shape: The wanted shape.
+        array: A torch tensor or NumPy array.
+        shape: The new shape.
 
     Raises:
-        InputError: The rank differs, or there is no value to repeat.
+        InputError: The rank differs, or an axis of size 0 would have to grow.
 
     Example:
         >>> import numpy as np
         >>> resize(np.array([[1, 2, 3]]), (2, 4)).tolist()
         [[1, 2, 3, 1], [1, 2, 3, 1]]
     """
-    found = tuple(array.shape)
-    if len(found) != len(shape):
-        raise InputError(f"an input of shape {found} cannot take the shape {tuple(shape)}")
+    old_shape = tuple(array.shape)
+    if len(old_shape) != len(shape):
+        raise InputError(f"an input of shape {old_shape} cannot be resized to {tuple(shape)}")
     for axis, size in enumerate(shape):
-        if size != found[axis]:
-            array = _stretch(array, axis, size)
+        if size != old_shape[axis]:
+            array = _resize_axis(array, axis, size)
     return array
 
 
-def _stretch(array: _A, axis: int, size: int) -> _A:
+def _resize_axis(array: _A, axis: int, size: int) -> _A:
     import numpy as np
     import torch
 
     old = array.shape[axis]
     if old == 0:
-        raise InputError(f"axis {axis} of an input has size 0: nothing to repeat {size} times")
+        raise InputError(f"axis {axis} of an input has size 0 and cannot be resized to {size}")
     index = np.arange(size) % old
     if isinstance(array, np.ndarray):
-        taken: np.ndarray[Any, np.dtype[Any]] = np.take(array, index, axis)
-        return taken
+        resized: np.ndarray[Any, np.dtype[Any]] = np.take(array, index, axis)
+        return resized
 
     return array.index_select(axis, torch.from_numpy(index).to(array.device))
 
 
-def _random(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
+def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) -> NumpyArray:
     if not spec.is_static:
         message = f"cannot generate an input for {spec.describe()}: its shape is open"
         raise InputError(message, hint=f"--input {spec.name}=1x3x224x224")
@@ -203,41 +209,41 @@ def _random(spec: TensorSpec, generator: np.random.Generator, below: int) -> Num
 
         limit = 2 if dtype.kind == "b" else min(below, np.iinfo(dtype).max)
         return generator.integers(0, limit, shape).astype(dtype)
-    # Everything else is floating point or complex; ml_dtypes' kinds are not NumPy's.
+    # Floating point or complex. dtype.kind cannot tell: ml_dtypes' types have the kind "V".
     return generator.standard_normal(shape).astype(dtype)
 
 
-def _read_shape(name: str, value: str, text: str) -> TensorSpec:
+def _parse_shape(name: str, value: str, text: str) -> TensorSpec:
     dims, colon, dtype = value.partition(":")
     sizes = dims.split("x") if dims else []
     if not all(size.isascii() and size.isdecimal() for size in sizes) or not (sizes or colon):
-        raise InputError(f"'{text}' is not an input", hint=f"write {_GRAMMAR}")
-    return TensorSpec(name, _dtype(dtype) if colon else "float32", tuple(map(int, sizes)))
+        raise InputError(f"'{text}' is not a valid input", hint=f"write {_GRAMMAR}")
+    return TensorSpec(name, _parse_dtype(dtype) if colon else "float32", tuple(map(int, sizes)))
 
 
-def _dtype(text: str) -> str:
+def _parse_dtype(text: str) -> str:
     if text in _DTYPES:
         return text
     guess = nearest(text, _DTYPES)
-    raise InputError(f"'{text}' is not a dtype", hint=f"did you mean '{guess}'?" if guess else None)
+    raise InputError(f"unknown dtype '{text}'", hint=f"did you mean '{guess}'?" if guess else None)
 
 
 def _read_npy(path: Path) -> Any:
     import numpy as np
 
-    with _reading(path) as stream:
+    with _open_arrays(path) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
     import numpy as np
 
-    with _reading(path) as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as archive:
+    with _open_arrays(path) as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as archive:
         return dict(archive)
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[BinaryIO]:
+def _open_arrays(path: Path) -> Iterator[BinaryIO]:
     from zipfile import BadZipFile
 
     try:
@@ -250,8 +256,8 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         raise InputError(message, hint="write it with numpy.save or numpy.savez") from err
 
 
-def _only(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def _rename_only_array(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
     if len(arrays) != 1:
-        message = f"'{name}' names one input, and the .npz holds {len(arrays)} arrays"
-        raise InputError(message, hint="leave the name out: the arrays have their own")
+        message = f"'{name}' names one input, but the .npz file contains {len(arrays)} arrays"
+        raise InputError(message, hint="leave the name out: each array has its own")
     return {name: next(iter(arrays.values()))}

@@ -1,9 +1,9 @@
-"""Nested inputs and outputs as named leaves.
+"""Nested inputs and outputs as leaves with dotted paths.
 
-torch's own pytree knows a dataclass only once it is registered, and a model may return one that is
-not, whose outputs need names too. So mappings, sequences, named tuples and dataclasses are walked
-here, and pytree does everything else that is registered with it. A decoder's cache is opened
-whether it is registered or not: transformers registers some of its caches, some of the time.
+torch's own pytree does not open a dataclass that is not registered with it, and a model may return
+one. So mappings, sequences, named tuples and dataclasses are opened here, and pytree opens the
+other types that are registered with it. A decoder's cache is always opened here, since
+transformers registers only some of its caches, and not in every version.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from enginebay.tensors.caches import cache_items, is_cache, rebuilt_cache
+from enginebay.tensors.caches import cache_items, is_cache, rebuild_cache
 
 
 def leaves(value: Any, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield every leaf with its dotted path, in order.
 
     Args:
-        value: The leaf, or the container.
-        path: Stands before every path.
-        caches: Opens a decoder's caches; each is a leaf otherwise.
+        value: A leaf or a container.
+        path: Prefix of every path.
+        caches: Open a decoder's caches; if False, each cache is a leaf.
 
     Example:
         >>> list(leaves({"logits": 1, "aux": [2, 3]}))
         [('logits', 1), ('aux.0', 2), ('aux.1', 3)]
     """
-    parts = _children(value, caches=caches)
+    parts = _list_children(value, caches=caches)
     if parts is None:
         yield path, value
         return
@@ -37,13 +37,15 @@ def leaves(value: Any, path: str = "", *, caches: bool = True) -> Iterator[tuple
 
 
 def output_leaves(result: Any, *, caches: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield every leaf of a forward's result by path; ``output``, ``output_0 …`` where none is.
+    """Yield every leaf of a forward's result with its path.
+
+    A single tensor has the path ``output``, the entries of a list or tuple ``output_0`` ….
 
     Args:
-        result: What the forward returned.
-        caches: Opens a decoder's caches; each is a leaf otherwise.
+        result: The value that the forward returned.
+        caches: Open a decoder's caches; if False, each cache is a leaf.
     """
-    if _children(result, caches=caches) is None:
+    if _list_children(result, caches=caches) is None:
         yield "output", result
     elif isinstance(result, list | tuple) and not hasattr(result, "_fields"):
         for index, part in enumerate(result):
@@ -53,30 +55,30 @@ def output_leaves(result: Any, *, caches: bool = True) -> Iterator[tuple[str, An
 
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Return the same structure with every leaf replaced; the original is not changed.
+    """Return a copy of the structure in which ``function(leaf)`` replaces every leaf.
 
     Example:
         >>> map_leaves(lambda n: n * 10, {"a": 1, "b": (2, 3)})
         {'a': 10, 'b': (20, 30)}
     """
-    parts = _children(value)
+    parts = _list_children(value)
     if parts is None:
         return function(value)
-    return _rebuild(value, [map_leaves(function, child) for _, child in parts])
+    return _rebuild_container(value, [map_leaves(function, child) for _, child in parts])
 
 
 def map_named(function: Callable[[str, Any], Any], value: Any, path: str) -> Any:
-    """Return the same structure with every leaf replaced, given its dotted path.
+    """Return a copy of the structure in which ``function(path, leaf)`` replaces every leaf.
 
     Example:
         >>> map_named(lambda path, n: f"{path} is {n}", [1, 2], "x")
         ['x.0 is 1', 'x.1 is 2']
     """
-    paths = iter([each for each, _ in leaves(value, path)])
+    paths = iter([leaf_path for leaf_path, _ in leaves(value, path)])
     return map_leaves(lambda leaf: function(next(paths), leaf), value)
 
 
-def _children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] | None:
+def _list_children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] | None:
     """List a container's items by key; None for a leaf."""
     if is_cache(value):
         return cache_items(value) if caches else None
@@ -85,54 +87,54 @@ def _children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] | Non
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return list(zip(value._fields, value, strict=True))
     if isinstance(value, list | tuple):
-        return _numbered(value)
+        return _number_children(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return _registered(value)
+    return _list_pytree_children(value)
 
 
-def _numbered(values: Sequence[Any]) -> list[tuple[str, Any]]:
+def _number_children(values: Sequence[Any]) -> list[tuple[str, Any]]:
     return [(str(index), child) for index, child in enumerate(values)]
 
 
-def _registered(value: Any) -> list[tuple[str, Any]] | None:
+def _list_pytree_children(value: Any) -> list[tuple[str, Any]] | None:
     from torch.utils import _pytree as pytree
 
     if type(value) not in pytree.SUPPORTED_NODES:
         return None
-    return _numbered(pytree.tree_leaves(value, is_leaf=lambda part: part is not value))
+    return _number_children(pytree.tree_leaves(value, is_leaf=lambda part: part is not value))
 
 
-def _rebuild(value: Any, parts: list[Any]) -> Any:
+def _rebuild_container(value: Any, parts: list[Any]) -> Any:
     if is_cache(value):
-        return rebuilt_cache(value, parts)
+        return rebuild_cache(value, parts)
     if isinstance(value, Mapping):
-        return _refilled(value, zip(value, parts, strict=True))
+        return _rebuild_mapping(value, zip(value, parts, strict=True))
     if isinstance(value, tuple) and hasattr(value, "_make"):
         return value._make(parts)
     if isinstance(value, list | tuple):
         return type(value)(parts)
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        return _reset(value, zip(names, parts, strict=True))
+        return _rebuild_dataclass(value, zip(names, parts, strict=True))
     from torch.utils import _pytree as pytree
 
     structure = pytree.tree_structure(value, is_leaf=lambda part: part is not value)
     return pytree.tree_unflatten(parts, structure)
 
 
-def _refilled(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
-    if type(mapping) is dict:  # torch's strict capture knows no copy of one
+def _rebuild_mapping(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
+    if type(mapping) is dict:  # torch.export's strict mode cannot trace copy.copy of a dict
         return dict(items)
-    # Key by key: transformers' ModelOutput has no update(), and sets its attributes with its keys.
+    # Key by key: transformers' ModelOutput forbids update() and sets an attribute for each key.
     clone = copy.copy(mapping)
     for key, part in items:
         clone[key] = part
     return clone
 
 
-def _reset(instance: Any, items: Iterator[tuple[str, Any]]) -> Any:
-    # Not dataclasses.replace(): that runs __post_init__ again and refuses init=False fields.
+def _rebuild_dataclass(instance: Any, items: Iterator[tuple[str, Any]]) -> Any:
+    # Not dataclasses.replace(), which runs __post_init__ again and refuses init=False fields.
     clone = copy.copy(instance)
     for name, part in items:
         object.__setattr__(clone, name, part)

@@ -1,4 +1,4 @@
-"""Arrays as MessagePack, for the way to another process and back: never pickle."""
+"""Arrays that can be sent to another process as MessagePack, without pickle."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class PackedArray(msgspec.Struct, array_like=True):
-    """An array of numbers.
+    """An array of numbers that msgspec can encode.
 
     Attributes:
-        dtype: Its name.
-        shape: Its shape.
-        data: Its bytes, in C order.
+        dtype: The name of its NumPy dtype.
+        shape: The shape.
+        data: The bytes of the elements, in C order.
 
     Example:
         >>> import numpy as np
@@ -36,7 +36,7 @@ class PackedArray(msgspec.Struct, array_like=True):
         return cls(array.dtype.name, array.shape, bytearray(array.tobytes()))
 
     def array(self) -> NumpyArray:
-        """Unpack the array, which can be written to."""
+        """Unpack the array; it is writable and shares memory with ``data``."""
         import numpy as np
 
         return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)

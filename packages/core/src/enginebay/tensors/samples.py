@@ -1,7 +1,7 @@
-"""Recorded inputs with the outputs of the unpatched model for them, in one ``.npz`` file.
+"""Recorded samples: inputs and the original model's outputs for them, in one ``.npz`` file.
 
-An artifact carries them, so that it can be verified again on another machine, without the model
-and without torch.
+An artifact contains them, so that it can be verified on another machine without the model and
+without torch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from enginebay.tensors.arrays import NumpyArray
 
+#: An array's name in the file: ``0/inputs/x:float32``, ``1/probe-outputs/y:bfloat16``.
 _KEY = re.compile(
     r"(\d+)/(?:(item|probe|non_finite)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL
 )
@@ -30,14 +31,14 @@ SampleKind: TypeAlias = Literal["example", "item", "probe", "non_finite"]
 
 
 class Sample(NamedTuple):
-    """One set of inputs and the outputs that belong to it.
+    """One set of inputs and the original model's outputs for them.
 
     Attributes:
-        inputs: Arrays by name.
-        outputs: Likewise.
-        kind: ``example`` for what the caller gave, at every size; ``item`` for an entry of a data
-            set; ``probe`` for inputs made up to try an artifact with, which resemble no real ones;
-            ``non_finite`` for the example with NaN and infinity, where an artifact may differ.
+        inputs: Input name → array.
+        outputs: Output name → array.
+        kind: ``example``: the caller's example, at its own and other sizes; ``item``: an item of a
+            data set; ``probe``: generated inputs, which need not resemble real ones;
+            ``non_finite``: the example with NaN and infinity, for which an artifact may differ.
     """
 
     inputs: dict[str, NumpyArray]
@@ -52,12 +53,14 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
         kind = "" if sample.kind == "example" else f"{sample.kind}-"
         for group, values in (("inputs", sample.inputs), ("outputs", sample.outputs)):
             for name, array in values.items():
-                arrays[f"{number}/{kind}{group}/{name}:{array.dtype.name}"] = _storable(array)
+                arrays[f"{number}/{kind}{group}/{name}:{array.dtype.name}"] = _to_builtin_dtype(
+                    array
+                )
     save_arrays(path, arrays)
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
-    """Write an ``.npz`` with any names in it: ``numpy.savez`` takes none called ``file``."""
+    """Write an ``.npz`` file with any array names: ``numpy.savez`` refuses the name ``file``."""
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
@@ -65,22 +68,22 @@ def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
 
 
 def load_samples(path: Path) -> list[Sample]:
-    """Read a file of :func:`save_samples`.
+    """Read a file that :func:`save_samples` wrote. Nothing is unpickled.
 
     Raises:
-        ArtifactError: The file is something else, or damaged. Nothing is unpickled.
+        ArtifactError: The file is damaged or was not written by :func:`save_samples`.
     """
     samples: dict[int, Sample] = {}
     try:
-        # Opened here: NumPy leaves the file open where it is no zip archive.
+        # Opened here, since np.load(path) leaves the file open if it is not a zip archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             for key in file.files:
                 number, kind, group, name, dtype = _parse_key(key)
                 sample = samples.setdefault(number, Sample({}, {}, kind))
                 array = file[key]
-                getattr(sample, group)[name] = _restored(array, dtype)
+                getattr(sample, group)[name] = _restore_dtype(array, dtype)
     except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as err:
-        raise ArtifactError(f"'{path.name}' does not hold recorded samples: {err}") from err
+        raise ArtifactError(f"'{path.name}' does not contain recorded samples: {err}") from err
     return [samples[number] for number in sorted(samples)]
 
 
@@ -92,21 +95,21 @@ def _parse_key(key: str) -> tuple[int, SampleKind, str, str, str]:
     return int(number), cast("SampleKind", kind or "example"), group, name, dtype
 
 
-def _storable(array: NumpyArray) -> NumpyArray:
-    # NumPy's file format knows no bfloat16 or float8: their bits are kept under an integer dtype.
+def _to_builtin_dtype(array: NumpyArray) -> NumpyArray:
+    # NumPy's file format has no bfloat16 or float8: their bits are stored as unsigned integers.
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")
 
 
-def _restored(array: NumpyArray, dtype: str) -> NumpyArray:
+def _restore_dtype(array: NumpyArray, dtype: str) -> NumpyArray:
     return array if array.dtype.name == dtype else array.view(numpy_dtype(dtype))
 
 
 def is_recorded(path: Path) -> bool:
-    """True for a file of :func:`save_samples`; False for another ``.npz`` file.
+    """Return True if :func:`save_samples` wrote this ``.npz`` file.
 
     Raises:
-        OSError: It cannot be read.
-        BadZipFile: It is no ``.npz`` file.
+        OSError: The file cannot be read.
+        BadZipFile: The file is not an ``.npz`` file.
     """
     with ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]

@@ -1,4 +1,4 @@
-"""The names, dtypes and shapes of tensors, in words that every framework and file shares."""
+"""Tensor specs: names, dtypes and shapes, independent of any framework and file format."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Array: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
 
 class TensorSpec(msgspec.Struct, frozen=True):
-    """One input or output of a model.
+    """The name, dtype and shape of one input or output of a model.
 
     Attributes:
-        name: The name that callers use, whatever the engine calls its blob.
+        name: The name that callers use; the engine's own may differ.
         dtype: The NumPy name: ``float32``, ``float16``, ``bfloat16``, ``int64``, ``bool`` …
-        dims: One entry a dimension: an ``int`` where it is fixed, a name where it is not.
-            Equal names mean equal sizes. None where not even the rank is known.
+        dims: One entry per dimension: an ``int`` for a fixed size, a name for an open one.
+            Equal names mean equal sizes. None if the rank is unknown.
 
     Example:
         >>> TensorSpec("x", "float32", ("batch", 3, 224, 224)).describe()
@@ -36,17 +36,17 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """True where every dimension is a number."""
+        """True if every dimension has a fixed size."""
         return self.dims is not None and all(isinstance(dim, int) for dim in self.dims)
 
     def describe(self) -> str:
-        """Write the spec in one line, for messages."""
+        """Return the spec as one line for messages."""
         dims = "unknown rank" if self.dims is None else ", ".join(map(str, self.dims))
         return f"{self.name} {self.dtype}[{dims}]"
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
-    """Return NumPy's name of a tensor's dtype.
+    """Return the NumPy name of a torch tensor's dtype.
 
     Example:
         >>> import torch
@@ -57,5 +57,5 @@ def dtype_name(tensor: torch.Tensor) -> str:
 
 
 def specs(tensors: Mapping[str, torch.Tensor]) -> tuple[TensorSpec, ...]:
-    """Return the names, dtypes and sizes of tensors."""
+    """Return the specs of torch tensors, with fixed sizes."""
     return tuple(TensorSpec(name, dtype_name(t), tuple(t.shape)) for name, t in tensors.items())

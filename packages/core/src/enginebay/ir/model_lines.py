@@ -1,0 +1,48 @@
+"""Source lines of the user's model, found in call stacks and tracebacks."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from traceback import walk_stack, walk_tb
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
+
+def model_line(frame: FrameType) -> str:
+    """Return the innermost line outside torch, NumPy and Enginebay: ``folder/net.py:12``.
+
+    Args:
+        frame: The innermost frame to look at.
+
+    Returns:
+        The line; empty if there is no such frame.
+    """
+    return _find_line(walk_stack(frame))
+
+
+def format_raising_line(err: BaseException) -> str:
+    """Return the model's line that an exception came from as ``" (folder/net.py:12)"``.
+
+    Empty if the traceback has no line outside torch, NumPy and Enginebay.
+    """
+    line = _find_line(reversed([*walk_tb(err.__traceback__)]))
+    return f" ({line})" if line else ""
+
+
+def is_model_file(file: str) -> bool:
+    """Return True for a Python file outside torch, NumPy and Enginebay."""
+    modules = (sys.modules.get(name) for name in ("torch", "numpy", "enginebay"))
+    library_folders = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
+    return not file.startswith((*library_folders, warnings.__file__, "<frozen"))
+
+
+def _find_line(steps: Iterable[tuple[FrameType, int]]) -> str:
+    for frame, line in steps:
+        if is_model_file(file := frame.f_code.co_filename):
+            return f"{'/'.join(Path(file).parts[-2:])}:{line}"
+    return ""

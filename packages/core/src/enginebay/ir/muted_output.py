@@ -1,0 +1,120 @@
+"""Output of exporters: suppress their warnings, logs and prints, except the notes users need."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from threading import enumerate as enumerate_threads, get_ident
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from enginebay.ir.model_lines import model_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The loggers of exporters, which log tracebacks and missing optional packages.
+_LOGGERS = ("torch", "onnxscript", "onnx_ir")
+
+
+@contextmanager
+def quiet() -> Iterator[list[str]]:
+    """Suppress the warnings, logs and prints of the exporter that runs in the block.
+
+    Other threads still print (a progress bar, for example), but their warnings are suppressed too:
+    Python's warning filters are process-wide.
+
+    Yields:
+        A list of notes, one line for each distinct ``TracerWarning``: where tracing made a constant
+        of a value that depends on the input.
+    """
+    notes: list[str] = []
+
+    def record_tracer_warning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,  # noqa: ARG001  # Python's own signature
+        line: str | None = None,  # noqa: ARG001
+    ) -> None:
+        if category.__name__ == "TracerWarning":
+            note = _format_tracer_note(message, filename, lineno)
+            if note not in notes:
+                notes.append(note)
+
+    with (
+        warnings.catch_warnings(),
+        redirect_stdout(cast("TextIO", _ThreadMutedStream(sys.stdout))),
+        redirect_stderr(cast("TextIO", _ThreadMutedStream(sys.stderr))),
+        _muted_loggers(),
+    ):
+        warnings.simplefilter("always")
+        warnings.showwarning = record_tracer_warning  # catch_warnings() restores it
+        yield notes
+
+
+class _ThreadMutedStream:
+    """A stream that drops the output of the thread that created it and forwards all other output.
+
+    ``isatty()`` is False, so that rich, and NNCF through it, draws no progress bar.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        # Past the proxy of a rich display that is shown already: its proxy and that of a display in
+        # NNCF would write to each other forever.
+        self._stream: TextIO = getattr(stream, "rich_proxied_file", stream)
+        self._thread = get_ident()
+        self._earlier_threads = {thread.ident for thread in enumerate_threads()} - {self._thread}
+
+    @property
+    def rich_proxied_file(self) -> Any:
+        # rich asks for it: a display of an earlier thread continues past this stream.
+        return self._stream if get_ident() in self._earlier_threads else self
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: str) -> int:
+        return len(text) if get_ident() == self._thread else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def no_graph_dump() -> Iterator[None]:
+    """Stop the TorchScript exporter from printing the whole graph when it fails."""
+    # It should print only if verbose, but tests `is_onnx_log_enabled` without calling it. The
+    # output goes to the process's stdout from C++, where redirect_stdout() cannot catch it.
+    import torch
+
+    enable, was_enabled = torch._C._jit_set_onnx_log_enabled, torch._C._jit_is_onnx_log_enabled()
+    enable(False)
+    torch._C._jit_set_onnx_log_enabled = lambda *_: None
+    try:
+        yield
+    finally:
+        torch._C._jit_set_onnx_log_enabled = enable
+        enable(was_enabled)
+
+
+@contextmanager
+def _muted_loggers() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _format_tracer_note(message: Warning | str, filename: str, number: int) -> str:
+    # The warning's own line may be in a mode of torch or of Enginebay, not in the model.
+    place = model_line(sys._getframe(2)) or f"{Path(filename).name}:{number}"
+    return f"tracing: {str(message).partition('. ')[0]} ({place})"
