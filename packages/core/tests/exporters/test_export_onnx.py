@@ -241,9 +241,9 @@ def test_a_dimension_that_the_code_fixes_is_one_line(tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(Fixed(), torch.ones(2, 4), path=tmp_path / "m", dynamic={"x": {0: ("n", 1, 9)}})
     assert str(caught.value) == (
-        "the model cannot be exported by the default exporter: dimension 'n' (axis 0 of 'x') came "
-        "out as 2: the model's code fixes it; the TorchScript exporter: the model does not run "
-        "with n=4: RuntimeError: shape '[2, 2, 2]' is invalid for input of size 16"
+        "the model cannot be exported by the default exporter: dimension 'n' (axis 0 of 'x'): "
+        "expected an open size, found 2, fixed by the model's code; the TorchScript exporter: the "
+        "model fails with n=4: RuntimeError: shape '[2, 2, 2]' is invalid for input of size 16"
     )
 
 
@@ -266,7 +266,7 @@ def test_writing_into_an_input_changes_nobodys_input(tmp_path, exporter: str) ->
 
 
 def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHTS", 1000)
+    monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHT_BYTES", 1000)
     model, x = nn.Linear(32, 32), torch.randn(1, 32)
     ir = export(model, x, path=tmp_path / "big.onnx")
     assert ir.files == (tmp_path / "big.onnx", tmp_path / "big.onnx.data")
@@ -396,12 +396,12 @@ def test_a_model_that_exits_in_an_exporter_is_an_export_error(tmp_path) -> None:
     [
         (
             {"ir": "tflite"},
-            "'tflite' is not a representation; wanted onnx, torchscript, exported_program",
+            "unknown representation 'tflite'; available: onnx, torchscript, exported_program",
         ),
-        ({"exporter": "jax"}, "'jax' is not an exporter; wanted dynamo or torchscript"),
+        ({"exporter": "jax"}, "unknown exporter 'jax'; available: dynamo, torchscript"),
         (
             {"ir": "torchscript", "exporter": "dynamo"},
-            "exporter='dynamo' chooses between ONNX exporters; ir is 'torchscript'",
+            "exporter='dynamo' requires ir='onnx'; found ir='torchscript'",
         ),
     ],
 )

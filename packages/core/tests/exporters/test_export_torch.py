@@ -153,7 +153,7 @@ def test_onnx_becomes_onnx_only(tmp_path) -> None:
     assert bound.file("onnx") == bound.source.ir
     with pytest.raises(ExportError) as caught:
         write_ir(bound, "torchscript", tmp_path / "m.pt")
-    message = f"'{ir.path}' is ONNX, and there is no way back to torch from there"
+    message = f"'{ir.path}': an ONNX file cannot be converted to torchscript"
     assert str(caught.value) == message
 
 
@@ -228,7 +228,7 @@ def test_torchscript_becomes_torchscript(script, tmp_path) -> None:
 def test_torchscript_becomes_no_exported_program(script, tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(script, X, ir="exported_program", path=tmp_path / "m")
-    message = "TorchScript cannot become an exported program: torch.export reads Python"
+    message = "TorchScript cannot become an exported program: torch.export requires Python code"
     assert str(caught.value) == message
 
 
@@ -271,7 +271,7 @@ def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
 
 def test_a_size_that_the_model_refuses_is_a_note_or_breaks_a_promise(tmp_path) -> None:
     options = {"ir": "torchscript", "path": tmp_path / "m"}
-    refusal = "the model does not run with n=4: RuntimeError: shape '[2, 2, 2]' is invalid"
+    refusal = "the model fails with n=4: RuntimeError: shape '[2, 2, 2]' is invalid"
     ir = export(Fixed(), torch.ones(2, 4), dynamic={"x": {0: "n"}}, **options)
     assert ir.outputs[0].dims is None
     assert ir.notes[0].startswith(refusal)

@@ -118,7 +118,7 @@ def test_a_marked_function_is_cut_before_or_after(tmp_path, exporter, cut):
     x = torch.randn(2, 3)
     whole = exported(Shared(), x, tmp_path / "m.onnx", exporter, sets)
     if cut == "head:output":
-        with pytest.raises(UsageError, match="there is no node after 'head:output'"):
+        with pytest.raises(UsageError, match="no node after 'head:output'"):
             split(whole, [cut], tmp_path / "parts")
         return
     parts = split(whole, [cut], tmp_path / "parts")
@@ -166,7 +166,7 @@ def test_shapes_that_are_computed_from_open_sizes(tmp_path, exporter):
 
 
 def test_each_part_has_its_own_weights_and_no_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHTS", 0)
+    monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHT_BYTES", 0)
     model, args = Skip(300), (torch.randn(2, 4), torch.randn(2, 4))
     whole = exported(model, args, tmp_path / "m.onnx")
     assert len(whole.files) == 2
@@ -342,10 +342,10 @@ def chain(tmp_path):
         (
             ["head", "neck"],
             (
-                "the graph cannot be cut at 'head': this place lies behind its own cut, "
-                "or behind one that comes later in the list"
+                "the graph cannot be cut at 'head': it is computed after its own cut, "
+                "or after a later cut in the list"
             ),
-            "name the cuts in the order of the model, and give each place its own name",
+            "list the cuts in the order of the model, and use each mark's name once",
         ),
     ],
 )
@@ -371,13 +371,13 @@ def test_cuts_that_are_wrong(tmp_path, cuts, message, hint):
 def test_a_graph_that_does_not_come_apart(tmp_path, body, cuts, where):
     with pytest.raises(UsageError) as caught:
         split(plain(tmp_path, body, ["x"], ["y"]), cuts, tmp_path / "parts")
-    assert str(caught.value) == f"the graph does not come apart: there is no node {where}"
-    assert caught.value.hint == "leave one of the cuts out, or cut at another place"
+    assert str(caught.value) == f"the graph cannot be cut: no node {where}"
+    assert caught.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 
 def test_a_constant_is_no_place_to_cut_at(tmp_path):
     body = [op("Exp", "x", "b"), _mark("w", "m", "a"), op("Mul", "b", "m", "y")]
-    with pytest.raises(UsageError, match="'a': it is a constant, which every part has for itself"):
+    with pytest.raises(UsageError, match="'a': it is a constant, which is copied into every part"):
         split(plain(tmp_path, body, ["x"], ["y"]), ["a"], tmp_path / "parts")
 
 
@@ -389,7 +389,7 @@ def test_a_model_without_marks(tmp_path):
 
 def test_the_same_mark_twice_in_a_row(tmp_path):
     body = [op("Exp", "x", "a"), _mark("a", "m", "c"), op("Neg", "m", "b"), _mark("b", "n", "c")]
-    with pytest.raises(UsageError, match="cut at 'c': this place lies behind its own cut"):
+    with pytest.raises(UsageError, match="cut at 'c': it is computed after its own cut"):
         split(
             plain(tmp_path, [*body, op("Abs", "n", "y")], ["x"], ["y"]), ["c"], tmp_path / "parts"
         )
@@ -400,7 +400,7 @@ def test_a_tensor_of_unknown_dtype(tmp_path):
     whole = plain(tmp_path, [unknown, _mark("a", "m", "c"), op("Exp", "m", "y")], ["x"], ["y"])
     with pytest.raises(ExportError) as caught:
         split(whole, ["c"], tmp_path / "parts")
-    assert str(caught.value) == "the graph cannot be cut at 'c': its dtype is not known"
+    assert str(caught.value) == "the graph cannot be cut at 'c': its dtype is unknown"
     assert caught.value.hint == "cut before or after it, or choose the other exporter"
 
 
@@ -413,5 +413,5 @@ def test_a_sparse_initializer_is_refused(tmp_path):
     onnx.save(model, ir.path)
     with pytest.raises(ExportError) as caught:
         split(read_onnx(ir.path), [], tmp_path / "parts")
-    assert str(caught.value) == "the graph cannot be cut: its initializer 's' is sparse"
+    assert str(caught.value) == "the graph cannot be cut: initializer 's' is sparse"
     assert caught.value.hint == "store it as a dense tensor"

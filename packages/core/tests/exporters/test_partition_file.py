@@ -86,22 +86,26 @@ def test_weights_in_a_file_of_their_own(tmp_path):
     np.testing.assert_allclose(run(parts, feed)["out"], run([ir], feed)["out"])
 
 
-BEHIND = "this place lies behind its own cut, or behind one that comes later in the list"
+BEHIND = "it is computed after its own cut, or after a later cut in the list"
 VARIABLE = "cut at a tensor that depends on the model's inputs"
 OTHERS = "its tensors are a, early, b, p, q, r, chosen"
-IN_ORDER = "name the cuts in the order of the model, and give each place its own name"
+IN_ORDER = "list the cuts in the order of the model, and use each mark's name once"
 
 
 @pytest.mark.parametrize(
     ("cuts", "reason", "hint"),
     [
-        (["earli"], "it has no such tensor", "did you mean 'early'?"),
-        (["zzzz"], "it has no such tensor", OTHERS),
-        (["x"], "it is an input of the model, and nothing lies before it", OTHERS),
-        (["weight"], "it is an initializer, which every part has for itself", OTHERS),
-        (["two"], "it is a constant, which every part has for itself", VARIABLE),
-        (["out"], "it is an output of the model, and nothing lies behind it", OTHERS),
-        (["inner"], "it lies in a body (of an If, a Loop or a Scan), which stays whole", OTHERS),
+        (["earli"], "no such tensor", "did you mean 'early'?"),
+        (["zzzz"], "no such tensor", OTHERS),
+        (["x"], "it is an input of the model, with nothing before it", OTHERS),
+        (["weight"], "it is an initializer, which is copied into every part", OTHERS),
+        (["two"], "it is a constant, which is copied into every part", VARIABLE),
+        (["out"], "it is an output of the model, with nothing after it", OTHERS),
+        (
+            ["inner"],
+            "it is in a subgraph (of an If, a Loop or a Scan), which cannot be cut",
+            OTHERS,
+        ),
         (["r", "a"], BEHIND, IN_ORDER),
     ],
 )
@@ -119,7 +123,7 @@ def test_inputs_that_are_initializers_and_outputs_that_nothing_reads(tmp_path):
     ir = write(tmp_path, text)
     assert len(split(ir, ["b"], tmp_path / "parts")) == 2
     for name, reason in (
-        ("w", "it is an initializer, which every part has for itself"),
+        ("w", "it is an initializer, which is copied into every part"),
         ("mask", "no node reads it"),
     ):
         with pytest.raises(
@@ -137,10 +141,8 @@ def test_where_nothing_lies_between(tmp_path):
     ir = write(tmp_path, "(float[4] x) => (float[2] y) { p, q = Split(x) y = Add(p, q) }")
     with pytest.raises(UsageError) as raised:
         split(ir, ["p", "q"], tmp_path / "parts")
-    assert str(raised.value) == (
-        "the graph does not come apart: there is no node between 'p' and 'q'"
-    )
-    assert raised.value.hint == "leave one of the cuts out, or cut at another place"
+    assert str(raised.value) == ("the graph cannot be cut: no node between 'p' and 'q'")
+    assert raised.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 
 def test_only_tensors_are_passed_between_parts(tmp_path):
@@ -150,8 +152,8 @@ def test_only_tensors_are_passed_between_parts(tmp_path):
     with pytest.raises(ExportError) as raised:
         split(write(tmp_path, text), ["both"], tmp_path / "parts")
     assert str(raised.value) == (
-        "the graph cannot be cut here: 'both' is no tensor, and would be passed from one part to "
-        "another"
+        "the graph cannot be cut here: 'both' is not a tensor, and would be passed "
+        "from one part to another"
     )
     assert raised.value.hint == "cut before or after it"
 

@@ -182,7 +182,7 @@ class Marks(nn.Module):
     ("cuts", "message"),
     [
         (["neckk"], "the graph cannot be cut at 'neckk': its marks are neck, head"),
-        (["head", "neck"], "the graph cannot be cut at 'head': this place lies behind its own cut"),
+        (["head", "neck"], "the graph cannot be cut at 'head': it is computed after its own cut"),
     ],
 )
 def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], message: str) -> None:
@@ -288,7 +288,7 @@ def test_an_onnx_file_is_cut_at_its_tensors(
     capsys.readouterr()
     assert main([*command, "--work-dir", str(tmp_path / "wrong"), "--cuts", "aa"]) == 2
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "error: the graph cannot be cut at 'aa': it has no such tensor",
+        "error: the graph cannot be cut at 'aa': no such tensor",
         "hint: did you mean 'a'?",
     ]
     assert not (tmp_path / "wrong").exists()
@@ -381,8 +381,8 @@ PART = "partition_config.partition_cfg.0"
         (
             "multiclass_nms:input",
             "extract_feat:output",
-            f"'multiclass_nms:input' ({PART}.start): this place lies behind its own cut",
-            "name the cuts in the order of the model, and give each place its own name",
+            f"'multiclass_nms:input' ({PART}.start): it is computed after its own cut",
+            "list the cuts in the order of the model, and use each mark's name once",
         ),
     ],
     ids=["misspelt", "the wrong way round"],

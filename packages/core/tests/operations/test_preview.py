@@ -72,11 +72,12 @@ def test_three_planted_operators_are_listed_with_their_modules(
         "planted::wibble": (["body.1"], "the ONNX exporter has no translation"),
         "planted::wobble": (
             ["body.2"],
-            "no fake kernel, which torch.export needs; the ONNX exporter has no translation",
+            "torch.export cannot run it: it has no fake kernel; "
+            "the ONNX exporter has no translation",
         ),
         "if x.sum() > 0:": (
             ["l"],
-            "torch.export cannot decide by values, at planted.py:27",
+            "torch.export cannot branch on values, at planted.py:27",
         ),
     }
 

@@ -1,4 +1,4 @@
-"""From a model to an IR file: ONNX, TorchScript or an exported program, whole or in parts."""
+"""Exporters: write a model as ONNX, TorchScript or an exported program, whole or in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input and the result that all exporters share, and safe writing of their files."""
+"""Input and result of every exporter, and atomic writing of their files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One export.
+class ExportJob:
+    """The input of an exporter.
 
     Attributes:
         flat: The model, in evaluation mode.
-        samples: Example inputs by name, of sizes that the open dimensions allow.
-        example_shapes: The shape of each input in the caller's own example.
-        output_names: The outputs' names in order.
+        samples: Input name → example tensor, at sizes that the open dimensions allow.
+        example_shapes: Input name → shape in the caller's own example.
+        output_names: Names of the outputs, in order.
         dynamic: The open dimensions.
-        opset: The wanted operator set; None for the exporter's own choice.
-        target: The main file to write; others go beside it. The folder is empty.
+        opset: The requested ONNX opset; None for the exporter's default.
+        target: The main file to write, in an empty folder; further files go next to it.
     """
 
     flat: FlatModel
@@ -45,13 +45,13 @@ class Job:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The samples for one run; copies, because a forward may write into them."""
+        """Copies of the samples for one run: a forward may write into its inputs."""
         return tuple(tensor.clone() for tensor in self.samples.values())
 
 
 @dataclass(frozen=True)
-class Written:
-    """The description of the files that an exporter wrote."""
+class ExportedFiles:
+    """The result of an exporter; the attributes are those of :class:`~enginebay.IRModel`."""
 
     exporter: str
     inputs: tuple[TensorSpec, ...]
@@ -61,22 +61,22 @@ class Written:
 
 
 @contextmanager
-def staged(path: Path) -> Iterator[Path]:
-    """A place to write a file of this name and its companions, which move to ``path`` at the end.
+def stage_files(path: Path) -> Iterator[Path]:
+    """Yield a path in a temporary folder; its files move to the folder of ``path`` at the end.
 
-    What is at ``path`` already stays until then: a failed export loses nothing.
+    Existing files at ``path`` are replaced only if the block succeeds.
 
     Raises:
         ExportError: The files cannot be written.
     """
-    with writing(path):
+    with report_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield folder / path.name
         raise_if_interrupted()
-        with writing(path):
-            # External data first: a main file never stands there without it.
+        with report_write_errors(path):
+            # The main file last: it must never exist without its external data.
             for file in sorted(folder.iterdir(), key=lambda file: file.name == path.name):
                 file.replace(path.parent / file.name)
     finally:
@@ -84,8 +84,8 @@ def staged(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a full disk or a closed folder into one line."""
+def report_write_errors(path: Path) -> Iterator[None]:
+    """Raise a CannotWriteError for an OSError (disk full, permission denied) in the block."""
     try:
         yield
     except OSError as err:
@@ -93,4 +93,4 @@ def writing(path: Path) -> Iterator[None]:
 
 
 class CannotWriteError(ExportError):
-    """The files cannot be written; another exporter would not help."""
+    """The files cannot be written, whatever exporter is used."""

@@ -1,15 +1,16 @@
-"""One exporter after the other, until one works."""
+"""Choice of an exporter: try the possible ones in order until one works."""
 
 from __future__ import annotations
 
 import gc
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
-from enginebay.exporters.export_job import CannotWriteError, Job, Written
-from enginebay.exporters.open_axes import sample
+from enginebay.exporters.export_job import CannotWriteError, ExportedFiles, ExportJob
+from enginebay.exporters.open_axes import make_samples
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:
@@ -22,54 +23,76 @@ if TYPE_CHECKING:
     from enginebay.models import BoundModel, DynamicShapes
 
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
-    Exporter: TypeAlias = Callable[[Job], Written]
+    ExportFunction: TypeAlias = Callable[[ExportJob], ExportedFiles]
 
-#: The exporters' names in rewriters' conditions.
-SHORT_NAMES = {
-    "the default exporter": "dynamo",
-    "the TorchScript exporter": "torchscript",
-    "torch.jit.trace": "jit.trace",
-    "torch.export": "torch.export",
+
+class Exporter(StrEnum):
+    """An exporter; the value is its name in the conditions of rewriters."""
+
+    DYNAMO = "dynamo"
+    TORCHSCRIPT = "torchscript"
+    JIT_TRACE = "jit.trace"
+    TORCH_EXPORT = "torch.export"
+
+    @property
+    def label(self) -> str:
+        """The exporter's name in messages."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Exporter.DYNAMO: "the default exporter",
+    Exporter.TORCHSCRIPT: "the TorchScript exporter",
+    Exporter.JIT_TRACE: "torch.jit.trace",
+    Exporter.TORCH_EXPORT: "torch.export",
 }
 
 
 @dataclass(frozen=True)
 class ExportSource:
-    """A model to be exported, with the options that every exporter shares."""
+    """A model to export, with the options of every exporter.
+
+    Attributes:
+        model: The model with its inputs bound.
+        opset: The requested ONNX opset; None for the exporter's default.
+        patch: The rewriters, as :func:`~enginebay.exporters.write_ir` takes them.
+    """
 
     model: BoundModel
     opset: int | None
     patch: Patch | None
 
-    def attempt(self, name: str, exporter: Exporter, target: Path) -> Written:
-        """Export once, with the patch around the model and everything put back afterwards."""
+    def run_exporter(
+        self, exporter: Exporter, export: ExportFunction, target: Path
+    ) -> ExportedFiles:
+        """Run one exporter on the patched model; the model is restored afterwards."""
         from enginebay.exporters.flat_model import FlatModel
 
         module, signature = self.model.source.module, self.model.signature
         assert signature is not None
-        patched = self.patch(module, SHORT_NAMES[name]) if self.patch else nullcontext(module)
-        # Evaluation mode twice: modules that a rewriter has put in are new, and in training mode.
+        patched = self.patch(module, exporter.value) if self.patch else nullcontext(module)
+        # Evaluation mode twice: modules that a rewriter inserts are new, and in training mode.
         with (
-            _frozen_heap(),
-            _tracing(),
+            _freeze_heap(),
+            _leave_inference_mode(),
             evaluation(module),
             patched as exported,
             evaluation(exported),
         ):
-            job = Job(
+            job = ExportJob(
                 flat=FlatModel(exported, signature),
-                samples=sample(signature.example_inputs, self.model.dynamic),
+                samples=make_samples(signature.example_inputs, self.model.dynamic),
                 example_shapes=self.model.example_shapes,
                 output_names=tuple(spec.name for spec in self.model.outputs),
-                dynamic=_open(self.model.dynamic),
+                dynamic=_drop_fixed_dims(self.model.dynamic),
                 opset=self.opset,
                 target=target,
             )
-            return exporter(job)
+            return export(job)
 
 
-def _open(dynamic: DynamicShapes) -> DynamicShapes:
-    """Without the dimensions whose range is one size: the sample has it, and that is enough."""
+def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
+    """Drop the dimensions whose range is a single size, which the samples have already."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()
@@ -78,13 +101,13 @@ def _open(dynamic: DynamicShapes) -> DynamicShapes:
 
 
 @contextmanager
-def _frozen_heap() -> Iterator[None]:
-    """Spare the collector the objects that were there before.
+def _freeze_heap() -> Iterator[None]:
+    """Exclude all existing objects from garbage collection inside the block.
 
-    An exporter makes so many that going through all of torch's again and again takes a tenth of
-    its time.
+    An exporter creates so many objects that the collector scans those of torch again and again: a
+    tenth of the time of an export.
     """
-    if gc.get_freeze_count():  # somebody's own choice, which must stand
+    if gc.get_freeze_count():  # the application froze its heap itself: leave it frozen
         yield
         return
     gc.freeze()
@@ -94,95 +117,96 @@ def _frozen_heap() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _tracing() -> AbstractContextManager[None]:
-    """Plain tensors, whatever mode the caller is in: inference tensors cannot be traced."""
+def _leave_inference_mode() -> AbstractContextManager[None]:
+    """Leave the caller's inference mode, if any: inference tensors cannot be traced."""
     import torch
 
     return torch.inference_mode(mode=False)
 
 
 def write_module(
-    task: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
-) -> Written:
-    """Export a model to ``target``, by the chosen exporter or the first one that works.
+    source: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
+) -> ExportedFiles:
+    """Export a model to ``target`` with the chosen exporter, or the first one that works.
 
     Raises:
-        ExportError: None works; the message has each one's reason, and the cause is the chain.
+        ExportError: No exporter works. The message has the reason of each, and ``__cause__`` is
+            their error or a group of their errors.
     """
-    signature = task.model.signature
+    signature = source.model.signature
     assert signature is not None
-    exporters = _exporters(task.model.source.module, kind, exporter)
-    written = _first_that_works(task, exporters, target)
+    exporters = _list_exporters(source.model.source.module, kind, exporter)
+    written = _try_exporters(source, exporters, target)
     return replace(written, notes=(*signature.notes, *written.notes))
 
 
-def _exporters(module: nn.Module, ir: IRKind, chosen: ExporterName | None) -> dict[str, Exporter]:
-    """The exporters to try, in order, by the names that messages give them."""
+def _list_exporters(
+    module: nn.Module, kind: IRKind, chosen: ExporterName | None
+) -> dict[Exporter, ExportFunction]:
+    """Return the exporters to try, in order."""
     from enginebay.exporters.onnx_export import export_dynamo, export_torchscript
     from enginebay.exporters.torch_export import export_torch, export_trace
 
-    if ir == "torchscript":
-        return {"torch.jit.trace": export_trace}
-    if ir == "exported_program":
-        _refuse_script(module)
-        return {"torch.export": export_torch}
-    both: dict[str, Exporter] = {
-        "the default exporter": export_dynamo,
-        "the TorchScript exporter": export_torchscript,
+    if kind == "torchscript":
+        return {Exporter.JIT_TRACE: export_trace}
+    if kind == "exported_program":
+        _refuse_torchscript(module)
+        return {Exporter.TORCH_EXPORT: export_torch}
+    onnx_exporters: dict[Exporter, ExportFunction] = {
+        Exporter.DYNAMO: export_dynamo,
+        Exporter.TORCHSCRIPT: export_torchscript,
     }
-    if chosen is None and not _is_script(module):
-        return both
-    name = "the default exporter" if chosen == "dynamo" else "the TorchScript exporter"
-    return {name: both[name]}
+    if chosen is None and not _is_torchscript(module):
+        return onnx_exporters
+    exporter = Exporter.DYNAMO if chosen == "dynamo" else Exporter.TORCHSCRIPT
+    return {exporter: onnx_exporters[exporter]}
 
 
-def _first_that_works(
-    task: ExportSource, exporters: Mapping[str, Exporter], target: Path
-) -> Written:
-    failures: dict[str, BaseException] = {}
-    for name, exporter in exporters.items():
-        raise_if_interrupted()  # the exporter before may have taken it for a failure of its own
+def _try_exporters(
+    source: ExportSource, exporters: Mapping[Exporter, ExportFunction], target: Path
+) -> ExportedFiles:
+    failures: dict[Exporter, BaseException] = {}
+    for exporter, export in exporters.items():
+        raise_if_interrupted()  # the exporter before may have caught the interrupt as its failure
         try:
-            written = task.attempt(name, exporter, target)
+            written = source.run_exporter(exporter, export, target)
         except KeyboardInterrupt:
             raise
         except BaseException as err:  # noqa: BLE001 - an exporter, or the model in it, may raise anything
-            _raise_own(err)
-            if full := disk_error(err):
-                message = f"cannot write '{target.name}': {full.strerror}"
-                raise CannotWriteError(message) from full
-            failures[name] = err
-            _clear(target.parent)
+            _raise_final_error(err)
+            if cause := disk_error(err):
+                message = f"cannot write '{target.name}': {cause.strerror}"
+                raise CannotWriteError(message) from cause
+            failures[exporter] = err
+            _delete_files(target.parent)  # else the next exporter's files would include them
         else:
-            return replace(written, notes=(*_fallback_notes(name, failures), *written.notes))
-    raise _all_failed(failures)
+            notes = (*_format_fallback_notes(exporter, failures), *written.notes)
+            return replace(written, notes=notes)
+    raise _build_export_error(failures)
 
 
-def _raise_own(err: BaseException | None) -> None:
-    """Raise what another exporter would not help: a rewriter's own error, a full disk.
-
-    torch wraps what is raised inside the model into its own errors.
-    """
+def _raise_final_error(err: BaseException | None) -> None:
+    """Raise an error that no other exporter avoids: of a rewriter, or a full disk."""
+    # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         if isinstance(err, EnginebayError) and type(err) is not ExportError:
             raise err
         err = err.__cause__
 
 
-def _fallback_notes(used: str, failures: Mapping[str, BaseException]) -> list[str]:
+def _format_fallback_notes(used: Exporter, failures: Mapping[Exporter, BaseException]) -> list[str]:
     return [
-        f"exported by {used}, because {name} failed: {reason(err)}"
-        for name, err in failures.items()
+        f"exported by {used.label}, because {exporter.label} failed: {reason(err)}"
+        for exporter, err in failures.items()
     ]
 
 
-def _all_failed(failures: Mapping[str, BaseException]) -> ExportError:
-    """The one error for what went wrong in every exporter that was tried."""
-    reasons = "; ".join(f"{name}: {reason(err)}" for name, err in failures.items())
+def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportError:
+    reasons = "; ".join(f"{exporter.label}: {reason(err)}" for exporter, err in failures.items())
     errors = list(failures.values())
     error = ExportError(
         f"the model cannot be exported by {reasons}",
-        hint=getattr(errors[0], "hint", None) or "enginebay preview lists all that is in the way",
+        hint=getattr(errors[0], "hint", None) or "enginebay preview lists all obstacles",
     )
     error.__cause__ = (
         errors[0] if len(errors) == 1 else BaseExceptionGroup("every exporter failed", errors)
@@ -190,20 +214,19 @@ def _all_failed(failures: Mapping[str, BaseException]) -> ExportError:
     return error
 
 
-def _clear(folder: Path) -> None:
-    """Delete the files of a failed exporter, which do not belong to the next one's."""
+def _delete_files(folder: Path) -> None:
     for file in folder.iterdir():
         file.unlink()
 
 
-def _is_script(model: Any) -> bool:
+def _is_torchscript(model: Any) -> bool:
     import torch
 
     return isinstance(model, torch.jit.ScriptModule)
 
 
-def _refuse_script(module: nn.Module) -> None:
-    if _is_script(module):
+def _refuse_torchscript(module: nn.Module) -> None:
+    if _is_torchscript(module):
         raise ExportError(
-            "TorchScript cannot become an exported program: torch.export reads Python"
+            "TorchScript cannot become an exported program: torch.export requires Python code"
         )

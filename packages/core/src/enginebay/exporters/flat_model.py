@@ -1,6 +1,6 @@
-"""A model as the exporters like it: flat tensors in, a flat tuple of tensors out.
+"""Model wrapper for exporters: flat tensors in, a flat tuple of tensors out.
 
-Imported only where torch is about to be used: the class needs it at import.
+This module imports torch at its top, since the class derives from ``nn.Module``: import it lazily.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 class FlatModel(nn.Module):
-    """Wraps a model without copying it.
+    """Wraps a model, without a copy, for every exporter.
 
-    Every exporter gets this and nothing else, so that nested inputs, constants and dictionaries of
-    outputs need no support from any of them.
+    So no exporter needs to support nested inputs, constant arguments or dictionaries of outputs.
     """
 
     def __init__(self, model: nn.Module, signature: Signature) -> None:
@@ -30,12 +29,12 @@ class FlatModel(nn.Module):
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The model's output tensors, in the order of their names."""
-        args, kwargs = self.call.fill(self._protected(tensors))
+        """Return the model's output tensors, in the order of their names."""
+        args, kwargs = self.call.fill(self._clone_mutated(tensors))
         result = self.model(*args, **kwargs)
         return tuple(output_tensors(result, self.places, caches=self.call.caches))
 
-    def _protected(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
-        # Only where the model writes into an input: a copy is a node in the graph.
+    def _clone_mutated(self, tensors: tuple[Tensor, ...]) -> list[Tensor]:
+        # Only inputs that the model writes into, since every copy becomes a node in the graph.
         mutated = self.call.mutated
         return [tensor.clone() if i in mutated else tensor for i, tensor in enumerate(tensors)]

@@ -1,4 +1,4 @@
-"""The marks of an ONNX graph that it is cut at."""
+"""Cuts of an ONNX graph: find the marked values at which a graph is to be cut."""
 
 from __future__ import annotations
 
@@ -16,59 +16,59 @@ if TYPE_CHECKING:
 
 
 def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value, int]]:
-    """Find the marks that a graph is cut at.
+    """Find the marks at which a graph is to be cut.
 
     Returns:
-        The cuts without those at the model's edges, and the number of its cut for the output of
-        each mark.
+        The cuts inside the model, without those at its edges; and the output of each mark that is
+        cut at → the number of its cut.
 
     Raises:
-        UsageError: No mark has a name, or two cuts have the same.
+        UsageError: No mark has the name of a cut, or two cuts have the same name.
     """
-    marks = [(mark_name(node), node.outputs[0]) for node in graph if is_mark(node)]
+    marks = [(read_mark_name(node), node.outputs[0]) for node in graph if is_mark(node)]
     inside: list[Cut] = []
-    found: dict[Value, int] = {}
+    cut_numbers: dict[Value, int] = {}
     for number, cut in enumerate(cuts):
         for name in cut.names:
             if any(name in earlier.names for earlier in cuts[:number]):
                 raise UsageError(f"the graph is to be cut at {cut.quoted(name)} twice")
-        here = [value for name in cut.names for value in _marked(name, cut, marks)]
-        if cut.may_be_edge and all(map(_is_edge, here)):
+        values = [value for name in cut.names for value in _find_marked_values(name, cut, marks)]
+        if cut.may_be_edge and all(map(_is_edge, values)):
             continue
-        for value in here if len(cut.names) == 1 else _last(here):
-            found.setdefault(value, len(inside))
+        for value in values if len(cut.names) == 1 else _drop_earlier_marks(values):
+            cut_numbers.setdefault(value, len(inside))
         inside.append(cut)
-    return inside, found
+    return inside, cut_numbers
 
 
 def is_mark(node: Node) -> bool:
-    """Return True for the node of a mark."""
+    """Return True for a node that ``enginebay.mark`` left in the graph."""
     return node.domain == DOMAIN and node.op_type == OPERATOR
 
 
-def mark_name(node: Node) -> str:
-    """Return the name of a mark's node."""
+def read_mark_name(node: Node) -> str:
+    """Return the name of the mark that a node is for."""
     return node.attributes["name"].as_string()
 
 
-def reads(node: Node) -> list[Value]:
-    """List the values that a node and the nodes in its bodies (of an If, of a Loop) read."""
+def list_read_values(node: Node) -> list[Value]:
+    """List the inputs of a node and of the nodes in its subgraphs (of an If or a Loop)."""
     from onnx_ir import GraphView
     from onnx_ir.traversal import RecursiveGraphIterator
 
     nodes = RecursiveGraphIterator(GraphView((), (), nodes=(node,)))
-    return [value for each in nodes for value in each.inputs if value is not None]
+    return [value for inner in nodes for value in inner.inputs if value is not None]
 
 
-def _marked(name: str, cut: Cut, marks: Sequence[tuple[str, Value]]) -> list[Value]:
-    found = [value for mark, value in marks if name in _names_for(mark)]
-    if not found:
-        raise _unknown_mark(name, cut, [mark for mark, _ in marks])
-    return found
+def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]]) -> list[Value]:
+    values = [value for mark, value in marks if name in _list_cut_names(mark)]
+    if not values:
+        raise _unknown_mark_error(name, cut, [mark for mark, _ in marks])
+    return values
 
 
-def _names_for(mark: str) -> tuple[str, ...]:
-    """List the names for a mark: ``head:input_0`` is also found as ``head:input`` and ``head``."""
+def _list_cut_names(mark: str) -> tuple[str, ...]:
+    """List the names that a cut may use for a mark: ``head:input_0``, ``head:input``, ``head``."""
     function, _, place = mark.rpartition(":")
     side, _, number = place.partition("_")
     if not function or side not in ("input", "output") or not number.isdecimal():
@@ -77,11 +77,12 @@ def _names_for(mark: str) -> tuple[str, ...]:
     return (*names, function) if side == "input" else names
 
 
-def _unknown_mark(name: str, cut: Cut, marks: Sequence[str]) -> UsageError:
-    close = nearest(name, dict.fromkeys(each for mark in marks for each in _names_for(mark)))
-    there = f"its marks are {', '.join(dict.fromkeys(marks))}" if marks else "it has no marks"
+def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError:
+    names = dict.fromkeys(name for mark in marks for name in _list_cut_names(mark))
+    close = nearest(name, names)
+    available = f"its marks are {', '.join(dict.fromkeys(marks))}" if marks else "it has no marks"
     return UsageError(
-        f"the graph cannot be cut at {cut.quoted(name)}: {there}",
+        f"the graph cannot be cut at {cut.quoted(name)}: {available}",
         hint=f"did you mean '{close}'?"
         if close
         else "mark a tensor in the model: x = enginebay.mark(x, name)",
@@ -89,7 +90,7 @@ def _unknown_mark(name: str, cut: Cut, marks: Sequence[str]) -> UsageError:
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True for a mark with nothing but marks before it, or behind it."""
+    """Return True for a mark with only marks before it, or only marks after it."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]
@@ -101,19 +102,19 @@ def _is_end(value: Value) -> bool:
     return all(is_mark(node) and _is_end(node.outputs[0]) for node in readers)
 
 
-def _last(marks: Sequence[Value]) -> list[Value]:
-    """Leave out the marks that lie before another one: a cut there would tear both apart."""
-    before = set().union(*map(_ancestors, marks))
-    return [mark for mark in marks if mark not in before]
+def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
+    """Drop the marks before another mark of the same cut: a cut has no nodes in between."""
+    earlier = set().union(*map(_collect_ancestors, marks))
+    return [mark for mark in marks if mark not in earlier]
 
 
-def _ancestors(value: Value) -> set[Value]:
+def _collect_ancestors(value: Value) -> set[Value]:
     """Collect the values that a value is computed from."""
-    found: set[Value] = set()
-    waiting = [value]
-    while waiting:
-        node = waiting.pop().producer()
-        new = [] if node is None else [each for each in reads(node) if each not in found]
-        found.update(new)
-        waiting += new
-    return found
+    ancestors: set[Value] = set()
+    queue = [value]
+    while queue:
+        node = queue.pop().producer()
+        new = set() if node is None else {*list_read_values(node)} - ancestors
+        ancestors |= new
+        queue += new
+    return ancestors

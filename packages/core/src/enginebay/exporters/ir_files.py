@@ -1,4 +1,4 @@
-"""A model becomes files: the one way in to every exporter."""
+"""Export of a model to IR files, by any exporter: the entry point of this package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from enginebay.environment import require
 from enginebay.errors import ExportError, UsageError
-from enginebay.exporters.export_job import Written, staged
+from enginebay.exporters.export_job import ExportedFiles, stage_files
 from enginebay.exporters.exporter_choice import ExportSource, write_module
 from enginebay.ir import SUFFIXES, ExporterName, IRKind, IRModel
 
@@ -30,45 +30,45 @@ def write_ir(
     opset: int | None = None,
     patch: Patch | None = None,
 ) -> IRModel:
-    """Export a model.
+    """Export a model to files.
 
-    It is exported in evaluation mode; afterwards every submodule is back in its own mode. What is
-    at ``path`` is replaced when the export has succeeded, and left alone when it has not.
+    The model is exported in evaluation mode; afterwards every submodule is back in its own mode.
+    An existing file at ``path`` is replaced only if the export succeeds.
 
     Args:
         model: The model with its inputs bound.
         kind: The representation to write.
-        path: The main file; the kind's suffix is added where it has none. External weights go to
-            ``<path>.data``.
-        exporter: The ONNX exporter to use, and no other. By default ``dynamo``, and where that
-            fails ``torchscript``, with a note that says why; for TorchScript ``torchscript``.
-        opset: The ONNX operator set; None for the exporter's own choice.
-        patch: Given the model and the exporter's short name (``dynamo``, ``torchscript``,
-            ``jit.trace``, ``torch.export``), a context that yields what is exported in the
-            model's place: rewriters.
+        path: The main file; the suffix of the kind is added if the path has none. External weights
+            go to ``<path>.data``.
+        exporter: The only ONNX exporter to try. By default ``dynamo``, then ``torchscript`` with a
+            note on the failure; for a TorchScript model only ``torchscript``.
+        opset: The ONNX opset; None for the exporter's default.
+        patch: Function from the model and the exporter's name (``dynamo``, ``torchscript``,
+            ``jit.trace``, ``torch.export``) to a context that applies the rewriters and yields the
+            module to export.
 
     Raises:
-        UsageError: The choices do not fit each other, or the model.
-        ExportError: No exporter could do it, or the files cannot be written.
+        UsageError: The options cannot be combined, or do not suit the model.
+        ExportError: No exporter works, or the files cannot be written.
         MissingDependencyError: torch, onnx or onnxscript is not installed.
     """
     check_choices(model.source, kind, exporter)
     require("torch", *(("onnx", "onnxscript") if kind == "onnx" else ()))
     write = partial(write_module, ExportSource(model, opset, patch), kind, exporter)
-    written = placed(Path(path).absolute(), kind, write)
+    written = write_staged(Path(path).absolute(), kind, write)
     return msgspec.structs.replace(written, example_shapes=model.example_shapes)
 
 
-def placed(path: Path, ir: IRKind, write: Callable[[Path], Written]) -> IRModel:
-    """Write the files, move them into place, and describe them there."""
-    path = path if path.suffix else path.with_suffix(SUFFIXES[ir])
-    with staged(path) as stage:
-        written = write(stage)
-        beside = sorted(file.name for file in stage.parent.iterdir() if file != stage)
+def write_staged(path: Path, kind: IRKind, write: Callable[[Path], ExportedFiles]) -> IRModel:
+    """Write the files in a temporary folder, move them to ``path``, and return the IR."""
+    path = path if path.suffix else path.with_suffix(SUFFIXES[kind])
+    with stage_files(path) as staged_path:
+        written = write(staged_path)
+        siblings = sorted(f.name for f in staged_path.parent.iterdir() if f != staged_path)
     return IRModel(
-        kind=ir,
+        kind=kind,
         path=path,
-        files=(path, *(path.parent / name for name in beside)),
+        files=(path, *(path.parent / name for name in siblings)),
         inputs=written.inputs,
         outputs=written.outputs,
         exporter=written.exporter,
@@ -78,19 +78,17 @@ def placed(path: Path, ir: IRKind, write: Callable[[Path], Written]) -> IRModel:
 
 
 def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:
-    """Check, before anything runs, that a model can become this representation.
+    """Check before an export that the model can be exported with these options.
 
     Raises:
-        UsageError: An unknown representation or exporter, or two that do not fit.
+        UsageError: The representation or exporter is unknown, or they cannot be combined.
         ExportError: The model is an ONNX file, and the representation is one of torch's.
     """
     if kind not in SUFFIXES:
-        raise UsageError(f"'{kind}' is not a representation; wanted {', '.join(SUFFIXES)}")
+        raise UsageError(f"unknown representation '{kind}'; available: {', '.join(SUFFIXES)}")
     if exporter not in (None, "dynamo", "torchscript"):
-        raise UsageError(f"'{exporter}' is not an exporter; wanted dynamo or torchscript")
+        raise UsageError(f"unknown exporter '{exporter}'; available: dynamo, torchscript")
     if exporter and kind != "onnx":
-        raise UsageError(f"exporter='{exporter}' chooses between ONNX exporters; ir is '{kind}'")
+        raise UsageError(f"exporter='{exporter}' requires ir='onnx'; found ir='{kind}'")
     if source.model is None and kind != "onnx":
-        raise ExportError(
-            f"'{source.description}' is ONNX, and there is no way back to torch from there"
-        )
+        raise ExportError(f"'{source.description}': an ONNX file cannot be converted to {kind}")

@@ -1,4 +1,4 @@
-"""Samples for open dimensions, and which output dimensions follow them."""
+"""Open axes: example inputs at sizes that keep them open, and the outputs' axes that are open."""
 
 from __future__ import annotations
 
@@ -13,74 +13,80 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from enginebay.exporters.export_job import Job
+    from enginebay.exporters.export_job import ExportJob
     from enginebay.models import DynamicDim, DynamicShapes
 
 
-def sample(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, Tensor]:
-    """The example inputs at sizes that leave the open dimensions open.
+def make_samples(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, Tensor]:
+    """Return the example inputs at sizes with which an exporter can leave dimensions open.
 
-    An exporter cannot tell an open dimension of size 0 or 1 from one that is broadcast, so an
+    An exporter cannot distinguish an open dimension of size 0 or 1 from a broadcast one. So an
     example with a batch of one is exported with a batch of two.
 
     Args:
-        examples: Example inputs by name; they stay as they are.
+        examples: Input name → example tensor; they are not changed.
         dynamic: The open dimensions.
     """
-    return _sized(examples, dynamic, _sample_sizes(examples, dynamic))
+    return _resize_inputs(examples, dynamic, _choose_sample_sizes(examples, dynamic))
 
 
 @dataclass(frozen=True)
-class OutputDims:
-    """The open axes of the outputs and their names, by output; None where they are not known."""
+class OutputAxes:
+    """The open axes of the outputs.
+
+    Attributes:
+        axes: Output name → axis → name of the dimension; None if they are unknown.
+        notes: For the user: why they are unknown.
+    """
 
     axes: dict[str, dict[int, str]] | None
     notes: tuple[str, ...] = ()
 
 
-def output_dims(job: Job) -> OutputDims:
-    """Find out which axes of the outputs are open.
+def find_output_axes(job: ExportJob) -> OutputAxes:
+    """Find the open axes of the outputs by running the model at two sizes.
 
-    The model runs at two sizes; an axis that changes is open. It has an open dimension's name
-    where it changed as that dimension did, else a name of its own.
+    An axis whose size changes is open. It gets the name of an open dimension if exactly one changed
+    in the same way, else a name of its own.
 
     Raises:
-        ExportError: The model does not run at a size that is in the caller's ranges.
+        ExportError: The model fails at a size within the caller's ranges.
     """
     import torch
 
     if not job.dynamic:
-        return OutputDims({})
-    before = _sample_sizes(job.samples, job.dynamic)
-    after = _other_sizes(job.dynamic, before)
+        return OutputAxes({})
+    before = _choose_sample_sizes(job.samples, job.dynamic)
+    after = _choose_other_sizes(job.dynamic, before)
     try:
         with torch.no_grad():
-            shapes = [_output_shapes(job, sizes) for sizes in (before, after)]
+            shapes = [_run_at_sizes(job, sizes) for sizes in (before, after)]
     except Exception as err:  # noqa: BLE001 - the model's own code may raise anything
-        return OutputDims(None, (_refusal(job.dynamic, after, err),))
-    return OutputDims(
+        return OutputAxes(None, (_report_refused_sizes(job.dynamic, after, err),))
+    return OutputAxes(
         {
-            name: _open_axes(name, zip(*pair, strict=True), before, after)
+            name: _compare_shapes(name, zip(*pair, strict=True), before, after)
             for name, *pair in zip(job.output_names, *shapes, strict=True)
         }
     )
 
 
-def _refusal(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
-    """A note where the sizes were a guess; an error where the caller's ranges promise them."""
+def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
+    """Return a note that the model failed at these sizes; raise it if they were in a full range."""
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    line = f"the model does not run with {tried}: {reason(err)}"
+    line = f"the model fails with {tried}: {reason(err)}"
+    # Without an upper bound the sizes are a guess. With one, the caller promised them.
     if all(dim.max is not None for axes in dynamic.values() for dim in axes.values()):
         raise ExportError(line, hint="narrow the ranges in dynamic") from err
     return line
 
 
-def _output_shapes(job: Job, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
-    inputs = _sized(job.samples, job.dynamic, sizes)
+def _run_at_sizes(job: ExportJob, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
+    inputs = _resize_inputs(job.samples, job.dynamic, sizes)
     return [tuple(out.shape) for out in job.flat(*(tensor.clone() for tensor in inputs.values()))]
 
 
-def _open_axes(
+def _compare_shapes(
     name: str, sizes: Iterable[tuple[int, int]], before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[int, str]:
     axes = {}
@@ -91,37 +97,37 @@ def _open_axes(
     return axes
 
 
-def _other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A second size for each dimension: another multiple for each, to tell them apart."""
+def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Choose a second size for each dimension, a different multiple for each to tell them apart."""
     dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     return {
-        name: _other(dim, sizes[name], factor)
+        name: _choose_other_size(dim, sizes[name], factor)
         for factor, (name, dim) in enumerate(dims.items(), start=2)
     }
 
 
-def _other(dim: DynamicDim, size: int, factor: int) -> int:
-    # A multiple first: sizes often have to be divisible by 8 or 32, as the sample is.
+def _choose_other_size(dim: DynamicDim, size: int, factor: int) -> int:
+    # Multiples first: many models require sizes that are divisible by 8 or 32.
     limits = [size for size in (dim.max, dim.min) if size is not None]
     candidates = [size * factor, size * 2, *limits]
     return next((other for other in candidates if other != size and dim.holds(other)), size)
 
 
-def _sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, int]:
+def _choose_sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, axes in dynamic.items():
         for axis, dim in axes.items():
-            sizes.setdefault(dim.name, _usable(dim, examples[name].shape[axis]))
+            sizes.setdefault(dim.name, _clamp_size(dim, examples[name].shape[axis]))
     return sizes
 
 
-def _usable(dim: DynamicDim, found: int) -> int:
-    """The size found, or the nearest in the range that is not 0 or 1, if there is one."""
-    size = max(found, dim.min, 2)
+def _clamp_size(dim: DynamicDim, example_size: int) -> int:
+    """Return the nearest size to the example's in the range, above 1 if possible."""
+    size = max(example_size, dim.min, 2)
     return size if dim.max is None else min(size, dim.max)
 
 
-def _sized(
+def _resize_inputs(
     examples: Mapping[str, Tensor], dynamic: DynamicShapes, sizes: Mapping[str, int]
 ) -> dict[str, Tensor]:
     resized = dict(examples)

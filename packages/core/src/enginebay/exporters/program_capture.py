@@ -1,4 +1,4 @@
-"""A model as a graph of ATen operators, and the graph in the model's place for a tracer."""
+"""Capture of a model as a graph of ATen operators, and the same graph in a form for a tracer."""
 
 from __future__ import annotations
 
@@ -15,44 +15,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import torch
-    from torch import nn
+    from torch import Tensor, nn
     from torch.export import ExportedProgram
 
-    from enginebay.exporters.export_job import Job
+    from enginebay.exporters.export_job import ExportJob
 
     Known = Callable[[torch._ops.OpOverload, bool], bool]
 
 
-#: The note on a model whose Python had to be read, since it could not be run on stand-ins.
-STRICT = "captured in torch.export's strict mode, because its default one failed"
+#: The note on a model that could be captured only in strict mode, which analyses Python bytecode.
+STRICT_MODE_NOTE = "captured in torch.export's strict mode, because its default one failed"
 
 
-def captured(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
-    """Capture the model with ``torch.export``, its open dimensions open; with a note on the mode.
+def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
+    """Capture the model with ``torch.export``, with open dimensions.
 
-    The modes are those that torch.onnx tries.
+    Returns:
+        The program, and a note if only strict mode worked.
     """
     import torch
 
+    # The modes that torch.onnx tries too, in the same order.
     modes: list[dict[str, Any]] = [{}, {"strict": True}]
-    if job.dynamic:  # what a solver cannot prove of open sizes is checked where the program runs
+    if job.dynamic:  # conditions on open sizes that cannot be proved are checked at run time
         modes.insert(1, {"prefer_deferred_runtime_asserts_over_guards": True})
     errors: list[Exception] = []
     for mode in modes:
         try:
-            dims = (torch_dims(job),) if job.dynamic else None
+            dims = (build_torch_dims(job),) if job.dynamic else None
             program = torch.export.export(job.flat, job.tensors, dynamic_shapes=dims, **mode)
         except EnginebayError:
             raise
         except Exception as err:  # noqa: BLE001 - torch, or the model in it, may raise anything
             errors.append(err)
         else:
-            return program, (f"{STRICT}: {reason(errors[0])}",) if mode.get("strict") else ()
+            return program, (f"{STRICT_MODE_NOTE}: {reason(errors[0])}",) if mode.get(
+                "strict"
+            ) else ()
     raise errors[0]
 
 
-def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
-    """The open dimensions as ``torch.export`` takes them: one entry for every input."""
+def build_torch_dims(job: ExportJob) -> tuple[dict[int, Any] | None, ...]:
+    """Return the open dimensions as ``torch.export`` takes them: one entry per input."""
     from torch.export import Dim
 
     dims = {
@@ -66,21 +70,21 @@ def torch_dims(job: Job) -> tuple[dict[int, Any] | None, ...]:
     )
 
 
-def lowered(
-    job: Job, known: Known | None = None, *, always: bool = False
+def lower_model(
+    job: ExportJob, known: Known | None = None, *, always: bool = False
 ) -> tuple[nn.Module, list[str]]:
-    """Return what a tracer is to trace, with notes: the model, or its lowered graph.
+    """Return the module to trace, with notes: the model itself, or its lowered graph.
 
-    A tracer has no table of decompositions. Where the model meets an operator that has a lowering,
-    or the engine's operators are known, it is captured first and the graph is traced.
+    A tracer has no table of decompositions. So the model is captured, and its graph traced, if it
+    uses an operator that has a lowering, or if the engine's operators are known.
 
     Args:
         job: The export.
-        known: Tells which operators the exporter translates; None for all.
-        always: Return the graph also where nothing in it has a lowering.
+        known: True for an operator that the exporter translates; None if it translates all.
+        always: Return the graph even if no operator in it has a lowering.
 
     Raises:
-        ExportError: The engine's operators are known, and the model cannot be captured.
+        ExportError: The engine's operators are known, but the model cannot be captured.
         EnginebayError: A lowering is wrong, or the engine lacks operators.
     """
     lowerings = active_lowerings()
@@ -90,13 +94,13 @@ def lowered(
         names = lowerings.names(known)
         if not names or names.isdisjoint(observe_operators(lambda: job.flat(*job.tensors))):
             return job.flat, []
-    before = lowerings.fired
+    fired_before = lowerings.fired
     try:
-        # The ONNX exporter behind the tracer has symbolics for autograd functions.
+        # Autograd functions stay whole if an ONNX exporter follows, which has symbolics for them.
         with (
             nullcontext() if known is None else rewriting.preserve_autograd_functions() as functions
         ):
-            program, notes = _captured_or_traced(job)
+            program, notes = _capture_or_trace(job)
             program = lower_program(program, lowerings, known)
     except EnginebayError:
         raise
@@ -105,59 +109,62 @@ def lowered(
         if lowerings.operators is not None:
             raise ExportError(line) from err
         return job.flat, [line]
-    if lowerings.operators is None and lowerings.fired == before and not always:
+    if lowerings.operators is None and lowerings.fired == fired_before and not always:
         return job.flat, []
-    module = traceable(program)
+    module = make_traceable(program)
     if functions is not None:
         functions.restore_calls(module)
     return module, [*notes]
 
 
-def _captured_or_traced(job: Job) -> tuple[ExportedProgram, tuple[str, ...]]:
-    """Capture the model with ``torch.export``, or else its trace, which has the example's sizes."""
+def _capture_or_trace(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
+    """Capture the model with ``torch.export``; if that fails, capture its trace.
+
+    A trace has the sizes of the example, so the fallback requires fixed dimensions.
+    """
     try:
-        return captured(job)
+        return capture_program(job)
     except EnginebayError:
         raise
     except Exception as err:
         if job.dynamic:
             raise
         try:
-            return _of_trace(job), (f"captured from its trace, because {reason(err)}",)
-        except Exception:  # noqa: BLE001 - the model's own code; the first reason is the plainer one
+            return _capture_trace(job), (f"captured from its trace, because {reason(err)}",)
+        except Exception:  # noqa: BLE001 - the model's own code; the first error is the clearer one
             raise err from None
 
 
-def _of_trace(job: Job) -> ExportedProgram:
+def _capture_trace(job: ExportJob) -> ExportedProgram:
     import torch
 
     trace: Any = torch.jit.trace
-    with compiled_aside():
+    with trace_uncompiled():
         traced = trace(job.flat, job.tensors, check_trace=False)
     return capture(torch.jit.freeze(traced.eval()), job.tensors)
 
 
 @contextmanager
-def compiled_aside() -> Iterator[None]:
-    """While a model is traced, trace what ``torch.compile`` wraps as it was written.
+def trace_uncompiled() -> Iterator[None]:
+    """Run functions that ``torch.compile`` wraps uncompiled while a model is traced.
 
-    Such functions refuse ``torch.jit.trace``, and step aside for a trace of torch.fx where they
-    are told to.
+    Compiled functions refuse ``torch.jit.trace``, but run uncompiled during a trace of torch.fx if
+    ``error_on_nested_fx_trace`` is False. So the block pretends to be one.
     """
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes a second
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield
         return
     import torch
 
     tracer: Any = torch.fx._symbolic_trace
-    traces = getattr(tracer, "_is_fx_tracing_context", _fx_traces)  # since torch 2.14
-    with torch._dynamo.config.patch(error_on_nested_fx_trace=False), traces(True):
+    set_flag = getattr(tracer, "_is_fx_tracing_context", _set_fx_tracing_flag)  # since torch 2.14
+    with torch._dynamo.config.patch(error_on_nested_fx_trace=False), set_flag(True):
         yield
 
 
 @contextmanager
-def _fx_traces(value: bool) -> Iterator[None]:
-    """Say that torch.fx traces, to a torch where this is one flag for all threads."""
+def _set_fx_tracing_flag(value: bool) -> Iterator[None]:
+    # Before torch 2.14 this is one flag for all threads.
     import torch
 
     tracer: Any = torch.fx._symbolic_trace
@@ -168,11 +175,11 @@ def _fx_traces(value: bool) -> Iterator[None]:
         tracer._is_fx_tracing_flag = before
 
 
-def traceable(program: ExportedProgram) -> torch.fx.GraphModule:
-    """Return a program as a module whose trace keeps open sizes open.
+def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:
+    """Return a program as a module that can be traced with its open sizes.
 
-    The tracer follows sizes through torch's Python functions, and takes those that are passed to an
-    operator of ``torch.ops`` for constants.
+    The tracer follows sizes through torch's Python functions, but records a size that is passed to
+    an operator of ``torch.ops`` as a constant. So those operators are replaced.
     """
     import torch
 
@@ -180,71 +187,83 @@ def traceable(program: ExportedProgram) -> torch.fx.GraphModule:
     aten: Any = torch.ops.aten
     functions = {
         aten.sym_size.int: torch.Tensor.size,
-        aten._to_copy.default: _to_copy,  # which the tracer has no name for
-        aten._unsafe_view.default: torch.Tensor.reshape,  # likewise
-        aten.fill.Tensor: _fill,  # likewise for what it calls
-        aten._native_batch_norm_legit_no_training.default: _batch_norm,  # which has no symbolic
-        aten._softmax.default: _softmax,  # likewise
+        # The tracer has no name for these three, or for an operator that they call.
+        aten._to_copy.default: _traceable_to_copy,
+        aten._unsafe_view.default: torch.Tensor.reshape,
+        aten.fill.Tensor: _traceable_fill,
+        # These two have no ONNX symbolic.
+        aten._native_batch_norm_legit_no_training.default: _traceable_batch_norm,
+        aten._softmax.default: _traceable_softmax,
     }
     for node in module.graph.nodes:
-        if node.target is aten._assert_scalar.default:  # what a size must be for the example's path
+        if node.target is aten._assert_scalar.default:  # a check that a size is valid
             module.graph.erase_node(node)
     module.graph.eliminate_dead_code()
     for node in module.graph.nodes:
         if node.target in functions:
             node.target = functions[node.target]
-        elif node.op == "call_function" and any(map(_is_size, node.all_input_nodes)):
-            node.target = _python_function(node.target)
-    return torch.fx.GraphModule(module, module.graph)  # without the checks of the inputs
+        elif node.op == "call_function" and any(map(_is_open_size, node.all_input_nodes)):
+            node.target = _find_python_function(node.target)
+    return torch.fx.GraphModule(module, module.graph)  # drops the program's input checks
 
 
-def _is_size(node: torch.fx.Node) -> bool:
+def _is_open_size(node: torch.fx.Node) -> bool:
     import torch
 
     return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _python_function(target: Any) -> Any:
+def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
     """Return torch's Python function for an operator that is called with an open size."""
     import torch
 
     if target in vars(operator).values():
         return target
     if target is torch.sym_float:
-        return _sym_float
+        return _traceable_sym_float
     if not isinstance(target, torch._ops.OpOverload):
-        raise ExportError(f"{target} of an open size cannot be traced")
+        raise ExportError(f"{target} with an open size cannot be traced")
     name = target._schema.name.partition("::")[2]
     if name == "slice":
-        return _slice
-    places = (torch.Tensor, torch, torch._C._nn)
-    found = next((getattr(place, name) for place in places if hasattr(place, name)), None)
-    if found is None:
+        return _traceable_slice
+    owners = (torch.Tensor, torch, torch._C._nn)
+    function: Callable[..., Any] | None = next(
+        (getattr(owner, name) for owner in owners if hasattr(owner, name)), None
+    )
+    if function is None:
         raise ExportError(f"{target} with an open size cannot be traced")
-    return found
+    return function
 
 
-def _to_copy(x: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _traceable_to_copy(x: Tensor, *, dtype: torch.dtype | None = None, **_: object) -> Tensor:
     return x.to(x.dtype if dtype is None else dtype, copy=True)
 
 
-def _fill(x: Any, value: Any) -> Any:
+def _traceable_fill(x: Tensor, value: Tensor) -> Tensor:
     return value.to(x.dtype).expand_as(x)
 
 
-def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, *rest: float) -> Any:
+def _traceable_batch_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *rest: float
+) -> tuple[Tensor]:
     from torch.nn.functional import batch_norm
 
     return (batch_norm(x, mean, variance, weight, bias, False, *rest),)
 
 
-def _softmax(x: Any, dim: int, _: bool) -> Any:
+def _traceable_softmax(x: Tensor, dim: int, _: bool) -> Tensor:
     return x.softmax(dim)
 
 
-def _sym_float(size: Any) -> Any:
-    return size * 1.0  # the tracer would take float(size) for a constant
+def _traceable_sym_float(size: Any) -> Any:
+    return size * 1.0  # the tracer would record float(size) as a constant
 
 
-def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def _traceable_slice(
+    x: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
     return x[(*[slice(None)] * (dim % x.dim()), slice(start, end, step))]

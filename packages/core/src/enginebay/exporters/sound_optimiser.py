@@ -1,4 +1,4 @@
-"""onnxscript's optimiser without the rules that change what a model computes."""
+"""Repair of onnxscript's graph optimiser: without the rules that change a model's results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _RULES = "onnxscript.rewriter.rules.common"
 
 
 @contextmanager
-def sound_optimiser() -> Iterator[bool]:
-    """Repair or switch off the rules of onnxscript 0.7 that change results.
+def repair_optimiser() -> Iterator[bool]:
+    """Repair or disable the rules of onnxscript 0.7's optimiser that change results.
 
     Yields:
-        True if all of them were found; False if this onnxscript has another optimiser, which is
-        not to be trusted.
+        True if all rules were found; False if this version of onnxscript has a different
+        optimiser, which must not be used.
     """
-    import onnxscript.rewriter  # noqa: F401 - replace_functions finds only what is loaded
+    import onnxscript.rewriter  # noqa: F401 - replace_functions finds only loaded modules
 
     with ExitStack() as undo:
         try:
@@ -41,14 +41,14 @@ def _never_applies(*_: Any, **__: Any) -> bool:
 
 
 _REPLACEMENTS = {
-    # Six rules match a constant: x + 0, 0 + x, x - 0, x * 1, 1 * x and x / 1. The matcher takes
-    # 1e-8 for 0 and 1.00001 for 1, and without its epsilon x / (x.sum() + 1e-10) is NaN for zeros.
+    # Six rules match a constant: x + 0, 0 + x, x - 0, x * 1, 1 * x and x / 1. The matcher accepts
+    # 1e-8 as 0 and 1.00001 as 1. Without the epsilon, x / (x.sum() + 1e-10) is NaN for zeros.
     "onnxscript.rewriter._matcher.SimplePatternMatcher._match_constant": _match_exactly,
-    # Drops the reshapes around a MatMul where the shapes before them broadcast too, which may be
-    # another product: 2×2×4×8 by 2×8×4 is not 4×4×8 by 2·2 stacked matrices.
+    # Drops the reshapes around a MatMul if the shapes before them broadcast too. The product may
+    # differ: 2×2×4×8 by 2×8×4 is not 4×4×8 by 2·2 stacked matrices.
     f"{_RULES}._broadcast_to_matmul.check_if_not_need_reshape": _never_applies,
-    # Clip(Clip(x)) becomes the intersection of both ranges, also where that is empty. And each
-    # rule names its bounds after x, so that two of them on one x share the bounds of the first.
+    # Clip(Clip(x)) becomes the intersection of both ranges, even if that is empty. And both rules
+    # name the new bounds after x, so that two clips of one x share the bounds of the first.
     f"{_RULES}._fuse_relus_clips._FuseReluClipBase.check": _never_applies,
     f"{_RULES}._min_max_to_clip._FuseMinMaxBase.check": _never_applies,
 }

@@ -1,11 +1,11 @@
-"""Marks at the tensors of an ONNX file, which has no others: where they are, it can be cut."""
+"""Marks at the tensors of an ONNX file, so that a file without marks can be cut."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from enginebay.errors import UsageError, nearest
-from enginebay.models import unused
+from enginebay.models import choose_unused_name
 from enginebay.rewriting import DOMAIN, OPERATOR
 
 if TYPE_CHECKING:
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from enginebay.rewriting import Cut
 
 
-#: Names of tensors that a message shows from either end of a graph.
-_SHOWN = 4
+#: How many names of tensors a message lists from each end of the graph.
+_SHOWN_AT_EACH_END = 4
 
 
 def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
-    """Put a mark behind each tensor that is named, under the tensor's name.
+    """Insert a mark after each tensor that a cut names, under the tensor's name.
 
     Args:
-        graph: The graph, without its bodies; changed.
-        cuts: They name tensors that nodes of the graph compute.
+        graph: The graph, which is changed; its subgraphs are not.
+        cuts: Cuts that name tensors which nodes of the graph compute.
 
     Raises:
-        UsageError: There is no such tensor, or nothing lies before or behind it.
+        UsageError: A tensor does not exist, or nothing is before or after it.
     """
     from onnx_ir.convenience import create_value_mapping
 
     taken = set(create_value_mapping(graph))
-    for name, cut in {name: each for each in cuts for name in each.names}.items():
-        value = _find(graph, name, cut)
-        mark = _mark(value, unused(f"{name}_marked", taken))
+    for name, cut in {name: owner for owner in cuts for name in owner.names}.items():
+        value = _find_tensor(graph, name, cut)
+        mark = _create_mark(value, choose_unused_name(f"{name}_marked", taken))
         taken.add(mark.outputs[0].name or "")
-        for node, place in value.uses():  # an output of the model stays what it is
-            node.replace_input_with(place, mark.outputs[0])
+        for node, index in value.uses():  # nodes only: an output of the model is not replaced
+            node.replace_input_with(index, mark.outputs[0])
         mark.replace_input_with(0, value)
         producer = value.producer()
         assert producer is not None
         graph.insert_after(producer, mark)
 
 
-def _mark(value: Value, output: str) -> Node:
+def _create_mark(value: Value, output: str) -> Node:
     from onnx_ir import AttrString, Node, Value
 
     marked = Value(name=output, type=value.type, shape=value.shape)
@@ -53,51 +53,57 @@ def _mark(value: Value, output: str) -> Node:
     return Node(DOMAIN, OPERATOR, [None], [name], outputs=[marked])
 
 
-def _find(graph: Graph, name: str, cut: Cut) -> Value:
-    """Return the tensor.
+def _find_tensor(graph: Graph, name: str, cut: Cut) -> Value:
+    """Return the tensor with a name.
 
     Raises:
-        UsageError: There is none, or the graph does not come apart there.
+        UsageError: The tensor does not exist, or the graph cannot be cut at it.
     """
     from onnx_ir.convenience import create_value_mapping
 
     value = create_value_mapping(graph, include_subgraphs=False).get(name)
     if value is not None:
-        reason = _inseparable(value)
+        reason = _explain_inseparable(value)
     elif name in create_value_mapping(graph):
-        reason = "it lies in a body (of an If, a Loop or a Scan), which stays whole"
+        reason = "it is in a subgraph (of an If, a Loop or a Scan), which cannot be cut"
     else:
-        reason = "it has no such tensor"
+        reason = "no such tensor"
     if value is None or reason:
-        names = [each for each in _separable(graph) if each != name]
+        names = [other for other in _list_separable(graph) if other != name]
         close = nearest(name, names) if value is None else None
         raise UsageError(
             f"the graph cannot be cut at {cut.quoted(name)}: {reason}",
-            hint=f"did you mean '{close}'?" if close else f"its tensors are {_some(names)}",
+            hint=f"did you mean '{close}'?"
+            if close
+            else f"its tensors are {_shorten_names(names)}",
         )
     return value
 
 
-def _inseparable(value: Value) -> str:
+def _explain_inseparable(value: Value) -> str:
     """Return the reason why a graph cannot be cut at a value; empty if it can."""
     if value.is_initializer():  # old files list them among the inputs too
-        return "it is an initializer, which every part has for itself"
+        return "it is an initializer, which is copied into every part"
     if value.producer() is None:
-        return "it is an input of the model, and nothing lies before it"
+        return "it is an input of the model, with nothing before it"
     if value.uses():
         return ""
     if value.is_graph_output():
-        return "it is an output of the model, and nothing lies behind it"
+        return "it is an output of the model, with nothing after it"
     return "no node reads it"
 
 
-def _separable(graph: Graph) -> list[str]:
-    """List the tensors that a graph may be cut at."""
+def _list_separable(graph: Graph) -> list[str]:
+    """List the names of the tensors at which a graph can be cut."""
     values = (value for node in graph if node.inputs for value in node.outputs)
-    return [value.name for value in values if value.name and not _inseparable(value)]
+    return [value.name for value in values if value.name and not _explain_inseparable(value)]
 
 
-def _some(names: list[str]) -> str:
-    """Join names, without those in the middle where there are many."""
-    shown = names if len(names) <= 2 * _SHOWN else [*names[:_SHOWN], "…", *names[-_SHOWN:]]
-    return ", ".join(shown) or "none that it can be cut at"
+def _shorten_names(names: list[str]) -> str:
+    """Join names, without those in the middle if there are many."""
+    shown = (
+        names
+        if len(names) <= 2 * _SHOWN_AT_EACH_END
+        else [*names[:_SHOWN_AT_EACH_END], "…", *names[-_SHOWN_AT_EACH_END:]]
+    )
+    return ", ".join(shown) or "none at which it can be cut"

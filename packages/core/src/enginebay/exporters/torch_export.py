@@ -1,4 +1,4 @@
-"""To torch's own two representations: a traced TorchScript module, and an exported program."""
+"""Export to torch's own representations: a traced TorchScript module, and an exported program."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import EnginebayError, reason
-from enginebay.exporters.export_job import Job, Written, writing
-from enginebay.exporters.onnx_export import check_open, open_axes
-from enginebay.exporters.open_axes import output_dims
-from enginebay.exporters.program_capture import captured, compiled_aside, lowered, traceable
+from enginebay.exporters.export_job import ExportedFiles, ExportJob, report_write_errors
+from enginebay.exporters.onnx_export import check_open_dims, name_open_axes
+from enginebay.exporters.open_axes import find_output_axes
+from enginebay.exporters.program_capture import (
+    capture_program,
+    lower_model,
+    make_traceable,
+    trace_uncompiled,
+)
 from enginebay.ir import describe, program_specs, quiet
 from enginebay.rewriting import active_lowerings, lower_program
 from enginebay.tensors import TensorSpec, specs
@@ -21,91 +26,90 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def export_trace(job: Job) -> Written:
-    """Trace the model after one warm-up, and compare the trace with it.
+def export_trace(job: ExportJob) -> ExportedFiles:
+    """Trace the model after one warm-up, and compare the trace's outputs with the model's.
 
-    Where it cannot be traced itself, the graph of ``torch.export`` is.
-
-    The file keeps the names, dtypes and shapes, which TorchScript itself would lose.
+    If the model cannot be traced, its graph from ``torch.export`` is. The file also contains the
+    names, dtypes and shapes, which TorchScript itself does not store.
     """
     import torch
 
     with quiet() as notes, torch.no_grad():
         expected = job.flat(*job.tensors)  # the warm-up
-        model, reasons = lowered(job)
-        traced = _traced(model, job, notes)
-        different = _differences(job.output_names, expected, traced(*job.tensors))
-        inputs = _opened(specs(job.samples), open_axes(job))
+        model, reasons = lower_model(job)
+        traced = _trace_model(model, job, notes)
+        different = _compare_outputs(job.output_names, expected, traced(*job.tensors))
+        inputs = _open_specs(specs(job.samples), name_open_axes(job))
         outputs = specs(dict(zip(job.output_names, expected, strict=True)))
-        found = output_dims(job)
-        outputs = _opened(outputs, found.axes)
+        output_axes = find_output_axes(job)
+        outputs = _open_specs(outputs, output_axes.axes)
         extra_files = describe(inputs, outputs, job.example_shapes)
-        _write(job, lambda file: torch.jit.save(traced, file, _extra_files=extra_files))
-    return Written(
-        "torch.jit.trace", inputs, outputs, notes=(*notes, *reasons, *found.notes, *different)
+        _save_file(job, lambda file: torch.jit.save(traced, file, _extra_files=extra_files))
+    return ExportedFiles(
+        "torch.jit.trace", inputs, outputs, notes=(*notes, *reasons, *output_axes.notes, *different)
     )
 
 
-def _traced(model: nn.Module, job: Job, notes: list[str]) -> Any:
-    """The model's trace, or that of the graph of torch.export where it cannot be traced itself.
+def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> Any:
+    """Trace the model; if that fails, trace its graph from ``torch.export``.
 
-    A tracer makes tensors of sizes, and some functions take numbers alone.
+    A tracer turns sizes into tensors, and some functions accept only numbers.
 
     Args:
         model: The model, or its lowered graph.
         job: The export.
-        notes: Those of the trace; of a trace that failed none is left.
+        notes: The notes of the tracer; replaced if the first trace failed.
     """
     import torch
 
     trace: Any = torch.jit.trace
     try:
-        with compiled_aside():
-            # torch's own check would run the model twice more, and only warn.
+        with trace_uncompiled():
+            # Not torch's own check, which runs the model twice more and only warns.
             return trace(model, job.tensors, check_trace=False)
     except EnginebayError:
         raise
     except Exception as err:  # noqa: BLE001 - the model's own code may raise anything
         try:
-            program, found = captured(job)
-            traced = trace(traceable(program), job.tensors, check_trace=False)
-        except Exception:  # noqa: BLE001 - likewise; the first reason is about the tracer
+            program, capture_notes = capture_program(job)
+            traced = trace(make_traceable(program), job.tensors, check_trace=False)
+        except Exception:  # noqa: BLE001 - the model's own code; the first error is the clearer one
             raise err from None
         note = f"torch.export's graph was traced, because the model cannot be: {reason(err)}"
-        notes[:] = [note, *found]
+        notes[:] = [note, *capture_notes]
         return traced
 
 
-def export_torch(job: Job) -> Written:
-    """Capture the model with ``torch.export``; the file keeps the names.
+def export_torch(job: ExportJob) -> ExportedFiles:
+    """Capture the model with ``torch.export``, and write the program with the user's names.
 
     Raises:
-        ExportError: A dimension that should stay open came out fixed.
+        ExportError: A dimension that should be open is fixed in the program.
     """
     import torch
 
     with quiet():
-        program, notes = captured(job)
+        program, notes = capture_program(job)
         if (lowerings := active_lowerings()) is not None:
             program = lower_program(program, lowerings)
-        symbols = _symbols(program, job)
+        symbols = _map_symbols(program, job)
         inputs, outputs = program_specs(program, list(job.samples), job.output_names, symbols)
-        check_open(inputs, job)
+        check_open_dims(inputs, job)
         extra_files = describe(inputs, outputs, job.example_shapes)
-        _write(job, lambda file: torch.export.save(program, file, extra_files=extra_files))
-    return Written("torch.export", inputs, outputs, notes=notes)
+        _save_file(job, lambda file: torch.export.save(program, file, extra_files=extra_files))
+    return ExportedFiles("torch.export", inputs, outputs, notes=notes)
 
 
-def _write(job: Job, save: Callable[[BytesIO], None]) -> None:
-    """Save in memory, then write: on a full disk torch's own writer ends the process."""
+def _save_file(job: ExportJob, save: Callable[[BytesIO], None]) -> None:
+    # Saved in memory first: on a full disk torch's own file writer ends the process.
     memory = BytesIO()
     save(memory)
-    with writing(job.target):
+    with report_write_errors(job.target):
         job.target.write_bytes(memory.getbuffer())
 
 
-def _symbols(program: torch.export.ExportedProgram, job: Job) -> dict[str, str]:
-    """The user's names for the open sizes, by torch's."""
+def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[str, str]:
+    """Return torch's symbol of each open size → the user's name."""
     inputs, _ = program_specs(program, list(job.samples))
     return {
         str(spec.dims[axis]): dim.name
@@ -115,31 +119,36 @@ def _symbols(program: torch.export.ExportedProgram, job: Job) -> dict[str, str]:
     }
 
 
-def _opened(
+def _open_specs(
     fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
 ) -> tuple[TensorSpec, ...]:
-    """The specs with names for the open axes; without dims where these are unknown."""
+    """Return the specs with names for the open axes; without dims if the axes are unknown."""
     return tuple(
-        TensorSpec(spec.name, spec.dtype, None if axes is None else _named(spec, axes))
+        TensorSpec(spec.name, spec.dtype, None if axes is None else _name_open_dims(spec, axes))
         for spec in fixed
     )
 
 
-def _named(spec: TensorSpec, axes: Mapping[str, Mapping[int, str]]) -> tuple[int | str, ...]:
+def _name_open_dims(
+    spec: TensorSpec, axes: Mapping[str, Mapping[int, str]]
+) -> tuple[int | str, ...]:
     names = axes.get(spec.name, {})
     return tuple(names.get(axis, size) for axis, size in enumerate(spec.dims or ()))
 
 
-def _differences(
-    names: Sequence[str], expected: Sequence[Tensor], found: Sequence[Tensor]
+def _compare_outputs(
+    names: Sequence[str], expected: Sequence[Tensor], traced: Sequence[Tensor]
 ) -> list[str]:
-    """Outputs of the trace that are not the model's: it is random, or took another branch."""
+    """Return a note for each output of the trace that differs from the model's.
+
+    They differ if the model is random, or if the trace takes another branch.
+    """
     import torch
 
     notes = []
-    for name, wanted, got in zip(names, expected, found, strict=True):
+    for name, reference, output in zip(names, expected, traced, strict=True):
         try:
-            torch.testing.assert_close(got, wanted, equal_nan=True)
+            torch.testing.assert_close(output, reference, equal_nan=True)
         except AssertionError:
             notes.append(f"tracing: output '{name}' of the trace differs from the model's")
     return notes

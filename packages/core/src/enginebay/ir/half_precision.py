@@ -262,7 +262,7 @@ def _insert_cast(
     """Insert a Cast after the node that computes a value; at the graph's start for an input."""
     import onnx_ir
 
-    cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_insert_cast")
+    cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")
     producer = value.producer()
     if producer is None:
         graph.insert_before(graph[0], cast)

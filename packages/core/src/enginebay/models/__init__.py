@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         evaluation as evaluation,
         output_tensors as output_tensors,
     )
-    from enginebay.models.input_names import unused as unused
+    from enginebay.models.input_names import choose_unused_name as choose_unused_name
     from enginebay.models.model_state import (
         ModelState as ModelState,
         unchanged as unchanged,
@@ -74,7 +74,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "models.example_inputs": "shapes_of",
         "models.forward_pass": "evaluation output_tensors",
-        "models.input_names": "unused",
+        "models.input_names": "choose_unused_name",
         "models.named_weights": "name_weights",
         "models.observation": "Observation Observer",
         "models.plugin_sources": "find_model",

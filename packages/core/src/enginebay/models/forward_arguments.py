@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward_pass import detached
-from enginebay.models.input_names import unused
+from enginebay.models.input_names import choose_unused_name
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class _Put:
     def _leaf(self, path: str, leaf: Any) -> Any:
         tensor = _as_tensor(leaf)
         if tensor is not None:
-            self._tensors[unused(path, self._tensors)] = tensor
+            self._tensors[choose_unused_name(path, self._tensors)] = tensor
             return _Slot(len(self._tensors) - 1)
         if isinstance(leaf, _CONSTANTS):
             return leaf

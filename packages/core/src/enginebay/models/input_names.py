@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-def unused(name: str, taken: Container[str]) -> str:
+def choose_unused_name(name: str, taken: Container[str]) -> str:
     """The name, or the name with the first free number."""
     if name not in taken:
         return name

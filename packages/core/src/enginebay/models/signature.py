@@ -20,7 +20,7 @@ from enginebay.models.forward_arguments import (
     misspelled_input,
 )
 from enginebay.models.forward_pass import detached, evaluation, output_tensors
-from enginebay.models.input_names import renamed, unused
+from enginebay.models.input_names import choose_unused_name, renamed
 from enginebay.tensors import TensorSpec, is_cache, specs
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _name_outputs(
             path = place.replace("past_key_values.", "present.", 1)
         if isinstance(leaf, torch.Tensor):
             name = f"{path}_out" if path in taken else path
-            found[unused(name, {*found, *taken})] = place, detached(leaf)
+            found[choose_unused_name(name, {*found, *taken})] = place, detached(leaf)
         elif leaf is not None:
             notes.append(_left_out(path, leaf))
     if not found:
