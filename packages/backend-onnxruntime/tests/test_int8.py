@@ -182,9 +182,9 @@ def test_data_of_one_value_calibrate_nothing(net: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         int8(net, tmp_path / "out", [{"x": np.zeros_like(image)} for image in IMAGES])
     assert str(caught.value) == (
-        "the list given as data cannot calibrate anything: 'x' is 0.0 throughout"
+        "the list given as data cannot be used for calibration: 'x' is 0.0 throughout"
     )
-    assert caught.value.hint == "give data like what the engine will meet"
+    assert caught.value.hint == "pass data that resembles the inputs in production"
     int8(net, tmp_path / "out", [{"x": np.full_like(IMAGES[0], value)} for value in (0, 1)])
 
 

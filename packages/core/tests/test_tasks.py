@@ -262,8 +262,8 @@ def test_a_folder_of_files_without_a_task(cli: Callable[..., Ran]) -> None:
     assert (ran.code, ran.err.splitlines()) == (
         2,
         [
-            "error: 'readings' holds no .npz file, and nothing says how its files become inputs",
-            "hint: deploy the model with a task that says it: --task FILE.json",
+            "error: 'readings' contains no .npz files; other files require a task",
+            "hint: deploy the model with a task: --task FILE.json",
         ],
     )
 

@@ -89,15 +89,13 @@ def test_a_broken_picture_is_named(photos: Path) -> None:
 def test_without_a_task_nobody_knows_the_input(photos: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         list(eb.DataSet(str(photos)))
-    assert str(caught.value) == (
-        f"'{photos}' holds no .npz file, and nothing says how its files become inputs"
-    )
-    assert caught.value.hint == ("deploy the model with a task that says it: --task FILE.json")
+    assert str(caught.value) == (f"'{photos}' contains no .npz files; other files require a task")
+    assert caught.value.hint == ("deploy the model with a task: --task FILE.json")
 
 
 def test_an_empty_folder(photos: Path) -> None:
     (photos / "none" / "at all").mkdir(parents=True)
-    assert fault(photos / "none")[0] == f"'{photos}/none' holds no item"
+    assert fault(photos / "none")[0] == f"'{photos}/none' contains no items"
 
 
 def test_deploy_verifies_on_pictures(made: Path, cli: Run) -> None:

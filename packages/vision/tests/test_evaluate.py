@@ -19,7 +19,7 @@ def test_evaluate_takes_pictures(cli: Run) -> None:
 def test_evaluate_without_a_task(cli: Run) -> None:
     ran = cli("evaluate", "without", "--data", "photos", "--metric", "accuracy")
     assert ran.code == 2
-    assert "'photos' holds no .npz file, and nothing says how its files become inputs" in ran.err
+    assert "'photos' contains no .npz files; other files require a task" in ran.err
     ran = cli("evaluate", "build", "finder", "--data", "photos", "--metric", "accuracy")
     assert ran.err.splitlines()[0] == (
         "error: the tasks of 'build' and 'finder' prepare inputs or targets differently"

@@ -224,7 +224,7 @@ def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]
             [{"x": np.ones((1, 4), "f4")}],
             "item 0 of the list given as data: input 'ids' is missing: ",
         ),
-        ([], "the list given as data holds no item"),
+        ([], "the list given as data contains no items"),
         (np.ones(3), "wrong inputs: expected arrays or tensors x float32["),
         (3, "wrong inputs: expected arrays or tensors x float32["),
         ("no.npz", "no data set 'no.npz'"),
@@ -626,7 +626,7 @@ def test_no_more_of_a_stream_is_read_than_an_artifact_is_verified_on(
 
     eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "a", data=stream)
     assert max(read) <= 64
-    with pytest.raises(InputError, match="the list given as data holds no item"):
+    with pytest.raises(InputError, match="the list given as data contains no items"):
         eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "b", data=[])
 
 

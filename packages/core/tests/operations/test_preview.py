@@ -72,8 +72,10 @@ def test_three_planted_operators_are_listed_with_their_modules(
         "planted::wibble": (["body.1"], "the ONNX exporter has no translation"),
         "planted::wobble": (
             ["body.2"],
-            "torch.export cannot run it: it has no fake kernel; "
-            "the ONNX exporter has no translation",
+            (
+                "torch.export cannot run it: it has no fake kernel; "
+                "the ONNX exporter has no translation"
+            ),
         ),
         "if x.sum() > 0:": (
             ["l"],

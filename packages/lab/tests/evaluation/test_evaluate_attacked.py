@@ -165,8 +165,8 @@ def test_items_that_cannot_be_evaluated_are_refused(here: Path) -> None:
     assert message("wide.npz").startswith(
         "item 0 of 'wide.npz': input 'x' has size 5 in dimension 1"
     )
-    assert message("nan.npz", "cosine") == "item 7 of 'nan.npz': input 'x' holds NaN at [0, 0]"
-    assert message([]) == "the list given as data holds no item"
+    assert message("nan.npz", "cosine") == "item 7 of 'nan.npz': input 'x' contains NaN at [0, 0]"
+    assert message([]) == "the list given as data contains no items"
     assert message("two.npz").startswith(
         "metric 'accuracy' on item 0 of 'two.npz': the target has shape (2,), expected (1,)"
     )

@@ -211,8 +211,8 @@ def test_items_that_do_not_fit_are_named_as_in_one_process(executor: Executor) -
     np.savez("none.npz", x=np.zeros((0, 1, 4), np.float32))
     with pytest.raises(InputError) as caught:
         evaluate_both("rows.jsonl", executor, "bad.npz")
-    assert str(caught.value) == "item 0 of 'bad.npz': input 'x' holds NaN at [0, 0]"
-    with pytest.raises(InputError, match=r"^'none\.npz' holds no item$"):
+    assert str(caught.value) == "item 0 of 'bad.npz': input 'x' contains NaN at [0, 0]"
+    with pytest.raises(InputError, match=r"^'none\.npz' contains no items$"):
         evaluate_both("rows.jsonl", executor, "none.npz")
 
 

@@ -1,7 +1,7 @@
-"""Data sets: what an engine is calibrated with, verified on and evaluated on.
+"""Data sets for calibration, verification and evaluation.
 
-A :class:`DataSet` gives the same items every time it is read, and holds one at a time. Whoever uses
-it says which inputs the model takes, and gets items that were checked against them.
+A :class:`DataSet` yields the same items every time it is read, one at a time in memory. With the
+specs of a model's inputs, it checks each item against them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows and batches of a data set, one by one for a model that takes a batch of one."""
+"""Rows and batches in a data set, for a model with a batch of one or an open batch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray, TensorSpec
 
 
-def form_of(first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]) -> str:
-    """Return ``rows`` for a first item without the model's batch axis, of size 1 or open.
+def detect_batch_form(
+    first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
+) -> str:
+    """Detect from the first item how the items of a data set relate to the model's batch axis.
 
-    ``batches`` for one of another size than the model's 1, and where the batch is open for one
-    with a target for each row, which are compared row by row; else nothing: it fits, or is wrong.
+    Returns:
+        ``rows`` if the item lacks the model's batch axis, whose size is 1 or open; ``batches`` if
+        the item is a batch that must be split: the model's batch is 1, or it is open and the item
+        has a target for each row; else an empty text: the item fits, or its shape is wrong.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}
@@ -28,7 +32,7 @@ def form_of(first: Mapping[str, NumpyArray], target: object, inputs: Sequence[Te
     return "batches" if is_batch and is_split else ""
 
 
-def split(
+def split_batches(
     batches: Iterable[tuple[dict[str, NumpyArray], Any]],
 ) -> Iterator[tuple[dict[str, NumpyArray], Any]]:
     """Yield inputs and target of each row of each batch, in a batch of one."""

@@ -1,4 +1,4 @@
-"""Which items of a data set were used, as a manifest keeps it."""
+"""Record of the items of a data set that were used, for the manifest."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Which items were used, as a manifest keeps it.
+    """The items of a data set that were used, as a manifest records them.
 
     Attributes:
-        source: What the user named.
-        count: How many items were used.
-        indices: Their numbers in the source; empty where all of them were used.
-        digest: BLAKE2b over the inputs of all of them, in hexadecimal.
-        targets: What the targets are numbered by, in the words of the task that read the files;
-            empty for others.
+        source: The data set, as the user named it.
+        count: The number of used items.
+        indices: Their numbers in the source; empty if all items were used.
+        digest: BLAKE2b over the inputs of all used items, in hexadecimal.
+        targets: The numbering of the targets, as the task that read the files describes it; empty
+            without a task.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""The data that a text names: a path, a Python object, or a name of a plugin."""
+"""Lookup of data by name: a path, a Python object, or ``SCHEME:NAME`` of a plugin."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _FORMS = "an .npz file, a folder of them, file.py:attr, or SCHEME:NAME of a plug
 
 
 def find_data(text: str) -> Any:
-    """Find the data that is meant.
+    """Return the data that a text names.
 
     Args:
         text: A path; ``file.py:attr`` or ``module:attr``; or ``SCHEME:NAME``.
 
     Returns:
-        A path, an iterable, or a callable that returns one.
+        A path, an iterable, or a callable that returns an iterable.
 
     Raises:
-        InputError: The text leads nowhere.
+        InputError: The text does not name any data.
         ModelSourceError: The Python file or module cannot be imported.
     """
     check_text(text)
@@ -36,10 +36,10 @@ def find_data(text: str) -> Any:
             return sources[scheme](DataRequest(name=name))
         except (EnginebayError, KeyboardInterrupt):
             raise
-        except BaseException as err:  # an exit in it is no success
+        except BaseException as err:  # SystemExit too: it is not a success
             message = f"'{text}' raised {type(err).__name__}: {first_line(err)}"
             raise InputError(message) from err
     if not text.rpartition(":")[2]:
-        raise InputError(f"'{text}' names no data set", hint=f"wanted {_FORMS}")
-    with named_object(text) as found:
-        return found
+        raise InputError(f"'{text}' is not the name of a data set", hint=f"expected {_FORMS}")
+    with named_object(text) as data:
+        return data
