@@ -517,7 +517,7 @@ def test_wrong_inputs_of_run(
         (
             "models.py:build",
             ["x=2x4", "y=2x4"],
-            r"the example inputs do not fit forward\(x\): got an unexpected keyword argument 'y'",
+            r"the example inputs do not match forward\(x\): got an unexpected keyword argument 'y'",
         ),
         (
             "models.py:build",
@@ -529,7 +529,7 @@ def test_wrong_inputs_of_run(
             "models.py:Net",
             [],
             (
-                "'models.py:Net' comes without example inputs\n"
+                "'models.py:Net' has no example inputs\n"
                 "hint: pass --input NAME=1x3x224x224, or .*"
             ),
         ),
@@ -644,9 +644,9 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         (
             "broken.py:x",
             "def x(depth): pass\n",
-            "'broken.py:x' cannot be called without arguments: it wants depth",
+            "'broken.py:x' cannot be called without arguments: it requires depth",
             (
-                "name a function without arguments that returns the model; where the function is "
+                "name a function without arguments that returns the model; if the function is "
                 "the model itself, pass --input depth=1x3x224x224"
             ),
         ),

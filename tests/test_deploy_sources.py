@@ -118,7 +118,7 @@ def test_a_static_onnx_file_and_a_pt2_bring_their_own_inputs(cli: Run, files: Pa
         assert ran.code == 0, ran.err
     ran = cli("deploy", files / "net.pt", "--work-dir", "out", "--backend", "onnxruntime")
     assert ran.code == 2
-    assert ran.err.startswith(f"error: '{files}/net.pt' comes without example inputs\nhint: ")
+    assert ran.err.startswith(f"error: '{files}/net.pt' has no example inputs\nhint: ")
 
 
 @pytest.mark.parametrize("source", ["models.py:build", "models:build", "./models.py:build"])

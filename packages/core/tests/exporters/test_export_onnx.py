@@ -348,7 +348,7 @@ def test_a_patch_that_loses_an_output_is_an_error(tmp_path) -> None:
 
     with pytest.raises(ModelError) as caught:
         export(Two(), torch.ones(2), path=tmp_path / "m", patch=patch)
-    message = "the model's forward returned 1 tensors; for its example inputs it returned 2"
+    message = "the model's forward: expected 2 tensors, as for the example inputs, found 1"
     assert str(caught.value) == message
 
 
@@ -412,7 +412,7 @@ def test_choices_that_do_not_exist_are_one_line(tmp_path, options, message: str)
 
 
 def test_an_unknown_dynamic_input_is_found_before_exporting(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"^dynamic names 'y'"):
+    with pytest.raises(InputError, match=r"^dynamic: unknown input 'y'"):
         export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", dynamic={"y": {0: "n"}})
 
 

@@ -76,58 +76,58 @@ def test_outputs_may_stand_among_the_inputs() -> None:
     [
         (
             {"maks": {0: "n"}},
-            "dynamic names 'maks', which is not an input; inputs: x, mask",
+            "dynamic: unknown input 'maks'; available: x, mask",
             "did you mean 'mask'?",
         ),
         (
             {"x": {4: "n"}},
-            "dynamic['x'] names axis 4; the input is x float32[1, 3, 8, 8]",
+            "dynamic['x']: unknown axis 4 of the input x float32[1, 3, 8, 8]",
             None,
         ),
         (
             {"x": {"n": 0}},
-            "dynamic['x'] names axis 'n'; the input is x float32[1, 3, 8, 8]",
+            "dynamic['x']: unknown axis 'n' of the input x float32[1, 3, 8, 8]",
             None,
         ),
         (
             {"x": "batch"},
-            "dynamic['x'] is 'batch'; wanted axes and names",
+            "dynamic['x']: expected axes and names, found 'batch'",
             'write {"x": {0: "batch"}}',
         ),
         (
             {"x": {0: 8}},
-            "dynamic['x'][0] is 8; wanted a name, or a name and sizes",
+            "dynamic['x'][0]: expected a name, or a name and sizes, found 8",
             'write "batch" or ("batch", 1, 8)',
         ),
         (
             {"x": {0: ("n", "m")}},
-            "dynamic['x'][0] is ('n', 'm'); wanted a name, or a name and sizes",
+            "dynamic['x'][0]: expected a name, or a name and sizes, found ('n', 'm')",
             'write "batch" or ("batch", 1, 8)',
         ),
         (
             {"x": {0: "batch size"}},
-            "'batch size' cannot name a dimension",
+            "'batch size' is not a valid name of a dimension",
             "use letters, digits and underscores",
         ),
         (
             {"x": {0: ("n", 8, 1)}},
-            "dimension 'n' has the sizes [8, 1]; wanted smallest ≤ usual ≤ largest",
+            "dimension 'n': expected smallest ≤ usual ≤ largest, found [8, 1]",
             None,
         ),
         (
             {"x": {0: ("n", 1, 9, 8)}},
-            "dimension 'n' has the sizes [1, 9, 8]; wanted smallest ≤ usual ≤ largest",
+            "dimension 'n': expected smallest ≤ usual ≤ largest, found [1, 9, 8]",
             None,
         ),
         (
             {"x": {0: ("n", -1, 8)}},
-            "dimension 'n' has the sizes [-1, 8]; wanted smallest ≤ usual ≤ largest",
+            "dimension 'n': expected smallest ≤ usual ≤ largest, found [-1, 8]",
             None,
         ),
         (
             {"x": {0: ("n", 1, 8)}, "mask": {0: ("n", 1, 4)}},
-            "dimension 'n' is given two ranges: 1…8 and 1…4",
-            "give one range, or two names",
+            "dimension 'n' has two ranges: 1…8 and 1…4",
+            "write one range, or two names",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import InputError, ModelError, ParamsError, UsageError
-from enginebay.models.dynamic_option import read_dynamic
+from enginebay.models.dynamic_option import parse_dynamic
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ def deploy(tmp_path: Path, loopback: str) -> Deploy:
     ],
 )
 def test_texts_are_read(texts: Any, opened: dict[str, Any]) -> None:
-    assert read_dynamic(texts, INPUTS) == opened
+    assert parse_dynamic(texts, INPUTS) == opened
 
 
 @pytest.mark.parametrize("text", ["x:", ":0", "x:y", "x:0=", "x:0=1", "x:0=1:2:3", "x:0=a b", ""])
 def test_texts_that_open_nothing(text: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_dynamic(text, INPUTS)
+        parse_dynamic(text, INPUTS)
     expected = "expected batch, x:0, x:0=1:8 or x:0=batch:1:8"
-    assert str(caught.value) == f"'{text}' opens no dimension: {expected}"
+    assert str(caught.value) == f"invalid dimension '{text}': {expected}"
     assert caught.value.hint == "--dynamic x:0"
 
 
@@ -114,12 +114,12 @@ def test_an_input_of_the_same_size_is_named(deploy: Deploy) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"dynamic": True}, InputError, "dynamic is True; expected the axes of each input"),
-        ({"dynamic": "c:0"}, InputError, "dynamic names 'c', which is not an input; inputs: a, b"),
+        ({"dynamic": True}, InputError, "dynamic: expected the axes of each input, found True"),
+        ({"dynamic": "c:0"}, InputError, "dynamic: unknown input 'c'; available: a, b"),
         (
             {"params": {"input_shapes": "a:2x3,b:4x3"}},
             ParamsError,
-            "input 'a' is 4x3 in the example, and 2x3 in input_shapes",
+            "input 'a': the example has the shape 4x3, input_shapes 2x3",
         ),
         (
             {"dynamic": "batch", "params": {"min_shapes": "a:1x3,b:1x3"}},

@@ -53,7 +53,7 @@ def test_names_of_the_callers_own() -> None:
 
 def test_what_cannot_be_stretched() -> None:
     source = load_model((Two(), OWN))
-    with pytest.raises(InputError, match=r"of shape \(2, 3\) cannot take the shape \(1,\)"):
+    with pytest.raises(InputError, match=r"of shape \(2, 3\) cannot be resized to \(1,\)"):
         example_inputs(None, source, {"image": (1,)})
     with pytest.raises(ParamsError, match="'imgae' is not an input"):
         example_inputs(None, source, {"imgae": (1, 2)})

@@ -117,10 +117,10 @@ def test_without_inputs_nobody_knows_what_a_function_is() -> None:
     with pytest.raises(ModelSourceError) as caught:
         bind(find_model(either))
     assert str(caught.value) == (
-        "'the function either' cannot be called without arguments: it wants x"
+        "'the function either' cannot be called without arguments: it requires x"
     )
     assert caught.value.hint == (
-        "name a function without arguments that returns the model; where the function is the "
+        "name a function without arguments that returns the model; if the function is the "
         "model itself, pass --input x=1x3x224x224"
     )
 

@@ -125,23 +125,23 @@ def test_own_names_replace_the_found_ones() -> None:
     [
         (
             {"input_names": ["a"]},
-            "input_names has 1 names (a); the model has 2 inputs (x, y)",
+            "input_names: expected 2 names (x, y), found 1 (a)",
         ),
         (
             {"input_names": "ab"},
-            "input_names has 1 names (ab); the model has 2 inputs (x, y)",
+            "input_names: expected 2 names (x, y), found 1 (ab)",
         ),
         (
             {"output_names": ["a", "b", "c"]},
-            "output_names has 3 names (a, b, c); the model has 2 outputs (output_0, output_1)",
+            "output_names: expected 2 names (output_0, output_1), found 3 (a, b, c)",
         ),
         (
             {"input_names": ["a", "a"]},
-            "input_names has 'a' where every input needs its own name",
+            "input_names: every input needs a unique name, found 'a'",
         ),
         (
             {"output_names": ["a", ""]},
-            "output_names has '' where every output needs its own name",
+            "output_names: every output needs a unique name, found ''",
         ),
         (
             {"output_names": ["x", "z"]},
@@ -168,7 +168,8 @@ def test_inputs_that_do_not_fit_forward_are_one_line(args, message: str) -> None
     with pytest.raises(InputError) as caught:
         names(lambda x, mask, flag=True: x, args)
     assert (
-        str(caught.value) == f"the example inputs do not fit forward(x, mask, flag=True): {message}"
+        str(caught.value)
+        == f"the example inputs do not match forward(x, mask, flag=True): {message}"
     )
 
 
@@ -176,14 +177,14 @@ def test_inputs_that_do_not_fit_forward_are_one_line(args, message: str) -> None
 def test_a_misspelled_input_gets_the_nearest_name(args) -> None:
     with pytest.raises(InputError) as caught:
         names(lambda x, mask: x * mask, args)
-    assert str(caught.value) == "unknown input 'maks': forward takes x, mask"
+    assert str(caught.value) == "unknown input 'maks'; the parameters of forward: x, mask"
     assert caught.value.hint == "did you mean 'mask'?"
 
 
 def test_a_misspelled_input_alone_is_tried_as_a_dict_first() -> None:
     with pytest.raises(InputError) as caught:
         names(lambda image: image * 2.5, {"imaeg": X})
-    assert str(caught.value) == "unknown input 'imaeg': forward takes image"
+    assert str(caught.value) == "unknown input 'imaeg'; the parameters of forward: image"
     assert caught.value.hint == "did you mean 'image'?"
     assert isinstance(caught.value.__cause__, ModelError)
 
@@ -194,7 +195,9 @@ def test_a_dict_whose_keys_resemble_a_parameter_is_passed_whole() -> None:
 
 
 def test_inputs_without_a_tensor_are_one_line() -> None:
-    with pytest.raises(InputError, match=r"^the example inputs for forward\(n\) hold no tensor$"):
+    with pytest.raises(
+        InputError, match=r"^the example inputs for forward\(n\) contain no tensor$"
+    ):
         names(lambda n: torch.ones(n), (3,))
 
 
@@ -341,7 +344,7 @@ def test_another_number_of_outputs_is_a_model_error() -> None:
     with pytest.raises(ModelError) as caught:
         signature.run(net, {"x": X[:1]})
     assert str(caught.value) == (
-        "the model's forward returned 1 tensors; for its example inputs it returned 2"
+        "the model's forward: expected 2 tensors, as for the example inputs, found 1"
     )
 
 
@@ -449,11 +452,8 @@ def test_objects_whose_tensors_stay_constant_are_said_by_the_arguments_name() ->
     assert [spec.name for spec in signature.inputs] == ["x"]
     assert signature.notes == (
         (
-            "argument 'state.own' is of type State, whose tensors (1) stay as they are in the "
-            "example: register it with torch.utils._pytree.register_pytree_node to change them"
+            "argument 'state.own' is of type State: its 1 tensors are constants; to make them "
+            "inputs, register the type with torch.utils._pytree.register_pytree_node"
         ),
-        (
-            "argument 'lines' is of type generator, which cannot be copied: "
-            "every run gets the same one"
-        ),
+        ("argument 'lines' is of type generator, which cannot be copied: all runs share it"),
     )

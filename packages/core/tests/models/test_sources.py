@@ -166,7 +166,7 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
         ),
         (
             "{folder}/nets.py:Needy",
-            "'{folder}/nets.py:Needy' cannot be called without arguments: it wants width, depth",
+            "'{folder}/nets.py:Needy' cannot be called without arguments: it requires width, depth",
             "name a function without arguments that returns the model",
         ),
         (

@@ -386,7 +386,7 @@ def test_a_forward_that_raises_is_one_line(tmp_path: Path) -> None:
 def test_a_model_without_inputs_says_what_to_pass(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         eb.deploy(nn.ReLU(), backend="loopback", work_dir=tmp_path / "out")
-    assert str(caught.value) == "'an object of type ReLU' comes without example inputs"
+    assert str(caught.value) == "'an object of type ReLU' has no example inputs"
     assert caught.value.hint is not None
     assert "--input NAME=1x3x224x224" in caught.value.hint
 

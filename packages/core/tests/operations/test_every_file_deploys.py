@@ -119,7 +119,7 @@ def test_a_model_without_an_example_says_what_is_missing(loopback: str, tmp_path
     model, args, *_ = MODELS["two"]
     eb.export(model, args, path=tmp_path / "m.onnx")
     converted = eb.convert(tmp_path / "m.onnx", backend=loopback, work_dir=tmp_path / "artifact")
-    with pytest.raises(InputError, match=r"comes without example inputs\nhint: [^\n]+$"):
+    with pytest.raises(InputError, match=r"has no example inputs\nhint: [^\n]+$"):
         eb.verify(converted, reference=model)
     with pytest.raises(UsageError, match=r"nothing is recorded in it\nhint: [^\n]+$"):
         eb.verify(converted, reference={"output": ONES})

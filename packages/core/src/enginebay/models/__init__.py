@@ -1,7 +1,4 @@
-"""From what a user names to a model whose inputs are bound: sources, signature, open dimensions.
-
-A plugin with a model source needs two of its files.
-"""
+"""Models: find a model by its name, read its signature, and bind its inputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The one way in: a model, however it was named, with its inputs bound and named.
+"""Bound model: a model from any source, with its inputs bound to an example and named.
 
-``deploy``, ``export`` and ``verify --model`` all start from a :class:`BoundModel`. Nothing after
-this room asks again where a model came from or what its inputs are called.
+``deploy``, ``export`` and ``verify --model`` all start from a :class:`BoundModel`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from enginebay.inference import InputCheck
 from enginebay.models.dynamic import from_profiles, to_profiles
 from enginebay.models.example_inputs import (
     example_inputs,
-    is_made_up,
+    is_generated,
     open_dimensions,
     range_profiles,
 )
@@ -41,22 +40,22 @@ if TYPE_CHECKING:
     from enginebay.params import ShapeProfile, Shapes
     from enginebay.tensors import NumpyArray, TensorSpec
 
-#: Made-up integers are less than this where a model does not show which it takes.
-_DIGITS = 10
+#: Exclusive bound of generated integers if a run of the model does not reveal one.
+_DEFAULT_INTEGER_BOUND = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundModel:
-    """A model whose inputs are known.
+    """A model with known inputs.
 
     Attributes:
-        source: The model, and what it was called.
-        inputs: Names, dtypes and sizes of the example inputs.
-        outputs: Names, dtypes and sizes of what comes out for them; of an ONNX file what it says.
-        examples: The example inputs by name.
+        source: The model and its name.
+        inputs: Specs of the example inputs.
+        outputs: Specs of the outputs for the example; of an ONNX file the specs in the file.
+        examples: Input name → example array.
         dynamic: The open dimensions.
-        profiles: The smallest, usual and largest shape of each input.
-        signature: How PyTorch calls the model; None for an ONNX file, which it cannot run.
+        profiles: Input name → smallest, usual and largest shape.
+        signature: The model's signature in PyTorch; None for an ONNX file.
     """
 
     source: ModelSource
@@ -69,7 +68,7 @@ class BoundModel:
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs with a name in the place of each open size; of an ONNX file as it says."""
+        """The inputs' specs with names for open dimensions; of an ONNX file those in the file."""
         if self.signature is None:
             return self.inputs
         return tuple(
@@ -85,22 +84,22 @@ class BoundModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model's parameters lie; the CPU where it has none."""
+        """The device of the model's parameters; the CPU if there are none."""
         import torch
 
         parameters = self.source.module.parameters()
-        return next((each.device for each in parameters), torch.device("cpu"))
+        return next((parameter.device for parameter in parameters), torch.device("cpu"))
 
     @cached_property
     def doubled(self) -> BoundModel:
-        """The same with a copy of the model in double precision."""
+        """The bound model with a copy of the model in double precision."""
         module = deepcopy(self.source.module).double()
         return replace(self, source=replace(self.source, model=module))
 
     @property
     def below(self) -> dict[str, int]:
-        """What the integers of an input are less than, where a run showed it."""
-        return _below(self.signature) if self.signature else {}
+        """Input name → exclusive bound of its integers, as far as a run of the model reveals it."""
+        return _integer_bounds(self.signature) if self.signature else {}
 
     @property
     def example_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -110,28 +109,28 @@ class BoundModel:
     def run(
         self, inputs: Mapping[str, NumpyArray], observer: Observer | None = None
     ) -> dict[str, NumpyArray]:
-        """Run the model as it is, without any rewriter, in PyTorch.
+        """Run the original model, without rewriters, in PyTorch.
 
         Args:
-            inputs: Arrays by name; what is left out is taken from the example.
-            observer: Watches the forward.
+            inputs: Input name → array; missing inputs are taken from the example.
+            observer: Observes the forward pass.
 
         Raises:
-            ModelError: Its forward raised, or returned another number of tensors.
+            ModelError: The forward raised, or returned a different number of tensors.
         """
         assert self.signature is not None
-        given = {name: inputs.get(name, example) for name, example in self.examples.items()}
+        arrays = {name: inputs.get(name, example) for name, example in self.examples.items()}
         device = self.device
-        tensors = {name: to_torch(array, device) for name, array in given.items()}
-        return _arrays(self.signature.run(self.source.module, tensors, observer))
+        tensors = {name: to_torch(array, device) for name, array in arrays.items()}
+        return _to_arrays(self.signature.run(self.source.module, tensors, observer))
 
     @contextmanager
     def runner(self) -> Iterator[Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]]:
-        """Run the model many times as :meth:`run` does, for a loop over small inputs.
+        """Return a context for many runs like :meth:`run`, with less overhead per run.
 
         Yields:
-            A function from arrays by name to the outputs by name. It raises ModelError where the
-            forward does.
+            A function from arrays by name to outputs by name. It raises ModelError if the forward
+            raises.
         """
         assert self.signature is not None
         device = self.device
@@ -139,28 +138,28 @@ class BoundModel:
         with self.signature.runner(self.source.module) as run_module:
 
             def run(inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-                given = [inputs.get(name, example) for name, example in self.examples.items()]
-                results = run_module([to_torch(array, device) for array in given])
+                ordered = [inputs.get(name, example) for name, example in self.examples.items()]
+                results = run_module([to_torch(array, device) for array in ordered])
                 arrays = []
                 for tensor in results:
                     view = host_view(tensor)
-                    # A copy: the next run may write where this lies.
+                    # A copy, since the next run may overwrite this memory.
                     arrays.append((to_numpy(tensor) if view is None else view).copy())
                 return dict(zip(names, arrays, strict=True))
 
             yield run
 
     def example_outputs(self) -> dict[str, NumpyArray]:
-        """The outputs for the example inputs, as PyTorch gave them while the inputs were bound."""
+        """Return PyTorch's outputs for the example inputs, from the run that bound the inputs."""
         assert self.signature is not None
-        return _arrays(self.signature.example_outputs)
+        return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """The file that the model was read from, if it is of this kind; else None."""
+        """Return the file that the model was loaded from, if it has this kind; else None."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None
-        # A foreign TorchScript file does not say what goes in.
+        # A TorchScript file that Enginebay did not write contains no specs.
         return (
             ir
             if ir.inputs
@@ -179,24 +178,27 @@ def bind(
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
 ) -> BoundModel:
-    """Bind a model's inputs: run it once on its example, and name what goes in and comes out.
+    """Bind a model's inputs: run it once on its example, and name its inputs and outputs.
 
     Args:
         source: The model.
-        args: Example inputs: a tensor, a tuple of positional arguments, a dict by name, whose
-            values may be specs to make up arrays for, or recorded calls; by default the model's
-            own, or made-up ones.
-        input_names: Instead of the parameter names of ``forward``, or the file's own names.
-        output_names: Instead of the keys of the result, or the file's own names.
-        dynamic: The open dimensions, as :func:`~enginebay.models.normalise` takes them; by
-            default those where the smallest and the largest shapes differ.
-        input_shapes: The usual shapes: example inputs are made up at, or stretched to, these.
+        args: Example inputs: a tensor, a tuple of positional arguments, a dict by name (its values
+            may be specs, for which arrays are generated), or recorded calls. By default the
+            model's own example, or generated arrays.
+        input_names: Names of the inputs; by default the parameters of ``forward``, or the names
+            in the file.
+        output_names: Names of the outputs; by default the keys of the result, or the names in the
+            file.
+        dynamic: The open dimensions, as :func:`~enginebay.models.dynamic.normalise` takes them; by
+            default those whose smallest and largest sizes differ.
+        input_shapes: The usual shapes, at which example inputs are generated or to which they are
+            resized.
         min_shapes: The smallest shapes.
         max_shapes: The largest shapes.
 
     Raises:
-        InputError: The example inputs do not fit the model, or there are none.
-        ModelError: Its forward raised.
+        InputError: The example inputs do not match the model, or there are none.
+        ModelError: The forward raised.
     """
     smallest, largest = min_shapes or {}, max_shapes or {}
     seen = args if isinstance(args, RecordedCalls) else None
@@ -206,28 +208,28 @@ def bind(
     if source.model is None:
         if dynamic:
             raise InputError(
-                "an ONNX file says itself which dimensions are open, and dynamic opens none of it",
-                hint="export the model again with --dynamic; --min-shapes and --max-shapes bound "
-                "those that are open",
+                "dynamic cannot be used with an ONNX file, whose open dimensions are fixed in it",
+                hint="export the model again with --dynamic; --min-shapes and --max-shapes limit "
+                "dimensions that are open",
             )
         return _bind_onnx(source, given, smallest, largest)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
         read_signature,
         source.module,
-        input_names=input_names or _names(known_inputs),
-        output_names=output_names or _names(known_outputs),
+        input_names=input_names or _spec_names(known_inputs),
+        output_names=output_names or _spec_names(known_outputs),
     )
     signature = read(given)
-    if made_up := [spec for spec in signature.inputs if is_made_up(spec, args, source)]:
+    if made_up := [spec for spec in signature.inputs if is_generated(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
-        signature = _with_more_integers(signature, made_up, lambda below: read(make(below=below)))
+        signature = _widen_integers(signature, made_up, lambda below: read(make(below=below)))
     opened = open_dimensions(dynamic, signature, input_shapes or {}, smallest, largest, seen)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
         check_captured(opened, captured)
         opened = opened or captured
-    examples = _arrays(signature.example_inputs)
+    examples = _to_arrays(signature.example_inputs)
     return BoundModel(
         source=source,
         inputs=signature.inputs,
@@ -239,47 +241,50 @@ def bind(
     )
 
 
-def _with_more_integers(
+def _widen_integers(
     signature: Signature,
     made_up: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Read a model with as many integers as it takes: zeros and ones show two rows of a table.
+    """Read the signature again with a wider range of generated integers.
+
+    The first example has only zeros and ones, which use only two rows of an embedding.
 
     Args:
-        signature: What was read with zeros and ones.
-        made_up: The inputs that the caller gave no values of.
-        read: Reads the model with integers less than a number, by the inputs' names.
+        signature: The signature with zeros and ones.
+        made_up: The inputs with generated values.
+        read: Reads the signature, given input name → exclusive bound of its integers.
     """
     integers = [spec.name for spec in made_up if spec.dtype.startswith(("int", "uint"))]
-    known = {name: size for name, size in _below(signature).items() if name in integers}
+    known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}
     unknown = [name for name in integers if name not in known]
     if unknown:
         with suppress(ModelError):
-            found = read({**known, **dict.fromkeys(unknown, _DIGITS)})
-            if all(tensor.isfinite().all() for tensor in found.example_outputs.values()):
+            widened = read({**known, **dict.fromkeys(unknown, _DEFAULT_INTEGER_BOUND)})
+            if all(tensor.isfinite().all() for tensor in widened.example_outputs.values()):
                 note = (
-                    f"{', '.join(unknown)}: nothing in the model shows which integers it takes, so "
-                    f"0 to {_DIGITS - 1} were made up; give your own with --input NAME=file.npy"
+                    f"{', '.join(unknown)}: the range of integers that the model accepts is "
+                    f"unknown, so 0 to {_DEFAULT_INTEGER_BOUND - 1} were generated; pass your own "
+                    "with --input NAME=file.npy"
                 )
-                return replace(found, notes=(*found.notes, note))
+                return replace(widened, notes=(*widened.notes, note))
     if known:
         with suppress(ModelError):
             return read(known)
     return signature
 
 
-def _below(signature: Signature) -> dict[str, int]:
+def _integer_bounds(signature: Signature) -> dict[str, int]:
     return signature.observation.below if signature.observation else {}
 
 
 def _bind_onnx(
     source: ModelSource, args: Any, min_shapes: Shapes, max_shapes: Shapes
 ) -> BoundModel:
-    """An ONNX file says itself what goes in; nothing runs here."""
+    """Bind the inputs of an ONNX file by the specs in it, without running it."""
     file = source.ir
     assert file is not None
-    examples = _by_name(args, file.inputs)
+    examples = _name_arguments(args, file.inputs)
     input_check = InputCheck(file.inputs)
     input_check.check_names(examples)
     input_check.check(examples)
@@ -295,21 +300,21 @@ def _bind_onnx(
     )
 
 
-def _by_name(args: Any, specs: Sequence[TensorSpec]) -> dict[str, NumpyArray]:
+def _name_arguments(args: Any, specs: Sequence[TensorSpec]) -> dict[str, NumpyArray]:
     if isinstance(args, Mapping):
         return {str(name): to_numpy(value) for name, value in args.items()}
     values = list(args) if isinstance(args, tuple | list) else [args]
     if len(values) != len(specs):
         raise InputError(
-            f"the model takes {len(specs)} inputs ({', '.join(s.name for s in specs)}), "
+            f"expected {len(specs)} inputs ({', '.join(s.name for s in specs)}), "
             f"found {len(values)}"
         )
     return {spec.name: to_numpy(value) for spec, value in zip(specs, values, strict=True)}
 
 
-def _names(specs: Sequence[TensorSpec]) -> list[str] | None:
+def _spec_names(specs: Sequence[TensorSpec]) -> list[str] | None:
     return [spec.name for spec in specs] or None
 
 
-def _arrays(tensors: Mapping[str, Any]) -> dict[str, NumpyArray]:
+def _to_arrays(tensors: Mapping[str, Any]) -> dict[str, NumpyArray]:
     return {name: to_numpy(tensor) for name, tensor in tensors.items()}

@@ -1,4 +1,4 @@
-"""Open dimensions as text: ``batch``, ``x:0``, ``x:0=1:8``, ``x:2=height:32:512``."""
+"""Parsing of open dimensions: ``batch``, ``x:0``, ``x:0=1:8``, ``x:2=height:32:512``."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ if TYPE_CHECKING:
 _DIM = re.compile(r"(?P<dim>[A-Za-z_]\w*)?(?:(?:^|:)(?P<low>[0-9]+):(?P<high>[0-9]+))?")
 
 
-def read_dynamic(
+def parse_dynamic(
     texts: str | Sequence[str], inputs: Sequence[TensorSpec]
 ) -> dict[str, dict[int, Any]]:
-    """Return what texts open, as :func:`~enginebay.models.dynamic.normalise` takes it.
+    """Parse open dimensions to the form that :func:`~enginebay.models.dynamic.normalise` takes.
 
     Args:
         texts: ``x:0`` opens an axis of an input, ``x:0=1:8`` between two sizes, ``x:0=batch`` and
             ``x:0=batch:1:8`` under a name that other inputs may share. A name alone, ``batch``,
-            opens the first axis of all inputs that have the size there that the first of them has.
+            opens the first axis of every input whose size there equals that of the first input.
         inputs: The model's inputs.
 
     Raises:
-        InputError: A text says none of this.
+        InputError: A text has another form.
 
     Example:
         >>> from enginebay.tensors import TensorSpec
         >>> inputs = [TensorSpec("x", "float32", (2, 3)), TensorSpec("mask", "bool", (2,))]
-        >>> read_dynamic("batch", inputs)
+        >>> parse_dynamic("batch", inputs)
         {'x': {0: 'batch'}, 'mask': {0: 'batch'}}
-        >>> read_dynamic(["x:1=1:8"], inputs)
+        >>> parse_dynamic(["x:1=1:8"], inputs)
         {'x': {1: (1, 8)}}
     """
     opened: dict[str, dict[int, Any]] = {}
     for text in [texts] if isinstance(texts, str) else texts:
-        for name, axis, value in _read(text, inputs):
+        for name, axis, value in _parse_text(text, inputs):
             opened.setdefault(name, {})[axis] = value
     return opened
 
 
-def _read(text: str, inputs: Sequence[TensorSpec]) -> list[tuple[str, int, Any]]:
+def _parse_text(text: str, inputs: Sequence[TensorSpec]) -> list[tuple[str, int, Any]]:
     if text.isidentifier():
         sizes = {spec.name: spec.dims[0] for spec in inputs if spec.dims}
         first = next(iter(sizes.values()), None)
         return [(name, 0, text) for name, size in sizes.items() if size == first]
-    place, equals, dim = text.partition("=")
-    name, _, axis = place.rpartition(":")
+    target, equals, dim = text.partition("=")
+    name, _, axis = target.rpartition(":")
     match = _DIM.fullmatch(dim)
     if not (name and re.fullmatch("-?[0-9]+", axis)) or match is None or (equals and not dim):
         raise InputError(
-            f"'{text}' opens no dimension: expected batch, x:0, x:0=1:8 or x:0=batch:1:8",
+            f"invalid dimension '{text}': expected batch, x:0, x:0=1:8 or x:0=batch:1:8",
             hint=f"--dynamic {inputs[0].name}:0" if inputs else None,
         )
     limits = (int(match["low"]), int(match["high"])) if match["low"] else ()

@@ -1,4 +1,4 @@
-"""Example inputs and open dimensions, from whatever the caller gave of them."""
+"""Example inputs and open dimensions, from the arrays, specs and shapes that the caller passed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from enginebay.errors import InputError, ModelSourceError, ParamsError
 from enginebay.models.dynamic import from_profiles, name_axis, normalise
-from enginebay.models.dynamic_option import read_dynamic
+from enginebay.models.dynamic_option import parse_dynamic
 from enginebay.models.forward_arguments import required_parameters
 from enginebay.params import format_dims, name_shapes, resolve_profiles
 from enginebay.tensors import TensorSpec, generate_input, leaves, map_named, resize
@@ -30,26 +30,27 @@ def example_inputs(
     *,
     below: Mapping[str, int] | None = None,
 ) -> Any:
-    """The example inputs: as given, or made up where only their shapes are.
+    """Return the example inputs: the caller's, the model's own, or generated ones.
 
     Args:
-        args: What the caller gave; a dict may hold specs to make up values for.
-        source: The model, which may bring its own: they are stretched to the usual shapes.
+        args: The caller's example; a dict may contain specs, for which values are generated.
+        source: The model. Its own example inputs, if any, are resized to the usual shapes.
         shapes: The usual shapes.
-        names: What the caller calls the inputs, where that is not what the model calls them.
-        below: By name, what made-up integers are less than; 2 for the others.
+        names: The caller's names of the inputs, if they differ from the model's.
+        below: Input name → exclusive bound of generated integers (default: 2).
 
     Raises:
-        InputError: There is nothing to go by, or the model's own inputs have other ranks.
+        InputError: There is neither an example nor a shape, or the model's own inputs have other
+            ranks than the shapes.
     """
     if names and (shapes or isinstance(args, Mapping)):
-        own = dict(zip(names, source.input_names, strict=False))
-        below = {own.get(name, name): limit for name, limit in (below or {}).items()}
-        shapes = {own.get(name, name): dims for name, dims in shapes.items()}
+        own_names = dict(zip(names, source.input_names, strict=False))
+        below = {own_names.get(name, name): limit for name, limit in (below or {}).items()}
+        shapes = {own_names.get(name, name): dims for name, dims in shapes.items()}
         if isinstance(args, Mapping):
-            args = {own.get(name, name): value for name, value in args.items()}
+            args = {own_names.get(name, name): value for name, value in args.items()}
     if args is None and source.example_inputs is not None:
-        args = _stretched(source, shapes) if shapes else source.example_inputs
+        args = _resize_own_example(source, shapes) if shapes else source.example_inputs
     if args is None:
         args = _specs_from_shapes(source, shapes)
     if not isinstance(args, Mapping):
@@ -59,21 +60,21 @@ def example_inputs(
     return source.arguments(args)
 
 
-def is_made_up(spec: TensorSpec, args: Any, source: ModelSource) -> bool:
-    """True if an example input has a shape alone, and no values of the caller or the model."""
+def is_generated(spec: TensorSpec, args: Any, source: ModelSource) -> bool:
+    """Return True if the values of an example input were generated from its shape."""
     if args is None:
         return source.example_inputs is None
-    given = args.get(spec.name, args.get("")) if isinstance(args, Mapping) else args
-    return isinstance(given, TensorSpec)
+    value = args.get(spec.name, args.get("")) if isinstance(args, Mapping) else args
+    return isinstance(value, TensorSpec)
 
 
 def _generate_missing(
     args: Mapping[str, Any], source: ModelSource, below: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Arrays in the place of specs, and names in the place of the only input's empty one."""
+    """Replace specs by generated arrays, and the empty name by the only input's name."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
-    # A file says which dtypes it takes; whoever types a shape need not repeat them.
+    # The dtypes in the model's file win: users who type a shape need not repeat them.
     known = {spec.name: spec for spec in (source.ir.inputs if source.ir else ())}
     return {
         name: generate_input(
@@ -88,9 +89,9 @@ def _generate_missing(
 
 
 def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of example inputs by name, ``""`` where there is one without a name.
+    """Return the shapes of example inputs by name; a single input without a name has ``""``.
 
-    Empty where there are none, or several without names: nobody knows yet what they are called.
+    Empty if there are no inputs, or several without names, since their names are not known yet.
 
     Example:
         >>> shapes_of({"x": TensorSpec("x", "float32", (1, 3, 64, 64))})
@@ -106,36 +107,36 @@ def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(map(int, sizes)) for name, sizes in dims.items() if sizes is not None}
 
 
-def _stretched(source: ModelSource, shapes: Shapes) -> Any:
-    """The model's own example inputs at the shapes that were requested."""
+def _resize_own_example(source: ModelSource, shapes: Shapes) -> Any:
+    """Return the model's own example inputs at the requested shapes."""
     args = source.example_inputs
     if isinstance(args, Mapping):
-        # A forward may take more than the model is deployed with: these are its inputs.
-        return dict(_at_shapes(args, args, shapes))
+        # Not all parameters of forward: the keys of the example are the inputs.
+        return dict(_resize_arguments(args, args, shapes))
     values = args if isinstance(args, tuple | list) else (args,)
     names = source.input_names
-    given = dict(zip(names, values, strict=False))
-    rest = values[len(given) :]
-    return (*(value for _, value in _at_shapes(given, names, shapes)), *rest)
+    named = dict(zip(names, values, strict=False))
+    rest = values[len(named) :]
+    return (*(value for _, value in _resize_arguments(named, names, shapes)), *rest)
 
 
-def _at_shapes(
+def _resize_arguments(
     values: Mapping[str, Any], names: Iterable[str], shapes: Shapes
 ) -> Iterator[tuple[str, Any]]:
-    """Each argument by name, the tensors in it at their shapes."""
-    inside = [path for name, value in values.items() for path, _ in leaves(value, name)]
-    wanted = name_shapes(shapes, dict.fromkeys((*names, *inside)))
+    """Yield each argument with its name, its tensors resized."""
+    paths = [path for name, value in values.items() for path, _ in leaves(value, name)]
+    resized = name_shapes(shapes, dict.fromkeys((*names, *paths)))
     for name, value in values.items():
-        yield name, map_named(lambda path, leaf: _at(leaf, wanted.get(path)), value, name)
+        yield name, map_named(lambda path, leaf: _resize_leaf(leaf, resized.get(path)), value, name)
 
 
-def _at(value: Any, dims: tuple[int | None, ...] | None) -> Any:
+def _resize_leaf(value: Any, dims: tuple[int | None, ...] | None) -> Any:
     if dims is None or not hasattr(value, "shape"):
         return value
     if len(dims) != len(value.shape):
-        raise InputError(f"an input of shape {tuple(value.shape)} cannot take the shape {dims}")
+        raise InputError(f"an input of shape {tuple(value.shape)} cannot be resized to {dims}")
     sizes = zip(value.shape, dims, strict=True)
-    return resize(value, [int(own) if dim is None else dim for own, dim in sizes])
+    return resize(value, [int(size) if dim is None else dim for size, dim in sizes])
 
 
 def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorSpec]:
@@ -145,13 +146,13 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     if known and all(spec.is_static for spec in known):
         return {spec.name: spec for spec in known}
     if source.ir is not None and not shapes:
-        kept = source.ir.example_shapes
-        shapes = {spec.name: kept[spec.name] for spec in known if spec.name in kept}
+        stored = source.ir.example_shapes
+        shapes = {spec.name: stored[spec.name] for spec in known if spec.name in stored}
     if not shapes:
         if isinstance(source.model, FunctionModel):
-            raise _neither_factory_nor_inputs(source)
+            raise _missing_arguments_error(source)
         raise InputError(
-            f"'{source.description}' comes without example inputs",
+            f"'{source.description}' has no example inputs",
             hint="pass --input NAME=1x3x224x224, or let the model's callable return "
             "(model, inputs)",
         )
@@ -162,12 +163,12 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     }
 
 
-def _neither_factory_nor_inputs(source: ModelSource) -> ModelSourceError:
+def _missing_arguments_error(source: ModelSource) -> ModelSourceError:
     parameters = required_parameters(source.module.forward)
     message = f"'{source.description}' cannot be called without arguments"
     return ModelSourceError(
-        f"{message}: it wants {', '.join(parameters)}",
-        hint="name a function without arguments that returns the model; where the function is the "
+        f"{message}: it requires {', '.join(parameters)}",
+        hint="name a function without arguments that returns the model; if the function is the "
         f"model itself, pass --input {parameters[0]}=1x3x224x224",
     )
 
@@ -180,25 +181,25 @@ def open_dimensions(
     max_shapes: Shapes,
     seen: RecordedCalls | None,
 ) -> DynamicShapes:
-    """The open dimensions: as given, or where the smallest and the largest shapes differ.
+    """Return the open dimensions.
 
-    Where no such shapes are given, a ``?`` in the usual ones is open, and so are axes that differed
-    between recorded calls.
+    They are those in ``dynamic``, else those whose smallest and largest sizes differ, else those
+    with a ``?`` in the usual shapes. Axes that differed between recorded calls are open too.
 
     Raises:
-        InputError: An input or an axis that does not exist.
-        ParamsError: The shapes do not fit the example inputs.
+        InputError: An input or axis does not exist.
+        ParamsError: The shapes do not match the example inputs.
     """
     outputs = [spec.name for spec in signature.outputs]
     if isinstance(dynamic, Sequence):
-        dynamic = read_dynamic(dynamic, signature.inputs)
+        dynamic = parse_dynamic(dynamic, signature.inputs)
     elif dynamic is None and not (min_shapes or max_shapes):
-        dynamic = _unsized_axes(signature, input_shapes)
+        dynamic = _find_unsized_axes(signature, input_shapes)
     if dynamic is not None or not (min_shapes or max_shapes):
-        given = normalise(dynamic, signature.inputs, outputs)
+        requested = normalise(dynamic, signature.inputs, outputs)
         names = [spec.name for spec in signature.inputs]
-        return given if seen is None else seen.opened(names, given, dynamic or {})
-    usual = {spec.name: _sizes(spec) for spec in signature.inputs}
+        return requested if seen is None else seen.opened(names, requested, dynamic or {})
+    usual = {spec.name: _example_sizes(spec) for spec in signature.inputs}
     resolved = range_profiles(usual, min_shapes, max_shapes)
     profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}
     # No size is None: the usual ones are all known.
@@ -206,15 +207,17 @@ def open_dimensions(
     return normalise(dynamic, signature.inputs, outputs)
 
 
-def _unsized_axes(signature: Signature, input_shapes: Shapes) -> dict[str, dict[int, Any]] | None:
-    """The axes that have a ``?`` in the usual shapes; None for none.
+def _find_unsized_axes(
+    signature: Signature, input_shapes: Shapes
+) -> dict[str, dict[int, Any]] | None:
+    """Return the axes with a ``?`` in the usual shapes; None if there are none.
 
-    The same axis of several inputs is one dimension where the example has one size there.
+    The same axis of several inputs is one dimension if it has the same size in the example.
 
     Raises:
-        ParamsError: A size there is not the example's.
+        ParamsError: Another size in the usual shapes differs from the example's.
     """
-    sizes = {spec.name: _sizes(spec) for spec in signature.inputs}
+    sizes = {spec.name: _example_sizes(spec) for spec in signature.inputs}
     opened: dict[str, dict[int, Any]] = {}
     shared: dict[tuple[int, int | None], str] = {}
     for name, dims in name_shapes(input_shapes, sizes).items():
@@ -222,8 +225,8 @@ def _unsized_axes(signature: Signature, input_shapes: Shapes) -> dict[str, dict[
             dim not in (None, size) for dim, size in zip(dims, sizes[name], strict=True)
         ):
             raise ParamsError(
-                f"input '{name}' is {format_dims(sizes[name])} in the example, and "
-                f"{format_dims(dims)} in input_shapes",
+                f"input '{name}': the example has the shape {format_dims(sizes[name])}, "
+                f"input_shapes {format_dims(dims)}",
                 hint="leave one of them out",
             )
         for axis, (dim, size) in enumerate(zip(dims, sizes[name], strict=True)):
@@ -236,10 +239,10 @@ def _unsized_axes(signature: Signature, input_shapes: Shapes) -> dict[str, dict[
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Every input's profile, where the smallest and the largest shapes may leave some out.
+    """Return every input's profile; inputs without smallest or largest shapes have the usual.
 
     Raises:
-        ParamsError: The shapes do not fit the usual ones.
+        ParamsError: The shapes do not match the usual ones.
     """
     return resolve_profiles(
         usual,
@@ -248,6 +251,5 @@ def range_profiles(
     )
 
 
-def _sizes(spec: TensorSpec) -> tuple[int | None, ...]:
-    """The sizes of an example input, which are all known."""
+def _example_sizes(spec: TensorSpec) -> tuple[int | None, ...]:
     return tuple(int(dim) for dim in spec.dims or ())

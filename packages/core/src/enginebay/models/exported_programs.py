@@ -1,4 +1,4 @@
-"""The open dimensions of an exported program, which were fixed when it was captured."""
+"""Open dimensions of an exported program, which cannot change after its capture."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 def captured_dimensions(
     program: ExportedProgram, inputs: Sequence[TensorSpec], named: Sequence[TensorSpec] = ()
 ) -> DynamicShapes:
-    """The dimensions that are open in a program.
+    """Return the dimensions that are open in a program.
 
     Args:
         program: The program.
-        inputs: Its input tensors, in order, by the names that callers use.
-        named: The same inputs with names for their open dimensions, where somebody has any:
-            the program itself calls them ``s0``, ``s27``.
+        inputs: The specs of its input tensors, in order, with the names that callers use.
+        named: The same inputs with names for their open dimensions, if known; the program itself
+            calls them ``s0``, ``s27``.
     """
-    shapes = _shapes(program)
+    shapes = _input_shapes(program)
     if len(shapes) != len(inputs):
         return {}
     names: dict[Any, str] = {}
     dims: DynamicShapes = {}
     for index, (spec, shape) in enumerate(zip(inputs, shapes, strict=True)):
-        own = named[index].dims if index < len(named) else None
+        dim_names = named[index].dims if index < len(named) else None
         for axis, size in enumerate(shape):
-            symbol = _symbol(size)
+            symbol = _size_symbol(size)
             if symbol is None:
                 continue
-            name = str(own[axis]) if own else f"{spec.name}_{axis}"
+            name = str(dim_names[axis]) if dim_names else f"{spec.name}_{axis}"
             name = names.setdefault(symbol, name if name.isidentifier() else f"dim_{len(names)}")
             limits = program.range_constraints.get(symbol)
-            dims.setdefault(spec.name, {})[axis] = DynamicDim(name, *_limits(limits))
+            dims.setdefault(spec.name, {})[axis] = DynamicDim(name, *_read_limits(limits))
     return dims
 
 
 def check_captured(dynamic: DynamicShapes, captured: DynamicShapes) -> None:
-    """Refuse to open a dimension that a program has fixed.
+    """Check that all requested dimensions are open in a program.
 
     Raises:
-        UsageError: Names the dimension.
+        UsageError: A dimension is fixed; the message names it.
     """
     for name, axes in dynamic.items():
         for axis, dim in axes.items():
@@ -61,23 +61,22 @@ def check_captured(dynamic: DynamicShapes, captured: DynamicShapes) -> None:
                 )
 
 
-def _shapes(program: ExportedProgram) -> list[Sequence[Any]]:
+def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
     import torch
 
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
-    found = [values.get(str(name)) for name in program.graph_signature.user_inputs]
-    return [value.shape for value in found if isinstance(value, torch.Tensor)]
+    inputs = [values.get(str(name)) for name in program.graph_signature.user_inputs]
+    return [value.shape for value in inputs if isinstance(value, torch.Tensor)]
 
 
-def _symbol(size: Any) -> Any:
-    """The symbol of an open size; None for a fixed one, and for one that follows others."""
+def _size_symbol(size: Any) -> Any:
+    """Return the symbol of an open size; None for a fixed size, or an expression of symbols."""
     expression = None if isinstance(size, int) else size.node.expr
     return expression if getattr(expression, "is_Symbol", False) else None
 
 
-def _limits(limits: Any) -> tuple[int, int | None]:
-    """The smallest and the largest size; torch writes "no limit" as a symbolic infinity."""
+def _read_limits(limits: Any) -> tuple[int, int | None]:
     if limits is None:
         return 1, None
-    largest = limits.upper
+    largest = limits.upper  # sympy's infinity, which is not an Integer, if unlimited
     return max(int(limits.lower), 1), int(largest) if largest.is_Integer else None

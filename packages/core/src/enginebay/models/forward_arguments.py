@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from enginebay.errors import InputError, nearest
-from enginebay.models.forward_pass import detached
+from enginebay.models.forward_pass import copy_detached
 from enginebay.models.input_names import choose_unused_name
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-#: What a forward cannot change.
+#: Types of arguments that a forward cannot change.
 _CONSTANTS = (int, float, complex, str, bytes, type(None))
 
 
-class _Slot(int):
-    """The place of one input tensor among the arguments, by its index."""
+class _TensorSlot(int):
+    """Placeholder for an input tensor among the arguments; the value is the input's index."""
 
 
-class _Object:  # no dataclass, which would be a container of arguments
-    """An object among the arguments, which each call gets a copy of."""
+class _CopiedObject:  # not a dataclass, which map_leaves() would open
+    """An object among the arguments, which is copied for each call."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -33,14 +33,14 @@ class _Object:  # no dataclass, which would be a container of arguments
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of ``forward`` with a slot wherever a tensor goes; the rest is constant.
+    """The arguments of ``forward`` with a slot in the place of each tensor.
 
     Attributes:
         args: Positional arguments.
         kwargs: Keyword arguments.
         mutated: Indices of the inputs that the forward writes into.
-        caches: True if a decoder's cache is among the arguments, even one that is empty yet.
-        notes: For the user: what of the arguments is no input though it may matter.
+        caches: True if a decoder's cache, possibly an empty one, is among the arguments.
+        notes: For the user: arguments that stay constant though they may influence the outputs.
     """
 
     args: tuple[Any, ...]
@@ -50,21 +50,21 @@ class Call:
     notes: tuple[str, ...] = ()
 
     def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these tensors in the slots, and a copy of every object.
+        """Return the arguments with these tensors in the slots, and a copy of every object.
 
-        A forward may change what it gets: a cache grows with each call, and the next call must
-        see it as the caller passed it.
+        Objects are copied since a forward may change them: a cache grows with each call, but the
+        next call must get the original.
         """
-        if not self.kwargs and all(isinstance(arg, _Slot) for arg in self.args):
+        if not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args):
             return tuple(tensors[slot] for slot in self.args), {}
         from enginebay.models.object_copies import CopyObjects
 
         copied = CopyObjects()
 
         def put(leaf: Any) -> Any:
-            if isinstance(leaf, _Slot):
+            if isinstance(leaf, _TensorSlot):
                 return tensors[leaf]
-            return copied(leaf.value) if isinstance(leaf, _Object) else leaf
+            return copied(leaf.value) if isinstance(leaf, _CopiedObject) else leaf
 
         args, kwargs = map_leaves(put, (self.args, self.kwargs))
         return args, kwargs
@@ -73,35 +73,42 @@ class Call:
     def record(
         cls, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Self, dict[str, Tensor]]:
-        """A call as it is made, whatever parameters ``forward`` has; and copies of its tensors."""
+        """Return a call with any arguments, not bound to parameters, and copies of its tensors."""
         tensors: dict[str, Tensor] = {}
-        put = _Put(tensors)
+        put = _SlotMaker(tensors)
         positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
         keywords = {name: put(name, value) for name, value in kwargs.items()}
-        copies = {name: detached(tensor) for name, tensor in tensors.items()}
+        copies = {name: copy_detached(tensor) for name, tensor in tensors.items()}
         return cls(positional, keywords, caches=True), copies
 
 
 def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
-    """Example inputs, as ``read_signature`` takes them: the call, and its tensors by name.
+    """Bind example inputs to the parameters of ``forward``.
+
+    Args:
+        model: The model.
+        args: The example inputs, as ``read_signature`` takes them.
+
+    Returns:
+        The call, and its tensors by name.
 
     Raises:
-        InputError: They do not fit ``forward``, or hold no tensor.
+        InputError: The inputs do not match ``forward``, or contain no tensor.
     """
     parameters = forward_parameters(model)
-    positional, keywords = _split(parameters, args)
-    if error := misspelled_input(model, keywords):
+    positional, keywords = _split_arguments(parameters, args)
+    if error := find_misspelled_input(model, keywords):
         raise error
-    bound = _bound(parameters, positional, keywords)
+    bound = _bind_parameters(parameters, positional, keywords)
     named = _named_arguments(model, parameters, bound)
     tensors: dict[str, Tensor] = {}
-    put = _Put(tensors)
+    put = _SlotMaker(tensors)
     call = Call((), {})
     for name, value in bound.items():
         parameter = parameters.parameters[name]
-        call = _extended(call, parameter, _slotted(parameter, value, put), name in named)
+        call = _add_argument(call, parameter, _make_slots(parameter, value, put), name in named)
     if not tensors:
-        raise InputError(f"the example inputs for forward{parameters} hold no tensor")
+        raise InputError(f"the example inputs for forward{parameters} contain no tensor")
     caches = any(is_cache(leaf) for _, leaf in leaves((positional, keywords), caches=False))
     return replace(call, caches=caches, notes=tuple(put.notes)), tensors
 
@@ -109,22 +116,19 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
 def _named_arguments(
     model: Any, parameters: inspect.Signature, bound: Mapping[str, Any]
 ) -> set[str]:
-    """The parameters that are passed by keyword; the others are passed by position.
-
-    An exported program's module insists on keywords where it was captured with keywords, and on
-    positions elsewhere. Any other model takes positions up to the first parameter left out.
-    """
+    """Return the names of the parameters that are passed by keyword."""
+    # An exported program must be called as it was captured. For any other model, positions are
+    # possible up to the first parameter that is left out.
     spec = getattr(model, "_in_spec", None)
     if spec is not None and spec.num_children == 2:
         return set(spec.child(1).context)
     by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    given = list(parameters.parameters.values())
-    gap = next((i for i, one in enumerate(given) if one.name not in bound), len(given))
-    return {one.name for i, one in enumerate(given) if i > gap or one.kind in by_keyword}
+    params = list(parameters.parameters.values())
+    gap = next((i for i, param in enumerate(params) if param.name not in bound), len(params))
+    return {param.name for i, param in enumerate(params) if i > gap or param.kind in by_keyword}
 
 
-def _extended(call: Call, parameter: inspect.Parameter, value: Any, named: bool) -> Call:
-    """The call with one more argument."""
+def _add_argument(call: Call, parameter: inspect.Parameter, value: Any, named: bool) -> Call:
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return Call((*call.args, *value), call.kwargs)
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -134,25 +138,25 @@ def _extended(call: Call, parameter: inspect.Parameter, value: Any, named: bool)
     return Call((*call.args, value), call.kwargs)
 
 
-def misspelled_input(model: nn.Module, named: Mapping[Any, Any]) -> InputError | None:
-    """Build the error of a name that is no parameter of ``forward``, and much like one that is.
+def find_misspelled_input(model: nn.Module, named: Mapping[Any, Any]) -> InputError | None:
+    """Return the error for a name that resembles a parameter of ``forward`` but is none.
 
-    None where every name is a parameter, or like none, or where ``forward`` takes any name.
+    None if there is no such name, or if ``forward`` accepts any name (``**kwargs``).
     """
     parameters = forward_parameters(model).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+    if any(param.kind is inspect.Parameter.VAR_KEYWORD for param in parameters.values()):
         return None
     for name in named:
         if name not in parameters and (close := nearest(str(name), parameters)):
             return InputError(
-                f"unknown input '{name}': forward takes {', '.join(parameters)}",
+                f"unknown input '{name}'; the parameters of forward: {', '.join(parameters)}",
                 hint=f"did you mean '{close}'?",
             )
     return None
 
 
 def forward_parameters(model: nn.Module) -> inspect.Signature:
-    """The parameters of a model's ``forward``, without ``self``; TorchScript's included."""
+    """Return the parameters of a model's ``forward`` without ``self``; also of TorchScript."""
     try:
         return inspect.signature(model.forward)
     except ValueError:
@@ -160,7 +164,7 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
 
 
 def required_parameters(function: Callable[..., Any]) -> list[str]:
-    """The parameters without which a callable cannot be called; none where it hides them."""
+    """Return the required parameters of a callable; empty if :mod:`inspect` cannot see them."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -170,7 +174,7 @@ def required_parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _script_parameters(model: Any) -> inspect.Signature:
-    """A TorchScript module loaded from a file hides its parameters from :mod:`inspect`."""
+    # inspect cannot see the parameters of a TorchScript module that was loaded from a file.
     arguments = [arg for arg in model.forward.schema.arguments if arg.name != "self"]
     return inspect.Signature([_script_parameter(arg) for arg in arguments])
 
@@ -182,21 +186,23 @@ def _script_parameter(argument: Any) -> inspect.Parameter:
     return inspect.Parameter(argument.name, kind, default=default)
 
 
-def _bound(
+def _bind_parameters(
     parameters: inspect.Signature, positional: tuple[Any, ...], keywords: dict[str, Any]
 ) -> dict[str, Any]:
     try:
         return parameters.bind(*positional, **keywords).arguments
     except TypeError as err:
-        message = f"the example inputs do not fit forward{parameters}: {err}"
+        message = f"the example inputs do not match forward{parameters}: {err}"
         raise InputError(message) from err
 
 
-def _split(parameters: inspect.Signature, args: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example inputs as positional and keyword arguments.
+def _split_arguments(
+    parameters: inspect.Signature, args: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Split example inputs into positional and keyword arguments.
 
-    A dict is keyword arguments where its keys fit ``forward``, or name at least one parameter of
-    it (so that the message is about the others); else it is one argument that is a dict.
+    A dict contains keyword arguments if its keys match ``forward``, or if at least one key is a
+    parameter (then the error names the other keys). Else the dict itself is one argument.
     """
     if isinstance(args, Mapping):
         keywords = dict(args)
@@ -220,24 +226,23 @@ def _are_keywords(
     return True
 
 
-def _slotted(parameter: inspect.Parameter, value: Any, put: _Put) -> Any:
-    """The argument with a slot for every tensor, and its objects copied."""
+def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> Any:
+    """Return the argument with a slot in the place of each tensor, and its objects copied."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-        named = [(f"{parameter.name}_{index}", part) for index, part in enumerate(value)]
-        return tuple(put(name, part) for name, part in named)
+        return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return {key: put(key, part) for key, part in value.items()}
     return put(parameter.name, value)
 
 
-class _Put:
-    """Puts slots, and copies of objects, into arguments.
+class _SlotMaker:
+    """Replaces the tensors in arguments by slots, and objects by copies.
 
     Args:
-        tensors: Gets the tensors by their names.
+        tensors: Dict to which the tensors are added, by name.
 
     Attributes:
-        notes: For the user: the objects that no container is, and whose tensors stay constant.
+        notes: For the user: objects that are shared by all runs, or whose tensors stay constant.
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
@@ -248,33 +253,33 @@ class _Put:
         self._copied = CopyObjects()
 
     def __call__(self, name: str, value: Any) -> Any:
-        """The value of the argument that is called ``name``, nested or not."""
-        return map_named(self._leaf, value, name)
+        """Return the value of argument ``name``, nested or not, with slots and copies."""
+        return map_named(self._replace_leaf, value, name)
 
-    def _leaf(self, path: str, leaf: Any) -> Any:
+    def _replace_leaf(self, path: str, leaf: Any) -> Any:
         tensor = _as_tensor(leaf)
         if tensor is not None:
             self._tensors[choose_unused_name(path, self._tensors)] = tensor
-            return _Slot(len(self._tensors) - 1)
+            return _TensorSlot(len(self._tensors) - 1)
         if isinstance(leaf, _CONSTANTS):
             return leaf
-        held = f"argument '{path}' is of type {type(leaf).__name__}"
+        description = f"argument '{path}' is of type {type(leaf).__name__}"
         before = self._copied.tensors
         try:
             copied = self._copied(leaf)
-        except Exception:  # noqa: BLE001  # a lock, a generator: what cannot be copied is shared
-            self.notes.append(f"{held}, which cannot be copied: every run gets the same one")
+        except Exception:  # noqa: BLE001  # a lock or a generator cannot be copied
+            self.notes.append(f"{description}, which cannot be copied: all runs share it")
             return leaf
         if tensors := self._copied.tensors - before:
             self.notes.append(
-                f"{held}, whose tensors ({tensors}) stay as they are in the "
-                "example: register it with torch.utils._pytree.register_pytree_node to change them"
+                f"{description}: its {tensors} tensors are constants; to make them inputs, "
+                "register the type with torch.utils._pytree.register_pytree_node"
             )
-        return _Object(copied)
+        return _CopiedObject(copied)
 
 
 def _as_tensor(leaf: Any) -> Tensor | None:
-    """A tensor, or a NumPy array as one; None for anything else."""
+    """Return a tensor, or a NumPy array as a tensor; None for any other leaf."""
     import numpy as np
     import torch
 
@@ -283,6 +288,6 @@ def _as_tensor(leaf: Any) -> Tensor | None:
     return leaf if isinstance(leaf, torch.Tensor) else None
 
 
-def eager(model: Any) -> Any:
-    """The module that ``torch.compile`` wraps, or the model itself: compiled ones hide forward."""
+def unwrap_compiled(model: Any) -> Any:
+    """Return the module that ``torch.compile`` wraps, or the model itself if not compiled."""
     return getattr(model, "_orig_mod", model)

@@ -1,4 +1,4 @@
-"""Running a model: evaluation mode, and the tensors of a forward's result."""
+"""Forward pass of a model: evaluation mode, and the tensors of the result."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def output_tensors(result: Any, places: Collection[str], *, caches: bool = False) -> list[Tensor]:
-    """The tensors of a forward's result, in order.
+    """Return the tensors of a forward's result, in order.
 
     Args:
-        result: What the forward returned.
-        places: The paths of the tensors that it returns for its example inputs; a model that makes
-            keys of sizes returns others for other sizes, and under a tracer.
-        caches: Opens the caches in it; their tensors are no outputs otherwise.
+        result: The value that the forward returned.
+        places: The paths of the tensors in the result for the example inputs. Only their number
+            must match: a model whose keys contain sizes returns other paths for other sizes.
+        caches: Open caches in the result; if False, their tensors are not outputs.
 
     Raises:
-        ModelError: They are not as many as expected: the result depends on the input, or a
-            rewriter has changed it.
+        ModelError: The number of tensors differs: the result depends on the input, or a rewriter
+            has changed it.
     """
     import torch
 
@@ -35,20 +35,21 @@ def output_tensors(result: Any, places: Collection[str], *, caches: bool = False
         for path, leaf in output_leaves(result, caches=caches)
         if isinstance(leaf, torch.Tensor)
     ]
-    if torch._C._get_tracing_state() is not None:  # it makes tensors of sizes
+    if torch._C._get_tracing_state() is not None:  # a tracer turns sizes into scalar tensors
         tensors = [(path, leaf) for path, leaf in tensors if path in places or leaf.dim()]
     if len(tensors) != len(places):
-        message = f"the model's forward returned {len(tensors)} tensors"
-        raise ModelError(f"{message}; for its example inputs it returned {len(places)}")
+        raise ModelError(
+            f"the model's forward: expected {len(places)} tensors, as for the example inputs, "
+            f"found {len(tensors)}"
+        )
     return [leaf for _, leaf in tensors]
 
 
-def detached(tensor: Tensor) -> Tensor:
-    """A copy without history, of the plain kind even where the caller is in inference mode.
-
-    Inference tensors keep no version counter and cannot be traced.
-    """
+def copy_detached(tensor: Tensor) -> Tensor:
+    """Return a copy without gradient history; a normal tensor even in inference mode."""
     import torch
+
+    # Inference tensors have no version counter and cannot be traced.
 
     with torch.inference_mode(mode=False):
         return tensor.detach().clone()
@@ -56,15 +57,15 @@ def detached(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and every submodule back into its own mode afterwards.
+    """Set a model to evaluation mode in the block; afterwards each submodule is in its old mode.
 
-    Functions that ``torch.compile`` wraps run as they were written, and float32 on a GPU is
-    computed in float32.
+    Inside the block, functions that ``torch.compile`` wraps run uncompiled, and a GPU computes
+    float32 without TF32.
     """
     modes = [(module, module.training) for module in model.modules()]
     try:
-        _switch(model)
-        with uncompiled(), _without_tf32():
+        _set_evaluation_mode(model)
+        with run_uncompiled(), _disable_tf32():
             yield
     finally:
         for module, training in modes:
@@ -72,9 +73,9 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def uncompiled() -> Iterator[None]:
-    """Run functions that ``torch.compile`` wraps as they were written."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and its import takes a second
+def run_uncompiled() -> Iterator[None]:
+    """Run functions that ``torch.compile`` wraps uncompiled inside the block."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield
         return
     import torch
@@ -84,15 +85,15 @@ def uncompiled() -> Iterator[None]:
 
 
 @contextmanager
-def _without_tf32() -> Iterator[None]:
-    # TF32 has the 10 bits of float16, and cuDNN's convolutions and recurrent layers take it unless
-    # told otherwise: an engine that computes in float32 would be compared with something coarser.
+def _disable_tf32() -> Iterator[None]:
+    # cuDNN's convolutions and recurrent layers use TF32 by default, with only 10 bits of mantissa.
+    # The reference for an engine in float32 must be at least as precise.
     import torch
 
     cudnn = torch.backends.cudnn
     try:
         convolutions, products = cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    except RuntimeError:  # the user chose by the newer fp32_precision, beside which these fail
+    except RuntimeError:  # the user has set the newer fp32_precision, which disables these
         yield
         return
     try:
@@ -104,8 +105,8 @@ def _without_tf32() -> Iterator[None]:
         torch.set_float32_matmul_precision(products)
 
 
-def _switch(model: nn.Module) -> None:
-    # An exported program's module has its mode compiled in, and says so by raising.
+def _set_evaluation_mode(model: nn.Module) -> None:
+    # The mode of an exported program's module is fixed; eval() raises NotImplementedError.
     try:
         model.eval()
     except NotImplementedError:

@@ -1,4 +1,4 @@
-"""Names that are free, and names that users chose."""
+"""Unused names, and names of inputs and outputs that the user chose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def choose_unused_name(name: str, taken: Container[str]) -> str:
-    """The name, or the name with the first free number."""
+    """Return the name, or the name with the first unused number: ``x``, ``x_1``."""
     if name not in taken:
         return name
     number = 1
@@ -23,20 +23,21 @@ def choose_unused_name(name: str, taken: Container[str]) -> str:
     return f"{name}_{number}"
 
 
-def renamed(kind: str, found: dict[str, _T], names: Sequence[str] | None) -> dict[str, _T]:
-    """Replace the keys of ``found`` by the user's names, if there are any.
+def rename_tensors(kind: str, values: dict[str, _T], names: Sequence[str] | None) -> dict[str, _T]:
+    """Replace the keys of ``values`` by the user's names, if there are any.
 
     Raises:
-        InputError: Another number of names, an empty one, or one twice.
+        InputError: The number of names differs, a name is empty, or a name occurs twice.
     """
     if names is None:
-        return found
-    if isinstance(names, str) or len(names) != len(found):
+        return values
+    if isinstance(names, str) or len(names) != len(values):
         given = [names] if isinstance(names, str) else names
-        wanted = f"the model has {len(found)} {kind}s ({', '.join(found)})"
-        message = f"{kind}_names has {len(given)} names ({', '.join(given)}); {wanted}"
-        raise InputError(message)
-    repeated = [name for name, count in Counter(names).items() if count > 1 or not name]
-    if repeated:
-        raise InputError(f"{kind}_names has '{repeated[0]}' where every {kind} needs its own name")
-    return dict(zip(names, found.values(), strict=True))
+        raise InputError(
+            f"{kind}_names: expected {len(values)} names ({', '.join(values)}), "
+            f"found {len(given)} ({', '.join(given)})"
+        )
+    invalid = [name for name, count in Counter(names).items() if count > 1 or not name]
+    if invalid:
+        raise InputError(f"{kind}_names: every {kind} needs a unique name, found '{invalid[0]}'")
+    return dict(zip(names, values.values(), strict=True))

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay.models.forward_pass import detached
+from enginebay.models.forward_pass import copy_detached
 from enginebay.models.holder_snapshots import (
     PLAIN,
     Found,
@@ -88,7 +88,9 @@ class ModelState:
         copies: dict[int, Tensor] = {}
 
         def replaced(leaf: Any) -> Any:
-            return copies.setdefault(id(leaf), detached(leaf)) if _is_untraceable(leaf) else leaf
+            return (
+                copies.setdefault(id(leaf), copy_detached(leaf)) if _is_untraceable(leaf) else leaf
+            )
 
         for place in self._places:
             if isinstance(place.holder, set):  # nobody looks a tensor up in one
@@ -132,7 +134,7 @@ class ModelState:
 
         if _is_state(tensor):
             if has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
-                self._tensors.append((name, tensor, detached(tensor)))
+                self._tensors.append((name, tensor, copy_detached(tensor)))
         elif self._fully and not is_lazy(tensor):  # the first forward makes what is lazy
             self._sums.append((name, tensor, _sums(tensor)))
 

@@ -1,6 +1,6 @@
-"""Copies of the objects among a forward's arguments, so that a forward changes nobody else's.
+"""Deep copies of objects among a forward's arguments, so that it cannot change the originals.
 
-Imported only where torch is about to be used: the class needs it at import.
+This module imports torch at its top, since the class derives from one of torch's: import it lazily.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from enginebay.models.forward_pass import detached
+from enginebay.models.forward_pass import copy_detached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
 class CopyObjects(TorchFunctionMode):
-    """Copies objects deeply, and a tensor in them as :func:`detached` does.
+    """Copies objects deeply, with their tensors detached.
 
-    torch itself refuses to copy a tensor that a forward computed with gradients on. What several
-    objects share, their copies share.
+    torch itself refuses to deep-copy a tensor with a gradient history. Parts that several objects
+    share are shared by their copies too.
 
     Attributes:
-        tensors: The number of tensors that were copied.
+        tensors: The number of copied tensors.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class CopyObjects(TorchFunctionMode):
         self._memo: dict[int, Any] = {}
 
     def __call__(self, value: Any) -> Any:
-        """A copy of one object."""
+        """Return a copy of one object."""
         with self:
             return copy.deepcopy(value, self._memo)
 
@@ -44,9 +44,9 @@ class CopyObjects(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Copy a tensor; every other function of torch runs as it is."""
+        """Copy a tensor in ``__deepcopy__``; run any other function unchanged."""
         if function is not torch.Tensor.__deepcopy__:
             return function(*args, **(kwargs or {}))
         tensor = args[0]
         self.tensors += id(tensor) not in self._memo
-        return self._memo.setdefault(id(tensor), detached(tensor))
+        return self._memo.setdefault(id(tensor), copy_detached(tensor))

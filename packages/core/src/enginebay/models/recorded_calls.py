@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from enginebay.errors import InputError
 from enginebay.models.dynamic import from_profiles
-from enginebay.models.forward_arguments import bind_arguments, eager, forward_parameters
-from enginebay.models.forward_pass import detached, uncompiled
+from enginebay.models.forward_arguments import bind_arguments, forward_parameters, unwrap_compiled
+from enginebay.models.forward_pass import copy_detached, run_uncompiled
 from enginebay.params import inputs_in
 from enginebay.tensors import dtype_name, leaves, to_numpy
 
@@ -69,7 +69,7 @@ def record(model: Any) -> Iterator[RecordedCalls]:
     seen = RecordedCalls(model)
     hook = model.register_forward_pre_hook(seen.add, with_kwargs=True, prepend=True)
     try:
-        with uncompiled():
+        with run_uncompiled():
             yield seen
     finally:
         hook.remove()
@@ -152,7 +152,7 @@ class RecordedCalls:
         Raises:
             InputError: Another model was recorded, or its calls cannot be used.
         """
-        if eager(self._model) is not model:
+        if unwrap_compiled(self._model) is not model:
             raise InputError(
                 f"the calls are those of another model, a {type(self._model).__name__}",
                 hint="give the module that was recorded; for a copy of it pass seen.example",
@@ -232,7 +232,7 @@ class RecordedCalls:
         is_over = not self._is_open or self._difference
         if is_over or is_traced or torch.compiler.is_compiling():
             return
-        model = eager(self._model)
+        model = unwrap_compiled(self._model)
         with suppress(InputError):  # no tensor is in it, or the forward is about to refuse it
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
             tensors = [*named.values()]
@@ -263,7 +263,7 @@ class RecordedCalls:
             if spare:
                 del self._kept[self._random.choice(spare)]
         self._kept[number] = _KeptCall(
-            number, call, tuple(detached(each).cpu() for each in tensors)
+            number, call, tuple(copy_detached(each).cpu() for each in tensors)
         )
 
     def _usual(self) -> _KeptCall:

@@ -15,12 +15,12 @@ from enginebay.ir import format_raising_line
 from enginebay.models.forward_arguments import (
     Call,
     bind_arguments,
-    eager,
+    find_misspelled_input,
     forward_parameters,
-    misspelled_input,
+    unwrap_compiled,
 )
-from enginebay.models.forward_pass import detached, evaluation, output_tensors
-from enginebay.models.input_names import choose_unused_name, renamed
+from enginebay.models.forward_pass import copy_detached, evaluation, output_tensors
+from enginebay.models.input_names import choose_unused_name, rename_tensors
 from enginebay.tensors import TensorSpec, is_cache, specs
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ class Signature:
         if set(names) != set(inputs):
             raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
         ordered = {name: inputs[name] for name in names}
-        result, _ = _forward(eager(model), self.call, ordered, observer)
+        result, _ = _forward(unwrap_compiled(model), self.call, ordered, observer)
         tensors = output_tensors(result, self.places, caches=self.call.caches)
         named = zip(self.outputs, tensors, strict=True)
-        return {spec.name: detached(tensor) for spec, tensor in named}
+        return {spec.name: copy_detached(tensor) for spec, tensor in named}
 
     @contextmanager
     def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
@@ -95,12 +95,12 @@ class Signature:
         """
         import torch
 
-        called = eager(model)
+        called = unwrap_compiled(model)
 
         def run(inputs: Sequence[Tensor]) -> list[Tensor]:
             tensors = list(inputs)
             for index in self.call.mutated:
-                tensors[index] = detached(tensors[index])
+                tensors[index] = copy_detached(tensors[index])
             args, kwargs = self.call.fill(tensors)
             with torch.no_grad():
                 result = _called(called, args, kwargs)
@@ -135,15 +135,15 @@ def read_signature(
     """
     from enginebay.models.observation import Observer  # imports torch
 
-    call, inputs = bind_arguments(eager(model), args)
-    copies = {name: detached(tensor) for name, tensor in inputs.items()}
-    inputs = renamed("input", copies, input_names)
+    call, inputs = bind_arguments(unwrap_compiled(model), args)
+    copies = {name: copy_detached(tensor) for name, tensor in inputs.items()}
+    inputs = rename_tensors("input", copies, input_names)
     observer = Observer()
     try:
-        result, mutated = _forward(eager(model), call, inputs, observer)
+        result, mutated = _forward(unwrap_compiled(model), call, inputs, observer)
     except ModelError as err:
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
-            if misspelled := misspelled_input(model, args):
+            if misspelled := find_misspelled_input(model, args):
                 raise misspelled from err
             err.hint = (
                 f"forward{forward_parameters(model)} has no parameter called "
@@ -173,7 +173,7 @@ def _forward(
     import torch
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
-        tensors = [detached(tensor) for tensor in inputs.values()]
+        tensors = [copy_detached(tensor) for tensor in inputs.values()]
         versions = [tensor._version for tensor in tensors]
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))
@@ -211,14 +211,14 @@ def _name_outputs(
             path = place.replace("past_key_values.", "present.", 1)
         if isinstance(leaf, torch.Tensor):
             name = f"{path}_out" if path in taken else path
-            found[choose_unused_name(name, {*found, *taken})] = place, detached(leaf)
+            found[choose_unused_name(name, {*found, *taken})] = place, copy_detached(leaf)
         elif leaf is not None:
             notes.append(_left_out(path, leaf))
     if not found:
         kind = type(result).__name__
         message = f"the model's forward returned no tensor; it returned a {kind}"
         raise ModelError(message, hint=_FACTORY if isinstance(result, torch.nn.Module) else None)
-    return _distinct(renamed("output", found, names), set(inputs)), notes
+    return _distinct(rename_tensors("output", found, names), set(inputs)), notes
 
 
 def _left_out(path: str, leaf: Any) -> str:

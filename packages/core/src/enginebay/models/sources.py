@@ -21,7 +21,11 @@ from enginebay.errors import (
     UsageError,
     check_text,
 )
-from enginebay.models.forward_arguments import eager, forward_parameters, required_parameters
+from enginebay.models.forward_arguments import (
+    forward_parameters,
+    required_parameters,
+    unwrap_compiled,
+)
 from enginebay.models.python_source import missing_file, named_object, one_error, public_names
 
 if TYPE_CHECKING:
@@ -65,7 +69,7 @@ class ModelSource:
     @cached_property
     def module(self) -> Any:
         """The model as a module: an exported program is opened, a compiled module unwrapped."""
-        return self.model.module() if self.program is not None else eager(self.model)
+        return self.model.module() if self.program is not None else unwrap_compiled(self.model)
 
     @property
     def program(self) -> torch.export.ExportedProgram | None:
@@ -249,7 +253,7 @@ def _built(function: Callable[..., Any], description: str) -> Any:
         return _function(function)
     if wanted:
         message = (
-            f"'{description}' cannot be called without arguments: it wants {', '.join(wanted)}"
+            f"'{description}' cannot be called without arguments: it requires {', '.join(wanted)}"
         )
         raise ModelSourceError(
             message, hint="name a function without arguments that returns the model"
