@@ -73,7 +73,7 @@ def test_another_task(task: str, hint: str) -> None:
 
 def test_a_misspelled_key() -> None:
     message, hint = fault(model_typ="end2end")
-    assert message.startswith("codebase_config: 'model_typ' is not a key of it; there is type")
+    assert message.startswith("codebase_config: unknown key 'model_typ'; available: type")
     assert hint is None or "model_type" in hint
 
 

@@ -85,7 +85,7 @@ def test_another_task(task: str, hint: str) -> None:
 
 def test_a_misspelled_key() -> None:
     message, hint = fault(checkpont="a.pth")
-    assert message.startswith("codebase_config: 'checkpont' is not a key of it; there is type")
+    assert message.startswith("codebase_config: unknown key 'checkpont'; available: type")
     assert hint == "did you mean 'checkpoint'?"
 
 

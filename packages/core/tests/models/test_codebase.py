@@ -43,7 +43,7 @@ def test_a_section_is_read() -> None:
         (
             {"checkpiont": "a.pth"},
             (
-                "codebase_config: 'checkpiont' is not a key of it; there is type, task, "
+                "codebase_config: unknown key 'checkpiont'; available: type, task, "
                 "arguments, pretrained, checkpoint"
             ),
             "did you mean 'checkpoint'?",
@@ -55,7 +55,7 @@ def test_a_section_is_read() -> None:
         ),
         (
             {"pretrained": True, "checkpoint": "a.pth"},
-            "codebase_config: both pretrained and checkpoint say where the weights come from",
+            "codebase_config: pretrained and checkpoint cannot be combined",
             "leave one of them out",
         ),
     ],
@@ -120,7 +120,7 @@ def test_weights_that_would_run_code_are_refused(
 
 
 def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
-    with pytest.raises(ModelSourceError, match=r"^there is no file of weights 'a\.pth'"):
+    with pytest.raises(ModelSourceError, match=r"^no file of weights 'a\.pth'"):
         load_weights(net(), "a.pth")
     torch.save([1], tmp_path / "list.pth")
     with pytest.raises(ModelSourceError, match="holds a list, wanted a state_dict"):

@@ -123,7 +123,7 @@ def test_a_known_source_that_is_not_installed(
     with pytest.raises(ModelSourceError) as caught:
         find_model(model)
     assert str(caught.value) == (
-        f"'{model}' names a model of {scheme}, and no installed plugin has this model source"
+        f"'{model}' is a model of {scheme}, but no installed plugin provides this model source"
     )
     assert caught.value.hint == install
     with pytest.raises(ModelSourceError) as caught:

@@ -102,12 +102,12 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
     [
         (
             "net.py:Net?pretrained",
-            "'net.py:Net' is code of your own: nobody publishes weights for it",
-            "--weights FILE loads yours: net.py:Net?weights=FILE",
+            "'net.py:Net' is your own code, which has no pretrained weights",
+            "load your own with --weights FILE: net.py:Net?weights=FILE",
         ),
         (
             "net.py:Net?weights=none.pth",
-            "there is no file of weights 'none.pth'",
+            "no file of weights 'none.pth'",
             "--weights FILE",
         ),
         (
@@ -117,13 +117,13 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
         ),
         (
             "net.onnx?weights=best.pth",
-            "'net.onnx' is a file with weights of its own",
-            "leave out what follows it: net.onnx",
+            "'net.onnx' is a file that contains its weights",
+            "leave out the part after it: net.onnx",
         ),
         (
             "net.onnx?pretrained",
-            "'net.onnx' is a file with weights of its own",
-            "leave out what follows it: net.onnx",
+            "'net.onnx' is a file that contains its weights",
+            "leave out the part after it: net.onnx",
         ),
         (
             "net.py:Net?weights=net.py",
@@ -189,7 +189,7 @@ def test_an_artifact_says_which_weights_it_has(
     assert manifest["weights"].startswith(f"{tmp_path}/best.pth, sha256 ")
     assert f"weights   {tmp_path}/best.pth, sha256 " in cli("inspect", "out").out
     ran = cli("export", "net.py:Net", "--input", "input=1x3", "--weights", "none.pth")
-    message = f"error: there is no file of weights '{tmp_path}/none.pth'"
+    message = f"error: no file of weights '{tmp_path}/none.pth'"
     assert (ran.code, ran.err) == (2, f"{message}\nhint: --weights FILE\n")
 
 

@@ -12,7 +12,7 @@ from torch import nn
 import enginebay as eb
 from enginebay.errors import NotVerifiedError
 from enginebay.models import ModelState
-from enginebay.models.holder_snapshots import places_around
+from enginebay.models.holder_snapshots import snapshot_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,7 +282,7 @@ class Third(Keeping):
 
 def test_the_functions_of_a_file_are_read_once_for_all_its_classes() -> None:
     model = nn.ModuleList([Another(counting), Third(counting)])
-    names = [name for place in places_around(model) for name in place.items]
+    names = [name for place in snapshot_surroundings(model) for name in place.items]
     assert names.count("TOTAL") == 1
 
 

@@ -1,4 +1,4 @@
-"""What a model holds outside of its forwards: taken down, compared, and put back."""
+"""State of a model between forwards: recorded, compared, and restored."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from enginebay.models.forward_pass import copy_detached
 from enginebay.models.holder_snapshots import (
     PLAIN,
-    Found,
-    Place,
+    HeldValue,
+    HolderSnapshot,
     has_content,
     is_tensor,
-    place_of,
-    places_around,
     same_content,
+    snapshot_surroundings,
+    take_snapshot,
 )
 
 if TYPE_CHECKING:
@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 
     from enginebay.models.sources import ModelSource
 
-#: The sum of the same numbers in another order differs by less than this part of their norm.
-_SAME_SUM = 1e-4
+#: Sums of the same numbers in a different order differ by less than this fraction of their norm.
+_SUM_TOLERANCE = 1e-4
 
 
 @contextmanager
 def unchanged(source: ModelSource) -> Iterator[None]:
-    """Run and export a model inside the block; afterwards it is exactly as it was.
+    """Restore a model's state after the block, in which it may be run and exported.
 
-    That holds for the attributes of its modules and of the objects in them, the containers in
-    these, and the content of its buffers and of other tensors that are no parameters. Inside, a
-    tensor that a forward has computed with gradients on and kept is replaced by a copy without: no
-    exporter takes such a constant.
+    The state is: attributes of modules and of objects in them, containers in these, and the content
+    of buffers and of other tensors that are not parameters. Inside the block, stored tensors with a
+    gradient history are replaced by detached copies, since no exporter accepts such a constant.
     """
     if source.model is None:
         yield
@@ -51,38 +50,44 @@ def unchanged(source: ModelSource) -> Iterator[None]:
 
 
 class ModelState:
-    """The state of a model when this is made.
+    """The state of a model at the time of creation.
 
     Args:
         model: The model.
-        fully: With the data in its classes, in the globals that their methods name, and
-            the sums of parameters, whose copies would take the model's memory once more.
+        fully: Include the data in its classes and in the globals that their methods use, and the
+            sums of parameters (copies would need as much memory as the model).
     """
 
     def __init__(self, model: nn.Module, *, fully: bool = False) -> None:
         self._model = model
         self._fully = fully
-        self._places: list[Place] = []
+        self._snapshots: list[HolderSnapshot] = []
         self._tensors: list[tuple[str, Tensor, Tensor]] = []
-        self._sums: list[tuple[str, Tensor, tuple[float, ...]]] = []
-        self._take_down([Found("", model)], list(places_around(model)) if fully else [])
+        self._sum_and_norm: list[tuple[str, Tensor, tuple[float, ...]]] = []
+        self._record_values(
+            [HeldValue("", model)], list(snapshot_surroundings(model)) if fully else []
+        )
 
     def again(self) -> ModelState:
-        """The state now, of the same things."""
+        """Return the current state, recorded in the same way."""
         return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
-        """Where something but parameters is no longer as it was: ``encoder.cache['keys']``."""
-        names = [name for place in self._places if place.is_there() for name in place.changed()]
+        """Return the paths of changed state except parameters: ``encoder.cache['keys']``."""
+        names = [name for place in self._snapshots if place.is_there() for name in place.changed()]
         names += [name for name, tensor, copy in self._tensors if not same_content(tensor, copy)]
         return list(dict.fromkeys(names))
 
     def changed_parameters(self) -> list[str]:
-        """The parameters that were written into, which :meth:`restore` cannot put back."""
-        return [name for name, tensor, sums in self._sums if not _same_sums(_sums(tensor), sums)]
+        """Return the names of changed parameters, which :meth:`restore` cannot restore."""
+        return [
+            name
+            for name, tensor, sums in self._sum_and_norm
+            if not _are_same_sums(_sum_and_norm(tensor), sums)
+        ]
 
     def detach(self) -> None:
-        """Replace what cannot be traced; a tensor that is kept twice by the same copy."""
+        """Replace tensors that cannot be traced by detached copies; shared ones stay shared."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}
@@ -92,8 +97,8 @@ class ModelState:
                 copies.setdefault(id(leaf), copy_detached(leaf)) if _is_untraceable(leaf) else leaf
             )
 
-        for place in self._places:
-            if isinstance(place.holder, set):  # nobody looks a tensor up in one
+        for place in self._snapshots:
+            if isinstance(place.holder, set):  # tensors in a set are hardly ever used
                 continue
             for key, value in place.items.items():
                 inside = value if isinstance(value, tuple) else (value,)
@@ -101,10 +106,10 @@ class ModelState:
                     place.holder[key] = map_leaves(replaced, value)
 
     def restore(self) -> None:
-        """Put everything back, but for lazy modules, which the first forward made others."""
+        """Restore the state, except of lazy modules, whose class the first forward changed."""
         import torch
 
-        for place in self._places:
+        for place in self._snapshots:
             if place.is_there():
                 place.restore()
         for _, tensor, copy in self._tensors:
@@ -112,10 +117,10 @@ class ModelState:
                 with torch.no_grad():
                     tensor.copy_(copy)
 
-    def _take_down(self, inside: list[Found], around: list[Place]) -> None:
-        """Take down all that can be reached: each thing once, under its shortest name."""
+    def _record_values(self, inside: list[HeldValue], around: list[HolderSnapshot]) -> None:
+        """Record all reachable values, each once, under its shortest path."""
         seen: set[int] = set()
-        self._places += around
+        self._snapshots += around
         waiting = deque([*inside, *(found for place in around for found in place.inside())])
         while waiting:
             found = waiting.popleft()
@@ -123,45 +128,45 @@ class ModelState:
                 continue
             seen.add(id(found.value))
             if is_tensor(found.value):
-                self._take_down_tensor(found.name, found.value)
-            elif (place := place_of(found)) is not None:
+                self._record_tensor(found.name, found.value)
+            elif (place := take_snapshot(found)) is not None:
                 if not isinstance(place.holder, tuple):
-                    self._places.append(place)
+                    self._snapshots.append(place)
                 waiting.extend(place.inside())
 
-    def _take_down_tensor(self, name: str, tensor: Tensor) -> None:
+    def _record_tensor(self, name: str, tensor: Tensor) -> None:
         from torch.nn.parameter import is_lazy
 
         if _is_state(tensor):
             if has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
                 self._tensors.append((name, tensor, copy_detached(tensor)))
         elif self._fully and not is_lazy(tensor):  # the first forward makes what is lazy
-            self._sums.append((name, tensor, _sums(tensor)))
+            self._sum_and_norm.append((name, tensor, _sum_and_norm(tensor)))
 
 
-def _sums(tensor: Tensor) -> tuple[float, ...]:
-    """The sum and the norm of a parameter."""
+def _sum_and_norm(tensor: Tensor) -> tuple[float, ...]:
     import torch
 
     try:
         values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
         values = values.detach() if values.is_floating_point() else values.detach().float()
-        # In doubles they take twenty times as long.
+        # In float64 this takes twenty times as long.
         norm = torch.linalg.vector_norm(values, dtype=torch.float32)
         return values.sum(dtype=torch.float32).item(), norm.item()
-    except (NotImplementedError, RuntimeError):  # it has no values, or none that can be summed
+    except (NotImplementedError, RuntimeError):  # a meta tensor, or a dtype that cannot be summed
         return (0.0, 0.0)
 
 
-def _same_sums(found: tuple[float, ...], before: tuple[float, ...]) -> bool:
+def _are_same_sums(found: tuple[float, ...], before: tuple[float, ...]) -> bool:
     return all(
-        math.isclose(one, other, rel_tol=0, abs_tol=_SAME_SUM * before[-1]) or one != one != other
+        math.isclose(one, other, rel_tol=0, abs_tol=_SUM_TOLERANCE * before[-1])
+        or one != one != other
         for one, other in zip(found, before, strict=True)
     )
 
 
 def _is_state(value: Any) -> bool:
-    """True for a tensor that is no parameter, and that a lazy module has not yet to make."""
+    """Return True for a tensor that is not a parameter, and not an uninitialised lazy one."""
     import torch
 
     if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter):
@@ -170,5 +175,5 @@ def _is_state(value: Any) -> bool:
 
 
 def _is_untraceable(value: Any) -> bool:
-    """True for such a tensor if it has a history, or was made for inference only."""
+    """Return True for a tensor of the state with a gradient history, or from inference mode."""
     return _is_state(value) and (value.requires_grad or value.is_inference())

