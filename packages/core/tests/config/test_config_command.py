@@ -176,8 +176,8 @@ def test_a_codebase_that_nobody_serves_is_told_where_it_is_needed(run, write) ->
         code, _, err = run("deploy", model, "--config", "zoo.py")
         assert code == 2
         assert err == (
-            f"error: '{model}' is a model of 'zoo' according to the config, but no installed plugin "
-            f"provides this model source; available: {known}\n"
+            f"error: '{model}' is a model of 'zoo' according to the config, but no installed "
+            f"plugin provides this model source; available: {known}\n"
             "hint: install the package that provides it, or name the model as file.py:attr\n"
         )
     code, _, err = run(

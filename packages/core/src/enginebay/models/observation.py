@@ -1,7 +1,7 @@
-"""Observation of a forward: which values of its inputs Python gets to see, and where.
+"""Observation of a forward pass: which input-dependent values Python reads, and where.
 
-A value that Python has seen can decide a branch or end up as a constant, and then an exported graph
-holds for that value only. Imports torch at its top, since a class cannot wait for its base.
+A value that Python has read can select a branch or become a constant, and then an exported graph is
+right for that value only. This module imports torch at its top, since a class derives from torch's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-#: Operators whose results depend on their argument's shape alone.
+#: Operators whose results depend only on the shape of their argument.
 _SHAPE_ONLY = frozenset(
     (
         *("zeros_like", "ones_like", "empty_like", "full_like"),
@@ -35,12 +35,12 @@ _SHAPE_ONLY = frozenset(
     )
 )
 
-#: Operators that return places of values: of equal values, any may be the one.
+#: Operators that return indices of values: of equal values, any index is right.
 _ORDERING = frozenset(
     ("topk", "sort", "argsort", "argmax", "argmin", "kthvalue", "median", "mode", "max", "min")
 )
 
-#: Tensor methods that give Python the values without an operator.
+#: Tensor methods that return the values to Python without an operator.
 _METHODS = ("tolist", "numpy")
 
 
@@ -59,15 +59,15 @@ class Reading:
 
 @dataclass
 class Observation:
-    """What was seen in one forward.
+    """The result of observing one forward pass.
 
     Attributes:
         readings: The values that Python read, in order.
-        table_rows: For inputs that are looked up in embeddings, the rows of the smallest.
-        classes: For inputs that index, gather or one-hot something else, its smallest size.
-        orders: True if it computes places of values, which equal values leave open.
-        random: True if it draws numbers at random.
-        largest: The bytes of the largest tensor that depends on the inputs.
+        table_rows: Input that indexes embeddings → number of rows of the smallest embedding.
+        classes: Input that indexes other tensors (index, gather, one-hot) → the smallest size.
+        orders: True if an output index depends on the order of values, which ties leave undefined.
+        random: True if the forward draws random numbers.
+        largest: Size in bytes of the largest tensor that depends on the inputs.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -79,15 +79,15 @@ class Observation:
 
     @property
     def below(self) -> dict[str, int]:
-        """What the integers of an input are less than, where the model shows it."""
+        """Input name → exclusive bound of its integers, as far as the forward reveals it."""
         return {**self.classes, **self.table_rows}
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Watches the operators of a forward, and follows what depends on its inputs.
+    """Observes the operators of a forward, and tracks the tensors that depend on its inputs.
 
-    A dispatch mode and no function mode: modules of torch choose other code under the latter. A
-    higher-order operator such as ``torch.cond`` is one operator: what runs in it is not watched.
+    A dispatch mode, since torch's modules run other code under a function mode. A higher-order
+    operator such as ``torch.cond`` is one operator: its inner operators are not observed.
     """
 
     supports_higher_order_operators = True
@@ -95,12 +95,12 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
         self.observation = Observation()
-        # A weak reference keeps the address of a freed storage from being used again.
+        # While a weak reference exists, the address of a freed storage is not reused.
         self._sources: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
 
     @contextmanager
     def watch(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Follow what depends on these tensors in a forward."""
+        """Track the tensors that depend on these inputs in the block."""
         for name, tensor in inputs.items():
             self._mark([tensor], frozenset((name,)))
         with _reporting_methods(self), self:
@@ -109,7 +109,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run one operator, and note what its result depends on."""
+        """Run one operator, and record on which inputs its result depends."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         tags = getattr(func, "tags", ())  # a higher-order operator has none
@@ -137,11 +137,11 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         return result
 
     def depends(self, tensor: Tensor) -> bool:
-        """True if a tensor depends on the inputs."""
+        """Return True if a tensor depends on the inputs."""
         return bool(self._sources_of([tensor]))
 
     def read(self, value: object) -> None:
-        """Note a value that Python gets, and the line of the model that reads it."""
+        """Record a value that Python reads, and the line of the model that reads it."""
         place = model_line(sys._getframe(1))
         if place:
             self.observation.readings.append(Reading(place, _text(value)))
@@ -171,7 +171,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Let the methods that give values without an operator report to this thread's observer."""
+    """Report calls of ``_METHODS``, which run no operator, to this thread's observer."""
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:
@@ -201,7 +201,7 @@ def _reporting(method: Any) -> Any:
 
 
 def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
-    """The indices that an operator takes, and the size of what they index."""
+    """Yield the indices among an operator's arguments, and the size that they index."""
     match name:
         case "embedding":
             yield args[1], args[0].shape[0]
@@ -215,7 +215,7 @@ def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
 
 @cache
 def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
-    """An operator's name, and the places of the arguments that it writes to."""
+    """Return an operator's name, and the positions of the arguments that it writes to."""
     schema = getattr(func, "_schema", None)
     if schema is None:  # a higher-order operator
         return func.name(), ()
@@ -224,7 +224,7 @@ def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """An operator's arguments or results, lists opened: a tenth of the time of torch's own."""
+    # Not torch's pytree, which takes ten times as long.
     for value in values:
         if isinstance(value, list | tuple):
             yield from _flat(value)

@@ -1,4 +1,4 @@
-"""Imports the user's Python file or module that holds a model, a data set or a metric."""
+"""Import of the user's Python file or module with a model, a data set or a metric."""
 
 from __future__ import annotations
 
@@ -28,57 +28,57 @@ if TYPE_CHECKING:
 
 @contextmanager
 def named_object(source: str) -> Iterator[Any]:
-    """The object that ``file.py:attr`` or ``package.module:attr`` names.
+    """Yield the object that ``file.py:attr`` or ``package.module:attr`` names.
 
-    Inside the block its file can import its neighbours.
+    Inside the block the file can import modules in its folder.
 
     Raises:
-        ModelSourceError: There is no such file, module or attribute, or its code raised.
-        MissingDependencyError: It imports a package that is not installed.
+        ModelSourceError: The file, module or attribute does not exist, or its code raised.
+        MissingDependencyError: The code imports a package that is not installed.
     """
     left, _, attribute = source.rpartition(":")
     importer = import_file if left.endswith(".py") or "/" in left else import_name
     with importer(left) as module:
-        yield _attribute(module, attribute, source)
+        yield _resolve_attribute(module, attribute, source)
 
 
 @contextmanager
 def import_file(name: str) -> Iterator[ModuleType]:
-    """Import a Python file under a module name of its own.
+    """Import a Python file under a unique module name.
 
-    Inside the block its folder comes first on the import path, as when Python runs the file, so
-    that it can import its neighbours; afterwards it stays there, last, for imports that happen in
-    a forward.
+    Inside the block its folder is first on the import path, as if Python ran the file, so that it
+    can import modules in its folder. Afterwards the folder stays last on the path, for imports
+    inside a forward.
 
     Raises:
-        ModelSourceError: There is no such file, or it raised.
+        ModelSourceError: The file does not exist, or its code raised.
     """
     path = Path(name).absolute()
     if not path.is_file():
         raise missing_file(name)
-    with _first_on_path(path.parent):
-        yield _executed(path, name)
+    with _put_first_on_path(path.parent):
+        yield _execute_file(path, name)
 
 
 @contextmanager
 def import_name(name: str) -> Iterator[ModuleType]:
-    """Import a module by its dotted name; the current folder is searched too.
+    """Import a module by its dotted name; the current folder is searched first.
 
     Raises:
-        ModelSourceError: There is no such module, or it raised.
+        ModelSourceError: The module does not exist, or its code raised.
     """
-    with _first_on_path(Path.cwd()), one_error("importing", name):
+    with _put_first_on_path(Path.cwd()), unify_errors("importing", name):
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as err:
             if err.name and (name == err.name or name.startswith(f"{err.name}.")):
                 raise missing_module(name, err.name) from err
             raise
-    with _first_on_path(Path.cwd()):
+    with _put_first_on_path(Path.cwd()):
         yield module
 
 
-def _attribute(module: Any, attribute: str, source: str) -> Any:
+def _resolve_attribute(module: Any, attribute: str, source: str) -> Any:
     found = module
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -87,9 +87,9 @@ def _attribute(module: Any, attribute: str, source: str) -> Any:
     return found
 
 
-def _executed(path: Path, name: str) -> ModuleType:
-    # The name is unique to the path: two files called model.py do not meet, nor does one of them
-    # hide an installed module. It is an identifier, so that a rewriter can name what is in it.
+def _execute_file(path: Path, name: str) -> ModuleType:
+    # The name is unique to the path, so that two files called model.py do not collide, and neither
+    # hides an installed module. It is an identifier, so that a rewriter can refer to the content.
     stem = re.sub(r"\W", "_", path.stem)
     unique = f"enginebay_source_{stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(unique, path)
@@ -99,7 +99,7 @@ def _executed(path: Path, name: str) -> ModuleType:
     # Registered before it runs: dataclasses and pickle look their module up there.
     sys.modules[unique] = module
     try:
-        with one_error("importing", name):
+        with unify_errors("importing", name):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[unique]
@@ -108,12 +108,12 @@ def _executed(path: Path, name: str) -> ModuleType:
 
 
 @contextmanager
-def one_error(action: str, name: str) -> Iterator[None]:
-    """Turn whatever a user's code raises into one line.
+def unify_errors(action: str, name: str) -> Iterator[None]:
+    """Convert any exception of the user's code into one of Enginebay's.
 
     Raises:
-        MissingDependencyError: It imports a package that is not installed.
-        ModelSourceError: It raised anything else.
+        MissingDependencyError: The code imports a package that is not installed.
+        ModelSourceError: The code raised any other exception.
     """
     try:
         yield
@@ -128,26 +128,26 @@ def one_error(action: str, name: str) -> Iterator[None]:
 
 
 def missing_file(name: str, folder: Path | None = None) -> ModelSourceError:
-    """Build the error of a file that is not there.
+    """Return the error for a file that does not exist.
 
     Args:
-        name: The file, as it was named.
-        folder: Where a relative name begins, if not in the current folder.
+        name: The file, as the user wrote it.
+        folder: The base of a relative name, if not the current folder.
     """
     path = Path(folder or "", name)
-    # Without their suffix, which makes any two of them alike.
+    # Without suffixes, which would make any two names similar.
     guess = nearest(path.stem, [file.stem for file in path.parent.glob(f"*{path.suffix}")])
     hint = f"did you mean '{Path(name).with_stem(guess)}'?" if guess else None
     return ModelSourceError(f"no file '{name}'", hint=hint)
 
 
 def missing_module(name: str, missing: str, folder: Path | None = None) -> ModelSourceError:
-    """Build the error of a module that is not there, or in a package that is not.
+    """Return the error for a module that does not exist.
 
     Args:
         name: The module.
-        missing: What of it is not there: itself, or a package that it is in.
-        folder: Where it was searched first, if not in the current folder.
+        missing: The missing part: the module, or a package that should contain it.
+        folder: The folder that was searched first, if not the current one.
     """
     guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
     hint = f"did you mean '{guess}'?" if guess else "run this where the module is, or install it"
@@ -155,12 +155,12 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
 
 
 def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSourceError:
-    """Build the error of a name that a file or module does not have.
+    """Return the error for a name that a file or module does not define.
 
     Args:
         name: The name.
-        source: The text that leads to it.
-        known: The names that are there.
+        source: The user's text: ``file.py:name``.
+        known: The names that it defines.
     """
     if "(" in name:
         hint = "a name cannot call: write a function without arguments that returns the model"
@@ -181,7 +181,7 @@ def public_names(file: Path) -> list[str]:
 
 
 @contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
+def _put_first_on_path(folder: Path) -> Iterator[None]:
     entry = str(folder)
     known = entry in sys.path
     sys.path.insert(0, entry)

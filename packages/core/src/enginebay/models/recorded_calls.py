@@ -1,4 +1,4 @@
-"""Calls of a model while an application runs: its example, its open sizes and its data."""
+"""Recorded calls of a model in an application, as its example, open dimensions and data."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from enginebay.models.forward_arguments import Call
     from enginebay.tensors import NumpyArray
 
-#: How many calls are kept: as many as an artifact is verified on.
-_KEPT = 64
+#: The number of stored calls: as many as an artifact is verified on.
+_MAX_STORED_CALLS = 64
 
 #: One for all records: a record can be pickled then.
 _LOCK = threading.Lock()
@@ -77,8 +77,8 @@ def record(model: Any) -> Iterator[RecordedCalls]:
 
 
 @dataclass(frozen=True)
-class _KeptCall:
-    """One call that is kept: its arguments, and copies of its tensors in the CPU's memory."""
+class _StoredCall:
+    """One stored call: its arguments, and copies of its tensors on the CPU."""
 
     number: int
     call: Call
@@ -89,8 +89,8 @@ class _KeptCall:
         return tuple(tuple(tensor.shape) for tensor in self.tensors)
 
 
-class _Kind(str):
-    """What a tensor is, but for its sizes and its values."""
+class _TensorKind(str):
+    """The dtype and rank of a tensor, as text."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -119,7 +119,7 @@ class RecordedCalls:
         self._first: dict[str, Any] = {}
         self._difference = ""
         self._sizes: Counter[_Shapes] = Counter()
-        self._kept: dict[int, _KeptCall] = {}
+        self._stored: dict[int, _StoredCall] = {}
         self._random = Random(0)  # noqa: S311  # no secret
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RecordedCalls:
@@ -127,15 +127,15 @@ class RecordedCalls:
         return self
 
     def __repr__(self) -> str:
-        kept = f"{len(self._kept)} of {self._count} calls"
+        kept = f"{len(self._stored)} of {self._count} calls"
         return f"<RecordedCalls: {kept} of {type(self._model).__name__}>"
 
     def __len__(self) -> int:
-        """How many calls are kept."""
+        """Return the number of stored calls."""
         return len(self._calls())
 
     def __getitem__(self, index: int) -> tuple[list[NumpyArray], None]:
-        """A call as an item of a data set: its inputs in order, and no target."""
+        """Return a call as an item of a data set: its inputs in order, without a target."""
         return [to_numpy(tensor) for tensor in self._calls()[index].tensors], None
 
     @property
@@ -147,10 +147,10 @@ class RecordedCalls:
         return (*args, kwargs)
 
     def example_for(self, model: Any) -> tuple[Any, ...]:
-        """The example of a model.
+        """Return the example for a model.
 
         Raises:
-            InputError: Another model was recorded, or its calls cannot be used.
+            InputError: The calls are those of a different model, or cannot be used.
         """
         if unwrap_compiled(self._model) is not model:
             raise InputError(
@@ -162,14 +162,14 @@ class RecordedCalls:
     def opened(
         self, names: Sequence[str], given: DynamicShapes, dynamic: Mapping[str, Any]
     ) -> DynamicShapes:
-        """The axes that differed between calls, and those that the caller has opened.
+        """Return the axes whose sizes differed between calls, and those that the caller opened.
 
-        Axes that had the same size in every call share one name.
+        Axes that have equal sizes in every call share one name.
 
         Args:
-            names: The inputs, in order.
-            given: The axes that the caller has opened.
-            dynamic: What the caller wrote, where an axis may also be closed.
+            names: The names of the inputs, in order.
+            given: The axes that the caller opened.
+            dynamic: The caller's own value of ``dynamic``, which may also fix an axis.
         """
         every = dict(zip(names, zip(*self._sizes, strict=True), strict=True))
         profiles = {}
@@ -197,7 +197,7 @@ class RecordedCalls:
         return found
 
     def fitting(self, example: Mapping[str, Sequence[int]], dynamic: DynamicShapes) -> Self:
-        """The calls with the example's sizes, by input, wherever an axis is not open."""
+        """Return the calls whose fixed axes have the sizes of the example."""
         closed = [
             (place, axis, size)
             for place, (name, shape) in enumerate(example.items())
@@ -205,7 +205,7 @@ class RecordedCalls:
             if axis not in dynamic.get(name, {})
         ]
         other = copy(self)
-        other._kept = {
+        other._stored = {
             each.number: each
             for each in self._calls()
             if all(each.shapes[place][axis] == size for place, axis, size in closed)
@@ -213,7 +213,7 @@ class RecordedCalls:
         return other
 
     def domain(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """The least and the greatest number of each input in the calls that are kept."""
+        """Return the smallest and largest number of each input in the stored calls."""
         found = {}
         for name, *tensors in zip(names, *(each.tensors for each in self._calls()), strict=True):
             arrays = map(to_numpy, tensors)
@@ -225,7 +225,7 @@ class RecordedCalls:
         return found
 
     def add(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record a call; this is the hook in the model."""
+        """Record a call, as a forward pre-hook of the model."""
         import torch
 
         is_traced = torch._C._get_tracing_state() is not None
@@ -236,7 +236,7 @@ class RecordedCalls:
         with suppress(InputError):  # no tensor is in it, or the forward is about to refuse it
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
             tensors = [*named.values()]
-            kinds = [_Kind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
+            kinds = [_TensorKind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
             positional, keywords = call.fill(kinds)  # type: ignore[arg-type]  # any leaf will do
             bound = forward_parameters(model).bind(*positional, **keywords).arguments
             with _LOCK:
@@ -254,26 +254,29 @@ class RecordedCalls:
             return
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
         self._sizes[shapes] += 1
-        if len(self._kept) >= _KEPT:
-            every = {each.number: each.shapes for each in self._kept.values()} | {number: shapes}
+        if len(self._stored) >= _MAX_STORED_CALLS:
+            every = {each.number: each.shapes for each in self._stored.values()} | {number: shapes}
             needed = _extremes(every)
-            spare = [each for each in self._kept if each not in needed]
-            if number not in needed and (not spare or self._random.randrange(self._count) >= _KEPT):
+            spare = [each for each in self._stored if each not in needed]
+            if number not in needed and (
+                not spare or self._random.randrange(self._count) >= _MAX_STORED_CALLS
+            ):
                 return
             if spare:
-                del self._kept[self._random.choice(spare)]
-        self._kept[number] = _KeptCall(
+                del self._stored[self._random.choice(spare)]
+        self._stored[number] = _StoredCall(
             number, call, tuple(copy_detached(each).cpu() for each in tensors)
         )
 
-    def _usual(self) -> _KeptCall:
+    def _usual(self) -> _StoredCall:
         return max(self._calls(), key=lambda each: (self._sizes[each.shapes], each.number))
 
-    def _calls(self) -> list[_KeptCall]:
-        """The calls that are kept, in order.
+    def _calls(self) -> list[_StoredCall]:
+        """Return the stored calls, in order.
 
         Raises:
-            InputError: There is none, they differ in more than sizes, or the recording goes on.
+            InputError: There are no calls, they differ in more than sizes, or the recording has
+                not ended.
         """
         name = type(self._model).__name__
         if self._is_open:
@@ -292,11 +295,11 @@ class RecordedCalls:
                 f"the calls of the {name} differ in more than sizes and values: {self._difference}",
                 hint="an artifact takes one form of call: record each form in a with of its own",
             )
-        return list(self._kept.values())
+        return list(self._stored.values())
 
 
 def _extremes(calls: Mapping[int, _Shapes]) -> set[int]:
-    """The numbers of the first call with the smallest and with the largest size of each axis."""
+    """Return the numbers of the first calls with the smallest and largest size of each axis."""
     return {
         choose(calls, key=lambda each: calls[each][place][axis])
         for place, shape in enumerate(next(iter(calls.values())))
@@ -306,7 +309,7 @@ def _extremes(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Where a call differs from the first one: ``'use_cache' is True in call 0, and False``."""
+    """Describe how a call differs from the first: ``'use_cache' is True in call 0, and False``."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             one, found = (
@@ -317,7 +320,7 @@ def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """True for equal values, and for objects of one class that nobody can compare."""
+    """Return True for equal values, and for objects of one class that cannot be compared."""
     if type(one) is not type(other):
         return False
     if getattr(type(one), "__eq__", None) is object.__eq__:

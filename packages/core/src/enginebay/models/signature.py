@@ -40,17 +40,17 @@ _FACTORY = (
 
 @dataclass(frozen=True)
 class Signature:
-    """A model's inputs and outputs, seen in one forward pass.
+    """A model's inputs and outputs, recorded in one forward pass.
 
     Attributes:
         inputs: Names, dtypes and sizes of the example inputs.
-        outputs: Names, dtypes and sizes of what came out.
+        outputs: Names, dtypes and sizes of the outputs for them.
         example_inputs: The example inputs by name; copies, detached.
         example_outputs: The model's outputs for them; copies, detached.
-        places: The outputs' paths in what ``forward`` returns.
-        call: How the flat inputs become the arguments of ``forward``.
-        notes: For the user: outputs left out or renamed.
-        observation: What was seen in the pass.
+        places: The outputs' paths in the value that ``forward`` returns.
+        call: The arguments of ``forward``, with slots for the flat inputs.
+        notes: For the user: outputs that are left out or renamed.
+        observation: The operators and values that were observed in the pass.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -65,16 +65,16 @@ class Signature:
     def run(
         self, model: nn.Module, inputs: Mapping[str, Tensor], observer: Observer | None = None
     ) -> dict[str, Tensor]:
-        """The outputs of one forward pass, by name: in evaluation mode, without gradients.
+        """Run one forward pass in evaluation mode, without gradients; return outputs by name.
 
         Args:
             model: The model.
             inputs: The inputs by name.
-            observer: Watches the forward.
+            observer: Observes the forward pass.
 
         Raises:
             InputError: An input is missing or unknown.
-            ModelError: The forward raised, or returned another set of outputs.
+            ModelError: The forward raised, or returned a different number of outputs.
         """
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
@@ -87,11 +87,11 @@ class Signature:
 
     @contextmanager
     def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
-        """Run a model many times, for a loop over small inputs: its mode is changed only once.
+        """Return a context for many runs, in which the model's mode is changed only once.
 
         Yields:
-            A function from the inputs, in order, to the outputs, in order; they may share memory
-            with the model's own tensors, which the next run changes.
+            A function from the inputs to the outputs, both in order. The outputs may share memory
+            with the model's tensors, which the next run overwrites.
         """
         import torch
 
@@ -119,18 +119,18 @@ def read_signature(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Signature:
-    """Run a model once on its example inputs and name what goes in and what comes out.
+    """Run a model once on its example inputs, and name its inputs and outputs.
 
     Args:
-        model: The model. Its parameters, its mode and the example inputs are left as they are.
+        model: The model. Its parameters, its mode and the example inputs stay unchanged.
         args: The example inputs: a tensor; a tuple or list of positional arguments, whose last
             entry may be a dict of keyword arguments; or a dict by parameter name. Arguments may be
-            nested; what is not a tensor or a NumPy array stays constant.
-        input_names: Instead of the parameter names; one for every input tensor.
-        output_names: Instead of the keys of the result; one for every output tensor.
+            nested; values other than tensors and NumPy arrays stay constant.
+        input_names: One name per input tensor; by default the parameter names.
+        output_names: One name per output tensor; by default the keys of the result.
 
     Raises:
-        InputError: The example inputs do not fit ``forward``, or the names do not fit them.
+        InputError: The example inputs do not match ``forward``, or the names do not match them.
         ModelError: The forward raised, or returned no tensor.
     """
     from enginebay.models.observation import Observer  # imports torch
@@ -169,7 +169,7 @@ def read_signature(
 def _forward(
     model: nn.Module, call: Call, inputs: Mapping[str, Tensor], observer: Observer | None = None
 ) -> tuple[Any, frozenset[int]]:
-    """The result on copies of the inputs, and which of these the forward wrote into."""
+    """Run the forward on copies of the inputs; return the result and the inputs it wrote into."""
     import torch
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
@@ -196,7 +196,7 @@ def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _name_outputs(
     result: Any, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
 ) -> tuple[dict[str, tuple[str, Tensor]], list[str]]:
-    """Each output's path and tensor by its name, and notes."""
+    """Return the path and tensor of each output by name, and notes."""
     import torch
 
     from enginebay.tensors import output_leaves

@@ -1,7 +1,7 @@
-"""Find the model that a user names.
+"""Model sources: load a model from a name, a file or a Python object.
 
-``file.py:attr``, ``package.module:attr``, a ``.onnx``, ``.pt`` or ``.pt2`` file, ``scheme:name`` of
-a plugin, or an object that is at hand.
+A name is ``file.py:attr``, ``package.module:attr``, a ``.onnx``, ``.pt`` or ``.pt2`` file, or
+``scheme:name`` of a plugin.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from enginebay.models.forward_arguments import (
     required_parameters,
     unwrap_compiled,
 )
-from enginebay.models.python_source import missing_file, named_object, one_error, public_names
+from enginebay.models.python_source import missing_file, named_object, public_names, unify_errors
 
 if TYPE_CHECKING:
     import torch
 
     from enginebay.ir import IRModel
 
-#: What a plugin's model sources look like: scheme → a callable that takes the name after it.
+#: Model sources of plugins: scheme → callable that takes the name after the scheme.
 Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
@@ -45,17 +45,17 @@ _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSource:
-    """A model, however it was named.
+    """A loaded model and its origin.
 
     Attributes:
-        description: What the user wrote, or the class of the object.
-        named: What leads to the model from any folder; empty where it is a Python object.
+        description: The user's text, or the class of the object.
+        named: A name of the model that works in any folder; empty for a Python object.
         model: An ``nn.Module``, a TorchScript module or an exported program; None for an ONNX file.
-        ir: The file as an IR; None where the model is a Python object.
-        example_inputs: What came along with the model, as ``export`` takes it; else None.
-        task: The record of what the model is for, where that came along too.
-        weights: Where the weights come from, if that is known: ``random (seed 0)``, ``pretrained``,
-            or a file with its digest.
+        ir: The file as an IR; None for a Python object.
+        example_inputs: The example inputs of the source, as ``export`` takes them; None if absent.
+        task: The record of the model's task; None if the source has no task.
+        weights: The origin of the weights, if known: ``random (seed 0)``, ``pretrained``, or a file
+            with its digest.
     """
 
     description: str
@@ -78,16 +78,16 @@ class ModelSource:
 
     @property
     def input_names(self) -> list[str]:
-        """The names of its inputs: those that its file keeps, else the parameters of forward."""
+        """The names of the inputs: those in the file, else the parameters of ``forward``."""
         if self.ir is not None and self.ir.inputs:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, Any]) -> Any:
-        """Inputs by the names that a file of PyTorch gives them, as its forward takes them.
+        """Convert inputs by the names in a PyTorch file to arguments of its ``forward``.
 
-        Such a file keeps the names beside the graph, whose own parameters may be called otherwise.
-        Anything else is returned as it is: a model's own parameters are known by their names.
+        Such a file stores names for users next to its graph, whose parameters may have other names.
+        For any other model the inputs are returned unchanged.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):
@@ -101,7 +101,7 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for files: ``net.py:build`` gives ``build``, an object its class's."""
+        """A short name for files: ``build`` for ``net.py:build``, the class's for an object."""
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.partition("?")[0].rpartition(":")
@@ -114,20 +114,20 @@ class ModelSource:
 
 
 def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
-    """Find the model that is meant.
+    """Load a model.
 
     Args:
-        source: One of the texts above; or a module, a TorchScript module, an exported program, or
-            a callable without arguments (a class, say) that returns one; or a function that takes
-            arguments, which is the model itself; or a tuple of a model or any function, its
-            example inputs and, if there is a third, what it is for: a task; a fourth says where
-            its weights come from. What was found before is returned as it is.
+        source: A name as above; a module, a TorchScript module or an exported program; a callable
+            without arguments (such as a class) that returns one; a function with arguments, which
+            is itself the model; or a tuple of a model or function, its example inputs and,
+            optionally, its task and the origin of its weights. A :class:`ModelSource` is returned
+            unchanged.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
-        ModelSourceError: The text leads nowhere, its code raised, or what it names is no model.
-        UsageError: It is not text in this locale.
-        MissingDependencyError: torch or onnx, whichever this source needs, or a package that its
+        ModelSourceError: The name does not exist, its code raised, or it is not a model.
+        UsageError: The name cannot be encoded in this locale.
+        MissingDependencyError: torch or onnx, whichever the source requires, or a package that its
             code imports, is not installed.
     """
     if isinstance(source, ModelSource):
@@ -151,12 +151,12 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
 
 
 def is_file(text: str) -> bool:
-    """True where the text names a model's file, by its suffix."""
+    """Return True if the text names a model's file, by its suffix."""
     return Path(text).suffix.lower() in (".onnx", ".pt", ".pt2") or is_weights(text)
 
 
 def is_weights(text: str) -> bool:
-    """True where the text names a file of weights without a model, by its suffix."""
+    """Return True if the text names a file of weights without a model, by its suffix."""
     return Path(text).suffix.lower() in _WEIGHTS
 
 
@@ -195,7 +195,7 @@ def _from_exported_program(path: Path) -> ModelSource:
 
 
 def _program_inputs(program: Any) -> Any:
-    """An exported program's own example inputs, positional ones first and the others by name."""
+    """Return an exported program's own example inputs: positional ones, then a dict of others."""
     if program.example_inputs is None:
         return None
     positional, keywords = program.example_inputs
@@ -226,7 +226,7 @@ def _from_object(found: Any, description: str) -> ModelSource:
 
 
 def _check_modules(model: Any, description: str) -> None:
-    """Refuse modules that contain themselves: torch walks through them without end."""
+    """Refuse modules that contain themselves, on which torch's traversal recurses endlessly."""
     try:
         list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
     except RecursionError as err:
@@ -236,7 +236,7 @@ def _check_modules(model: Any, description: str) -> None:
 
 
 def _task(said: Sequence[Any], description: str) -> dict[str, Any] | None:
-    """The record of the task, where the model came with one."""
+    """Return the record of the model's task; None if the source has no task."""
     from enginebay.tasks import record_task
 
     if not said or said[0] is None:
@@ -262,7 +262,7 @@ def _built(function: Callable[..., Any], description: str) -> Any:
 
 
 def _function(found: Any) -> Any:
-    """A function as the model that it is; None for anything else."""
+    """Wrap a function as a model; None for any other object."""
     from enginebay.models.function_models import FunctionModel
 
     if _is_model(found) or isinstance(found, type) or not callable(found):
@@ -272,7 +272,7 @@ def _function(found: Any) -> Any:
 
 def _called(function: Callable[[], Any], description: str) -> Any:
     try:
-        with one_error("calling", description):
+        with unify_errors("calling", description):
             return function()
     except ModelSourceError as err:
         if inspect.isfunction(function) and inspect.signature(function).parameters:
@@ -311,7 +311,7 @@ def _advice(found: Any) -> str | None:
 
 
 def unreadable(source: str) -> ModelSourceError:
-    """Build the error of a text that is not of the form of a model's name."""
+    """Return the error for a text that is not a valid name of a model."""
     path = Path(source)
     if is_weights(source):
         message = f"'{source}' holds weights, not a model"
