@@ -15,8 +15,8 @@ from enginebay.comparators import find_comparators
 from enginebay.errors import UsageError
 from enginebay.hooks import ComparisonResult
 from enginebay.verdict import Verification
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import compare_sample
+from enginebay.verification.sample_comparison import compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
 from tests.flat_options import split_options
 
 if TYPE_CHECKING:
@@ -165,7 +165,9 @@ def test_no_wrong_suppression_is_verified(artifacts: dict[str, Path]) -> None:
 
     def verdict(expected):
         pairs = zip(expected, found, strict=True)
-        compared = [compare_sample(*pair, Measure(), comparators).outputs for pair in pairs]
+        compared = [
+            compare_sample(*pair, ToleranceOptions(), comparators).outputs for pair in pairs
+        ]
         return Verification.of(compared, reference="a wrong one").verdict
 
     assert verdict(right) == "verified"

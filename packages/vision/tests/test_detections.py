@@ -10,8 +10,12 @@ from enginebay.comparators import find_comparators
 from enginebay.comparators.assignment import assign
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import check_comparators, compare_sample, unproven
+from enginebay.verification.sample_comparison import (
+    check_comparators,
+    compare_sample,
+    find_blind_comparator,
+)
+from enginebay.verification.set_comparison import ToleranceOptions
 
 COUNT = 12
 
@@ -122,7 +126,7 @@ def test_at_the_threshold_one_may_be_lost():
     def passed(given, lost, others=()):
         found = taken(given, np.delete(np.arange(COUNT), lost))
         every = [given, *others]
-        one = compare_sample(given, found, Measure(), comparators, every=every)
+        one = compare_sample(given, found, ToleranceOptions(), comparators, all_expected=every)
         assert one.results[0].matched == COUNT - np.size(lost)
         return all(output.passed for output in one.outputs)
 
@@ -281,9 +285,10 @@ def test_nothing_to_match():
 def doubt(samples):
     comparators = find_comparators({"x": "detections"})
     compared = [
-        compare_sample(sample.outputs, sample.outputs, Measure(), comparators) for sample in samples
+        compare_sample(sample.outputs, sample.outputs, ToleranceOptions(), comparators)
+        for sample in samples
     ]
-    return unproven(comparators, samples, compared)
+    return find_blind_comparator(comparators, samples, compared)
 
 
 @pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])

@@ -63,7 +63,7 @@ def test_a_wrong_graph_is_refused_without_a_device(ahead_cli: Run, here: Path) -
     done = ahead_cli(*DEPLOY, "--gain", "2")
     assert done.code == 1
     assert done.err.splitlines()[-2].startswith(
-        "error: mismatched: the graph that the engine is built from is wrong, as onnx.reference "
+        "error: mismatched: the graph that the engine is built from is wrong when onnx.reference "
     )
     assert done.err.splitlines()[-1] == (
         "hint: look at the model, the rewriters or the params; --allow-mismatch publishes the "

@@ -166,7 +166,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     assert (ran.code, ran.out) == (1, "")
     assert re.fullmatch(
         r"error: mismatched against .+ on [25] samples\n"
-        r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 places differ\n"
+        r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 elements differ\n"
         r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
         r"(warning  .+\n)*"
         r"hint: look at the model, the rewriters or the params; --allow-mismatch "
@@ -308,7 +308,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
     tight = cli("verify", "net-build-loopback", "--rtol", "0", "--atol", "-1")
     assert (tight.code, tight.err) == (
         2,
-        'error: atol "-1.0" is no tolerance; wanted a number of at least 0\n',
+        'error: invalid atol "-1.0": expected a number of at least 0\n',
     )
 
 

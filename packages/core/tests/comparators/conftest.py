@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from enginebay.comparators import find_comparators
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import compare_sample, matchings
+from enginebay.verification.sample_comparison import compare_sample, summarize_matchings
+from enginebay.verification.set_comparison import ToleranceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,8 @@ def compared() -> Callable[..., Found]:
 
     def run(comparator: Any, expected: Any, found: Any, precision: str = "fp32") -> Found:
         comparators = find_comparators({tuple(expected): comparator})
-        result = compare_sample(expected, found, Measure(precision), comparators)
-        (matching,) = matchings(comparators, ["example"], [result])
+        result = compare_sample(expected, found, ToleranceOptions(precision), comparators)
+        (matching,) = summarize_matchings(comparators, ["example"], [result])
         return Found({output.name: output for output in result.outputs}, matching)
 
     return run

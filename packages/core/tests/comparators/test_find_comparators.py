@@ -12,8 +12,12 @@ from enginebay.errors import MissingDependencyError, ModelSourceError, PluginErr
 from enginebay.hooks import ComparisonRequest, ComparisonResult
 from enginebay.tensors import Sample
 from enginebay.testing import temporary_backend
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import check_comparators, compare_sample, unproven
+from enginebay.verification.sample_comparison import (
+    check_comparators,
+    compare_sample,
+    find_blind_comparator,
+)
+from enginebay.verification.set_comparison import ToleranceOptions
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -58,8 +62,8 @@ def test_none():
 def test_a_function_of_python():
     comparators = check(same_sum)
     assert comparators[0].name == f"{__name__}:same_sum"
-    good = compare_sample({"x": X}, {"x": X[::-1]}, Measure(), comparators)
-    bad = compare_sample({"x": X}, {"x": X + 1}, Measure(), comparators)
+    good = compare_sample({"x": X}, {"x": X[::-1]}, ToleranceOptions(), comparators)
+    bad = compare_sample({"x": X}, {"x": X + 1}, ToleranceOptions(), comparators)
     assert good.outputs[0].passed
     assert bad.outputs[0].reason == "the sum is off by 6"
 
@@ -125,8 +129,10 @@ def test_a_class_in_a_file():
     assert comparator.name == f"{Path('mine.py').absolute()}:Flipped"
     wrong = symmetric.copy()
     wrong[0, 1] += 1
-    (output,) = compare_sample({"x": symmetric}, {"x": wrong}, Measure(), [comparator]).outputs
-    assert output.describe().startswith('"x" at [0, 1]: expected 1.0, found 2.0; 1 of 9 places')
+    (output,) = compare_sample(
+        {"x": symmetric}, {"x": wrong}, ToleranceOptions(), [comparator]
+    ).outputs
+    assert output.describe().startswith('"x" at [0, 1]: expected 1.0, found 2.0; 1 of 9 elements')
 
 
 @pytest.mark.usefixtures("here")
@@ -150,7 +156,7 @@ def test_a_class_in_a_file():
             "never",
             (
                 "comparator '{}' finds the reference different from itself: \"x\": the comparator "
-                "gives no reason"
+                "returned no reason"
             ),
         ),
         ("number", "comparator '{}' is of type int, and cannot be called"),
@@ -172,8 +178,8 @@ def test_one_that_aligns_another_output():
 def test_one_that_passes_anything_proves_nothing():
     samples = [Sample({}, {"x": X}), Sample({}, {"x": X + 1})]
     assert doubt("mine.py:always", samples).endswith(
-        "mine.py:always of x finds no difference between 2 samples; give an example or data that "
-        "differ for it"
+        "mine.py:always of x finds no difference between 2 samples; pass an example or data whose "
+        "outputs differ for it"
     )
     assert not doubt("mine.py:always", [samples[0], samples[0]]), "they do not differ"
     assert not doubt("set", samples)
@@ -182,9 +188,10 @@ def test_one_that_passes_anything_proves_nothing():
 def doubt(comparator, samples):
     comparators = find_comparators({"x": comparator})
     compared = [
-        compare_sample(sample.outputs, sample.outputs, Measure(), comparators) for sample in samples
+        compare_sample(sample.outputs, sample.outputs, ToleranceOptions(), comparators)
+        for sample in samples
     ]
-    return unproven(comparators, samples, compared)
+    return find_blind_comparator(comparators, samples, compared)
 
 
 PLUGIN = """
@@ -212,7 +219,7 @@ def test_a_plugin_brings_comparators_by_a_scheme():
     with temporary_backend("sums", PLUGIN, group="enginebay.plugins"):
         comparators = check("sums:0.5")
         assert recorded_comparators([(("x",), "sums:0.5")], Path("a"))[0].name == "sums:0.5"
-        (output,) = compare_sample({"x": X}, {"x": X + 1}, Measure(), comparators).outputs
+        (output,) = compare_sample({"x": X}, {"x": X + 1}, ToleranceOptions(), comparators).outputs
         assert (output.passed, output.comparator) == (False, "sums:0.5")
         with pytest.raises(UsageError, match=r"^sums wants a number$"):
             find_comparators({"x": "sums"})
@@ -306,12 +313,14 @@ def test_an_output_that_is_not_there():
 def test_an_artifact_without_an_output_or_with_another_dtype():
     comparators = find_comparators({"x,y": "set"})
     both = {"x": X, "y": X}
-    lost = compare_sample(both, {"x": X}, Measure(), comparators)
+    lost = compare_sample(both, {"x": X}, ToleranceOptions(), comparators)
     assert lost.results == (None,)
     assert [one.describe() for one in lost.outputs] == [
-        '"y": the artifact has no such output; it has "x"'
+        '"y": the artifact has no such output; its outputs: "x"'
     ]
-    other = compare_sample(both, {"x": X, "y": X.astype(np.float64)}, Measure(), comparators)
+    other = compare_sample(
+        both, {"x": X, "y": X.astype(np.float64)}, ToleranceOptions(), comparators
+    )
     assert [one.passed for one in other.outputs] == [False]
-    flat = compare_sample(both, {"x": X, "y": X[0]}, Measure(), comparators)
+    flat = compare_sample(both, {"x": X, "y": X[0]}, ToleranceOptions(), comparators)
     assert flat.outputs[0].reason == "its shape differs: expected (2, 3), found (3,)"

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 from enginebay.comparators import find_comparators
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import check_comparators, compare_sample
+from enginebay.verification.sample_comparison import check_comparators, compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
 
 RNG = np.random.default_rng(0)
 INDICES = np.argwhere(RNG.random((9, 9)) < 0.4)
@@ -68,7 +68,7 @@ def test_noise_within_tolerance_always_passes(seed):
     noise = rng.uniform(-1, 1, values.shape) * 2**-13 * (np.abs(values) + 1)
     found = rng.permutation((values + noise).astype(np.float32))
     compared = compare_sample(
-        {"x": values}, {"x": found}, Measure(), find_comparators({"x": "set"})
+        {"x": values}, {"x": found}, ToleranceOptions(), find_comparators({"x": "set"})
     )
     assert compared.outputs[0].passed, compared.outputs[0].describe()
 

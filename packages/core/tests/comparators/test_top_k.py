@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from enginebay.comparators import find_comparators
 from enginebay.errors import UsageError
 from enginebay.tensors import Sample
-from enginebay.verification.group import Measure
-from enginebay.verification.groups import check_comparators, compare_sample
+from enginebay.verification.sample_comparison import check_comparators, compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
 
 SCORES = np.float32([[9, 8, 7, 6, 5, 4, 3, 2], [1, 2, 3, 4, 5, 6, 7, 8]])
 
@@ -97,7 +97,7 @@ def test_noise_within_tolerance_always_passes(seed, k):
     noise = rng.uniform(-1, 1, values.shape) * 2**-13 * (np.abs(values) + 1)
     comparators = find_comparators({"x": f"top-k:{k}"})
     found = {"x": (values + noise).astype(np.float32)}
-    compared = compare_sample({"x": values}, found, Measure(), comparators)
+    compared = compare_sample({"x": values}, found, ToleranceOptions(), comparators)
     assert compared.outputs[0].passed, compared.outputs[0].describe()
 
 

@@ -98,16 +98,16 @@ def test_an_input_that_is_open_alone_is_refused(deploy: Deploy, dynamic: Any, fl
     with pytest.raises(ModelError) as caught:
         deploy(dynamic=dynamic)
     assert str(caught.value) == (
-        "'a_0' is open, and the model fails at 3 and at 8: it takes the example's 4 alone"
+        "'a_0' is open, but the model fails at 3 and at 8: it runs at the example's 4 only"
     )
-    assert caught.value.hint == f"open what has the same size, under the same name: {flag}"
+    assert caught.value.hint == f"open the dimensions of the same size under the same name: {flag}"
 
 
 def test_an_input_of_the_same_size_is_named(deploy: Deploy) -> None:
     with pytest.raises(ModelError, match="at the sizes a:8x3,b:4x3, ") as caught:
         deploy(dynamic={"a": {0: (4, 8)}})
     assert caught.value.hint == (
-        "open what has the same size, under the same name: --dynamic b:0=a_0"
+        "open the dimensions of the same size under the same name: --dynamic b:0=a_0"
     )
 
 

@@ -142,7 +142,7 @@ def test_what_changes_the_next_run_is_named(case: str, tmp_path: Path) -> None:
     assert found.verdict == "unverified"
     assert found.verification is not None
     assert f"in {place}" in found.verification.reason
-    assert found.verification.reason.endswith("changes what it gives; an engine keeps nothing")
+    assert found.verification.reason.endswith("; an engine stores none")
 
 
 def counting(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -261,7 +261,7 @@ def test_parameters_are_read_for_a_deployment_alone_and_once_each_time(
     model = Keeping(lambda model, x: x)
     eb.export(model, X, path=tmp_path / "model.onnx")
     assert shapes == []
-    with pytest.raises(NotVerifiedError, match="keeps from one run to the next"):
+    with pytest.raises(NotVerifiedError, match="the outputs depend on earlier runs"):
         eb.deploy(Keeping(in_a_buffer), X, backend="loopback", work_dir=tmp_path / "out")
     assert shapes.count((4, 4)) == 3  # before, after, and what is put back
 

@@ -59,7 +59,7 @@ def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path
     with pytest.raises(NotVerifiedError) as caught:
         deploy(tmp_path / "out", rewriters=[SLIPS])
     assert str(caught.value).startswith(
-        "mismatched: the graph that the engine is built from is wrong, as onnx.reference "
+        "mismatched: the graph that the engine is built from is wrong when onnx.reference "
     )
     assert re.search(r' runs it: "output" .*at \[\d\]: expected ', str(caught.value))
     assert not (tmp_path / "out").exists()

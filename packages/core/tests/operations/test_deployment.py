@@ -332,7 +332,7 @@ def test_what_takes_the_engine_down_when_it_is_loaded_is_not_published(tmp_path:
     ir = eb.export(nn.ReLU(), torch.ones(1, 3), path=tmp_path / "relu.onnx")
     with temporary_backend("dying", source), pytest.raises(ConversionError) as caught:
         eb.convert(ir, backend="dying", work_dir=tmp_path / "out")
-    start = "what was converted cannot be loaded: the engine of backend 'dying' ended with SIGSEGV"
+    start = "the converted files cannot be loaded: the engine of backend 'dying' ended with SIGSEGV"
     assert str(caught.value).startswith(start)
     assert not (tmp_path / "out").exists()
 
@@ -412,7 +412,7 @@ def test_nan_in_both_is_verified(tmp_path: Path) -> None:
         Nan(), torch.tensor([-1.0, 4.0]), backend="loopback", work_dir=tmp_path / "out"
     )
     assert deployment.verdict == "verified"
-    assert "NaN in both in 1 of 2 places" in deployment.verification.summary()
+    assert "NaN in both in 1 of 2 elements" in deployment.verification.summary()
 
 
 def test_a_model_in_training_mode_stays_in_it_and_is_verified(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_model_of_chance_is_unverified(deploy: Deploy) -> None:
     ("function", "reason"),
     [
         (lambda x: x * 0 + 3, "no output changes between the 5 samples"),
-        (lambda x: x / 0 * 0, "the model gives nothing but NaN and infinity"),
+        (lambda x: x / 0 * 0, "the model returns nothing but NaN and infinity"),
     ],
 )
 def test_outputs_that_prove_nothing_are_unverified(
@@ -146,7 +146,7 @@ def test_probes_that_the_model_refuses_are_left_out_and_named(deploy: Deploy) ->
     assert deployed.verdict == "verified"
     basis = deployed.verification.basis
     assert basis is not None
-    assert basis.dropped == ("zeros: the model gives nothing but NaN and infinity",)
+    assert basis.dropped == ("zeros: the model returns nothing but NaN and infinity",)
 
 
 def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) -> None:
@@ -163,9 +163,17 @@ def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) ->
     ("options", "error", "message"),
     [
         ({"domain": {"y": (0, 1)}}, InputError, "the domain names 'y', which is not an input"),
-        ({"domain": {"x": (1, 0)}}, InputError, "the domain of 'x' is 1:0; wanted the least first"),
-        ({"domain": {"x": (2, 3)}}, InputError, "the example of 'x' goes from 1.0 to 1.0, outside"),
-        ({"probes": -1}, UsageError, "-1 probes cannot be taken"),
+        (
+            {"domain": {"x": (1, 0)}},
+            InputError,
+            "invalid domain 1:0 of 'x': expected",
+        ),
+        (
+            {"domain": {"x": (2, 3)}},
+            InputError,
+            "the example of 'x' has values from 1.0 to 1.0, outside",
+        ),
+        ({"probes": -1}, UsageError, "invalid number of probes -1: expected"),
     ],
 )
 def test_bad_probes(deploy: Deploy, options: Any, error: type[Exception], message: str) -> None:
@@ -274,7 +282,7 @@ class Planes(nn.Module):
 
 
 PLANES = torch.linspace(-1, 2, 128).reshape(1, 2, 8, 8).sin()
-BY_ROUNDING = "zeros: rounding alone decides what the model gives"
+BY_ROUNDING = "zeros: rounding alone decides what the model returns"
 
 
 def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb.Deployment:

@@ -11,8 +11,8 @@ from torch import nn
 
 import enginebay as eb
 from enginebay.errors import NotVerifiedError
-from enginebay.verification.other_decisions import OtherDecisions
-from enginebay.verification.other_roundings import OtherRoundings
+from enginebay.verification.perturbed_decisions import PerturbedDecisions
+from enginebay.verification.perturbed_rounding import PerturbedRounding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,10 @@ def test_a_number_between_two_steps_decides_nothing(loopback: str, tmp_path: Pat
     deployed = deploy(model, STEPPED, loopback, tmp_path)
     reason = deployed.verification.reason
     assert deployed.verdict == "unverified"
-    assert reason.startswith("rounding alone decides what the model gives on the example: PyTorch")
-    assert "1 of 32 places differ" in reason
+    assert reason.startswith(
+        "rounding alone decides what the model returns on the example: PyTorch"
+    )
+    assert "1 of 32 elements differ" in reason
     assert reason.endswith("may differ (--compare), or a tolerance (--rtol)")
     again = eb.verify(deployed.artifact)
     assert (again.verdict, again.reason) == ("unverified", reason)
@@ -132,7 +134,7 @@ def test_a_model_of_integers_alone_has_no_equal_floats(loopback: str, tmp_path: 
 
 def test_numbers_of_chosen_places_are_exact() -> None:
     scores = torch.rand(24, 4)
-    with OtherRoundings(2.0**-20, seed=0):
+    with PerturbedRounding(2.0**-20, seed=0):
         chosen = scores.softmax(-1).argmax(-1)
         rows = torch.histc(chosen.float(), 4, 0, 3).cumsum(0)
     assert torch.equal(rows, rows.round())
@@ -162,7 +164,7 @@ def test_chance_at_a_probe_alone_is_called_chance(loopback: str, tmp_path: Path)
 def test_other_decisions_leave_all_else_alone() -> None:
     x = torch.randn(4, 32)
     tied = torch.tensor([2.0, 1, 2, 0, 2])
-    with OtherDecisions(2**-16, seed=0) as mode:
+    with PerturbedDecisions(2**-16, seed=0) as mode:
         assert torch.equal(x.exp() @ x.mT, x.exp() @ x.mT)
         assert not mode.decides
         assert torch.equal(tied.round(), tied)

@@ -55,8 +55,11 @@ def deploy(tmp_path: Path) -> Deploy:
     ("methods", "message"),
     [
         (FAULTS["writes into arrays"], r"onnx\.reference \S+ writes into its input 'input'"),
-        (FAULTS["gives tensors for arrays"], "gives a Tensor for 'output': wanted a NumPy array"),
-        (FAULTS["gives lists"], "gives a list for 'output': wanted a NumPy array"),
+        (
+            FAULTS["gives tensors for arrays"],
+            "'output': expected a NumPy array, found a Tensor",
+        ),
+        (FAULTS["gives lists"], "for 'output': expected a NumPy array, found a list"),
         (FAULTS["gives an output too much"], r"returned 2 outputs, expected a list of 1: output"),
         (FAULTS["writes into what is read-only"], f"{STRIDED}: .* read-only"),
         (FAULTS["reads memory in order"], f"{STRIDED}, the engine is wrong: .*expected .* found"),

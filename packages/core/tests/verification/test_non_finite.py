@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LOST = (
-    'where inputs hold NaN or infinity, the engine differs: "output" has 0.0 where the model '
-    "gives nan"
+    'on inputs with NaN or infinity the engine differs from the model: "output": '
+    "expected nan, found 0.0"
 )
 
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from enginebay.errors import UsageError
 from enginebay.verification import compare_outputs
-from enginebay.verification.output_arrays import slices_apart
+from enginebay.verification.output_arrays import find_small_slices
 
 if TYPE_CHECKING:
     from enginebay.verdict import OutputComparison
@@ -46,9 +46,9 @@ def test_the_worst_place_is_shown():
     assert (result.worst_index, result.worst_expected, result.worst_found) == ((1, 2), "2.0", "2.5")
     assert (result.max_abs_error, result.max_rel_error) == (0.5, 0.25)
     assert result.mismatched_count == 2
-    assert result.reason == "2 of 6 places differ"
+    assert result.reason == "2 of 6 elements differ"
     assert result.describe() == (
-        '"y" at [1, 2]: expected 2.0, found 2.5; 2 of 6 places differ;'
+        '"y" at [1, 2]: expected 2.0, found 2.5; 2 of 6 elements differ;'
         " allowed rtol 0.000122, atol 0.000244; rtol 0.126 would pass"
     )
 
@@ -139,7 +139,7 @@ def test_nan_and_infinity_in_both_pass_and_are_told():
     values = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     result = one(values, values.copy())
     assert result.passed
-    assert result.reason == "NaN in both in 1 of 4 places"
+    assert result.reason == "NaN in both in 1 of 4 elements"
     assert (result.mismatched_count, result.max_abs_error) == (0, 0.0)
 
 
@@ -161,7 +161,7 @@ def test_nan_or_infinity_in_one_only_fails(expected, found, dtype):
     result = one(left, right)
     assert not result.passed
     assert (result.worst_index, result.mismatched_count) == ((1,), 2)
-    assert result.reason == "2 of 3 places differ, 1 of them NaN or infinite in one only"
+    assert result.reason == "2 of 3 elements differ, 1 of them NaN or infinite in one only"
     assert (result.rtol_that_passes, result.atol_that_passes) == (None, None)
     assert result.describe().endswith("; no tolerance would pass")
     assert result.max_abs_error == 1.0
@@ -205,11 +205,11 @@ def test_missing_and_extra_outputs():
     missing, shared, extra = compare_outputs(wanted, given_)
     assert [missing.name, shared.name, extra.name] == ["a", "b", "c"]
     assert [missing.passed, shared.passed, extra.passed] == [False, True, False]
-    assert missing.reason == 'the artifact has no such output; it has "b", "c"'
-    assert extra.reason == 'the reference has no such output; it has "a", "b"'
+    assert missing.reason == 'the artifact has no such output; its outputs: "b", "c"'
+    assert extra.reason == 'the reference has no such output; its outputs: "a", "b"'
     assert (extra.dtype, extra.shape) == ("float16", (3,))
     (alone,) = compare_outputs({"a": normal(1)}, {})
-    assert alone.reason == "the artifact has no such output; it has none"
+    assert alone.reason == "the artifact has no such output; its outputs: none"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "U3"])
@@ -265,7 +265,7 @@ def test_texts_must_be_equal():
 def test_a_text_is_shown_on_one_line():
     long = np.array(["a\nb" + "c" * 1000], object)
     assert one(np.array(["a\nb"]), long).describe() == (
-        f"\"y\" at [0]: expected 'a\\nb', found 'a\\nb{'c' * 77}'; 1 of 1 places differ;"
+        f"\"y\" at [0]: expected 'a\\nb', found 'a\\nb{'c' * 77}'; 1 of 1 elements differ;"
         " allowed rtol 0, atol 0; no tolerance would pass"
     )
 
@@ -325,7 +325,7 @@ def test_zero_means_equal():
 def test_a_tolerance_that_is_none_is_refused(name, value):
     with pytest.raises(UsageError) as caught:
         compare_outputs({}, {}, **{name: value})
-    assert str(caught.value) == (f'{name} "{value}" is no tolerance; wanted a number of at least 0')
+    assert str(caught.value) == (f'invalid {name} "{value}": expected a number of at least 0')
 
 
 def test_an_unknown_precision_is_refused():
@@ -426,7 +426,7 @@ def test_a_slice_that_is_small_by_chance_in_one_sample_keeps_the_scale_of_the_wh
     first, second = generator.standard_normal((2, 5, 32)).astype(np.float32)
     first[:, 7] = 0.01  # five rows that are alike
     first[:, 8] = second[:, 8] = 0.01  # small wherever one looks
-    apart = {"y": slices_apart([first, second], noise=2**-18)}
+    apart = {"y": find_small_slices([first, second], noise=2**-18)}
     (alone,) = compare_outputs({"y": first}, {"y": first + np.float32(1e-5)})
     (of_all,) = compare_outputs({"y": first}, {"y": first + np.float32(1e-5)}, apart=apart)
     assert (alone.mismatched_count, of_all.mismatched_count) == (10, 5)

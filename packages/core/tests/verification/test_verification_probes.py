@@ -1,4 +1,4 @@
-"""Probes resemble their example, stay in its range where they say so, and come out the same."""
+"""Probes resemble their example, stay in its range if documented, and are reproducible."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 
 from enginebay.errors import UsageError
 from enginebay.models import DynamicDim
-from enginebay.verification.probes import Probes, ProbeSettings
+from enginebay.verification.probes import ProbeGenerator, ProbeSettings
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 OPEN = {"x": {0: DynamicDim("batch", 1, 16)}}
 
 
 def by_label(example, dynamic=None, *, precision="fp32", below=None, seed=0, **settings):
-    drawing = Probes(example, ProbeSettings(**settings), below=below, seed=seed)
-    probes = drawing.all(dynamic or {}, precision)
+    drawing = ProbeGenerator(example, ProbeSettings(**settings), below=below, seed=seed)
+    probes = drawing.draw_all(dynamic or {}, precision)
     found = {probe.label: probe for probe in probes}
     assert len(found) == len(probes)
     return found
@@ -111,7 +111,7 @@ def test_no_more_than_requested(count):
 
 
 def test_a_negative_count_is_refused():
-    with pytest.raises(UsageError, match="-1 probes cannot be taken"):
+    with pytest.raises(UsageError, match="invalid number of probes -1: expected"):
         ProbeSettings(count=-1)
 
 
@@ -144,7 +144,7 @@ def test_integers_that_look_like_numbers_are_tried_on_the_other_side_of_zero():
 @pytest.mark.parametrize("shape", [(), (1,), (3, 4), (64, 64)])
 def test_nan_in_some_places_of_each_float(shape):
     x, ids = np.ones(shape, np.float16), np.array([1, 2])
-    found = Probes({"x": x, "ids": ids}, ProbeSettings()).non_finite()
+    found = ProbeGenerator({"x": x, "ids": ids}, ProbeSettings()).draw_non_finite()
     assert found is not None
     assert 1 <= np.isnan(found["x"]).sum() <= 1 + x.size / 16
     assert not np.isnan(x).any()
@@ -154,6 +154,6 @@ def test_nan_in_some_places_of_each_float(shape):
 def test_no_nan_where_there_is_no_float_or_no_room_for_it():
     nan = np.where(X > 1, np.float32(np.nan), X)
     for example in ({"ids": np.array([1, 2])}, {"x": nan}, {"x": X[:0]}):
-        assert Probes(example, ProbeSettings()).non_finite() is None
+        assert ProbeGenerator(example, ProbeSettings()).draw_non_finite() is None
     for settings in (ProbeSettings(0), ProbeSettings(domain={"x": (0, 1)})):
-        assert Probes({"x": X}, settings).non_finite() is None
+        assert ProbeGenerator({"x": X}, settings).draw_non_finite() is None

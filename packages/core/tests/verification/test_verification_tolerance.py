@@ -59,5 +59,5 @@ def test_an_unknown_precision_is_refused():
     with pytest.raises(UsageError) as caught:
         tolerance_for("float32", "fp12")
     assert str(caught.value) == (
-        'precision "fp12" has no tolerance; wanted one of fp32, fp16, bf16, int8, fp8'
+        'precision "fp12" has no tolerance; available: fp32, fp16, bf16, int8, fp8'
     )

@@ -38,7 +38,7 @@ def test_mismatched():
     assert verdict.outputs[0].worst_found == "1.5"
     assert verdict.summary() == (
         "mismatched against the PyTorch model, unpatched on 1 output, 3 samples; worst:"
-        ' "y0" at [3]: expected 1.0, found 1.5; 1 of 4 places differ;'
+        ' "y0" at [3]: expected 1.0, found 1.5; 1 of 4 elements differ;'
         " allowed rtol 0.000122, atol 0.000122; rtol 0.252 would pass"
     )
 
@@ -70,7 +70,7 @@ def test_a_failure_is_worse_than_nan_in_both():
     assert not Verification.of([both, wrong, both], reference="r").passed
     verdict = Verification.of([both], reference="r")
     assert verdict.passed
-    assert "NaN in both in 1 of 1 places" in verdict.summary()
+    assert "NaN in both in 1 of 1 elements" in verdict.summary()
 
 
 def test_an_output_that_is_missing_in_one_sample():
@@ -79,7 +79,7 @@ def test_an_output_that_is_missing_in_one_sample():
     verdict = Verification.of([compare_outputs({"y": ones}, {"y": ones}), broken], reference="r")
     assert verdict.summary() == (
         "mismatched against r on 1 output, 2 samples; worst:"
-        ' "y": the artifact has no such output; it has none'
+        ' "y": the artifact has no such output; its outputs: none'
     )
 
 

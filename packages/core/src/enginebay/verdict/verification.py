@@ -30,7 +30,7 @@ PROBES = 8
 
 
 _UNDECIDED = (
-    "rounding alone decides what the model gives on {}: PyTorch itself is as far off with other "
+    "rounding alone decides what the model returns on {}: PyTorch itself is as far off with other "
     "roundings, or another order of equal values; {}; give an example away from steps and ties, "
     "name outputs whose order may differ (--compare), or a tolerance (--rtol)"
 )
@@ -77,7 +77,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         if out and not self.doubt:
             count = len(out) + sum(label != EXAMPLE for label in self.labels)
             texts.append(
-                f"rounding alone decides what the model gives on {len(out)} of "
+                f"rounding alone decides what the model returns on {len(out)} of "
                 f"{count} probes, which are left out: {', '.join(out)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
@@ -199,7 +199,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if moved:
             doubt = _UNDECIDED.format(", ".join(moved), next(iter(moved.values())))
         elif len(set(undecided) - set(labels)) > len(labels) - 1:
-            doubt = doubt or "rounding alone decides what the model gives on most probes"
+            doubt = doubt or "rounding alone decides what the model returns on most probes"
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
         elif doubt and not is_wrong:

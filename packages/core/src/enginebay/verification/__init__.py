@@ -1,27 +1,27 @@
-"""Verification: does an engine give the model's numbers? The reference, the trial, the verdict.
+"""Verification that an engine computes what the model computes: reference, trial, verdict.
 
-Comparing needs NumPy only. Torch tensors are accepted where the caller has them.
+A comparison needs NumPy only, and accepts torch tensors.
 """
 
 from __future__ import annotations
 
 from enginebay.verification.comparison import compare_outputs
 from enginebay.verification.engine_trial import check_loads, run_trial
-from enginebay.verification.groups import check_comparators
-from enginebay.verification.judgement import judge
+from enginebay.verification.engine_verdict import judge
 from enginebay.verification.probes import ProbeSettings
-from enginebay.verification.recorder import RecordedReference
-from enginebay.verification.recording import (
-    record_reference,
-    sample_model,
-)
+from enginebay.verification.recorded_samples import RecordedReference
 from enginebay.verification.reference import (
     engine_outputs,
     evaluator_outputs,
     reference_for,
     reference_model,
 )
-from enginebay.verification.rounding import without_rounding
+from enginebay.verification.reference_recording import (
+    record_reference,
+    sample_model,
+)
+from enginebay.verification.rounding_sensitivity import without_rounding
+from enginebay.verification.sample_comparison import check_comparators
 
 __all__ = [
     "ProbeSettings",

@@ -1,27 +1,26 @@
-"""Two sets of outputs, place by place."""
+"""Element-by-element comparison of two sets of outputs."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from enginebay.errors import UsageError
 from enginebay.verdict import OutputComparison
-from enginebay.verification.output_arrays import as_numpy, is_float, scale_of
-from enginebay.verification.tally import Tally
+from enginebay.verification.comparison_accumulator import ComparisonAccumulator
+from enginebay.verification.output_arrays import as_numpy, compute_scale, is_float
 from enginebay.verification.tolerance import Tolerance, tolerance_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
+    from enginebay.tensors import Array, NumpyArray
+    from enginebay.verification.output_arrays import SmallSlices
 
-    from enginebay.tensors import Array
-    from enginebay.verification.output_arrays import Apart
-
-_CHUNK = 1 << 18  # places at a time: some 16 MiB of float64, whatever the outputs measure
+#: Limits the temporary float64 arrays to some 16 MiB, however large the outputs are.
+_CHUNK_ELEMENTS = 1 << 18
 
 
 def compare_outputs(
@@ -31,51 +30,51 @@ def compare_outputs(
     precision: str = "fp32",
     rtol: float | None = None,
     atol: float | None = None,
-    apart: Mapping[str, Apart] | None = None,
+    apart: Mapping[str, SmallSlices] | None = None,
 ) -> tuple[OutputComparison, ...]:
-    """Hold an artifact's outputs against the reference's.
+    """Compare an artifact's outputs with the reference's.
 
     Args:
         expected: The reference's outputs by name, NumPy arrays or torch tensors.
-        found: The artifact's.
+        found: The artifact's outputs.
         precision: The effective precision of the engine; it sets the tolerances.
         rtol: Replaces the relative tolerance of floating-point outputs.
-        atol: Replaces the absolute tolerance, which otherwise follows each output's magnitude.
-            Given, it holds for integers as well (pixels that may be off by one); never for bools.
+        atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
+            It also applies to integers (pixels that may be off by one), never to bools.
         apart: By output, the slices that have a magnitude of their own in all samples of this
-            shape; by default those of this one.
+            shape. By default, this sample alone decides.
 
     Returns:
-        One comparison per output, in the order of ``expected``, then those nobody expected.
+        One comparison per output, in the order of ``expected``, then the unexpected ones.
 
     Raises:
         UsageError: An unknown precision, or a tolerance that is negative or not a number.
 
     Example:
         >>> import numpy as np
-        >>> one, = compare_outputs({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.5])})
-        >>> one.passed, one.worst_index, one.max_abs_error
+        >>> result, = compare_outputs({"y": np.float32([1, 2])}, {"y": np.float32([1, 2.5])})
+        >>> result.passed, result.worst_index, result.max_abs_error
         (False, (1,), 0.5)
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (math.isfinite(value) and value >= 0):
-            raise UsageError(f'{name} "{value}" is no tolerance; wanted a number of at least 0')
+            raise UsageError(f'invalid {name} "{value}": expected a number of at least 0')
     names = [*expected, *(name for name in found if name not in expected)]
     results = []
     for name in names:
         if name not in expected or name not in found:
-            results.append(absent(name, expected, found))
+            results.append(compare_missing_output(name, expected, found))
         else:
-            pair = expected[name], found[name]
-            of_all = None if apart is None else apart.get(name)
-            results.append(_compare_one(name, *pair, precision, rtol, atol, of_all))
+            arrays = expected[name], found[name]
+            slices = None if apart is None else apart.get(name)
+            results.append(_compare_output(name, *arrays, precision, rtol, atol, slices))
     return tuple(results)
 
 
-def absent(
+def compare_missing_output(
     name: str, expected: Mapping[str, Array], found: Mapping[str, Array]
 ) -> OutputComparison:
-    """The comparison of an output that only one side has."""
+    """Return the failed comparison of an output that only one side has."""
     missing = name in expected
     values, dtype = as_numpy((expected if missing else found)[name])
     others = ", ".join(f'"{other}"' for other in (found if missing else expected)) or "none"
@@ -85,76 +84,72 @@ def absent(
         dtype=dtype,
         shape=values.shape,
         passed=False,
-        reason=f"{side} has no such output; it has {others}",
+        reason=f"{side} has no such output; its outputs: {others}",
     )
 
 
-def _compare_one(
+def _compare_output(
     name: str,
     expected: Array,
     found: Array,
     precision: str,
     rtol: float | None,
     atol: float | None,
-    apart: Apart | None,
+    small_slices: SmallSlices | None,
 ) -> OutputComparison:
-    """The comparison of an output that both sides have."""
-    wanted, wanted_dtype = as_numpy(expected)
-    given, given_dtype = as_numpy(found)
-    result = OutputComparison(name=name, dtype=wanted_dtype, shape=wanted.shape, passed=False)
-    if given_dtype != wanted_dtype:
-        reason = f"its dtype differs: expected {wanted_dtype}, found {given_dtype}"
+    left, dtype = as_numpy(expected)
+    right, found_dtype = as_numpy(found)
+    result = OutputComparison(name=name, dtype=dtype, shape=left.shape, passed=False)
+    if found_dtype != dtype:
+        reason = f"its dtype differs: expected {dtype}, found {found_dtype}"
         return msgspec.structs.replace(result, reason=reason)
-    if given.shape != wanted.shape:
-        reason = f"its shape differs: expected {wanted.shape}, found {given.shape}"
+    if right.shape != left.shape:
+        reason = f"its shape differs: expected {left.shape}, found {right.shape}"
         return msgspec.structs.replace(result, reason=reason)
-    tolerance = tolerance_of(wanted, wanted_dtype, precision, rtol, atol)
-    scale = magnitude(wanted, tolerance, apart)
-    return hold(result, wanted, given, tolerance, scale)
+    tolerance = resolve_tolerance(left, dtype, precision, rtol, atol)
+    scale = tolerance_scale(left, tolerance, small_slices)
+    return compare_arrays(result, left, right, tolerance, scale)
 
 
-def magnitude(
-    values: np.ndarray[Any, Any], tolerance: Tolerance, apart: Apart | None
-) -> np.ndarray[Any, Any]:
-    """The magnitude that values come from, as far as the tolerance lets it count."""
+def tolerance_scale(
+    values: NumpyArray, tolerance: Tolerance, small_slices: SmallSlices | None
+) -> NumpyArray:
+    """Return the magnitude that the tolerance adds to each element; 0 if it adds none."""
     import numpy as np
 
     if tolerance.noise is None or not values.size:
         return np.zeros(())
-    return scale_of(values, noise=tolerance.noise, apart=apart)
+    return compute_scale(values, noise=tolerance.noise, small_slices=small_slices)
 
 
-def hold(
+def compare_arrays(
     result: OutputComparison,
-    wanted: np.ndarray[Any, Any],
-    given: np.ndarray[Any, Any],
+    expected: NumpyArray,
+    found: NumpyArray,
     tolerance: Tolerance,
-    scale: np.ndarray[Any, Any],
+    scale: NumpyArray,
 ) -> OutputComparison:
-    """The finished comparison of two arrays of one shape."""
+    """Compare two arrays of the same shape, and fill in ``result``."""
     import numpy as np
 
-    tally = Tally(tolerance, exact=not is_float(wanted))
-    left, right = wanted.reshape(-1), given.reshape(-1)
+    accumulator = ComparisonAccumulator(tolerance, exact=not is_float(expected))
+    left, right = expected.reshape(-1), found.reshape(-1)
     if scale.size > 1:
-        scale = np.broadcast_to(scale, wanted.shape)
-    everywhere = np.broadcast_to(scale.reshape(-1), left.shape)  # one number stays one
-    for start in range(0, left.size, _CHUNK):
-        places = slice(start, start + _CHUNK)
-        tally.add(start, left[places], right[places], everywhere[places])
-    return tally.fill(result, wanted, given)
+        scale = np.broadcast_to(scale, expected.shape)
+    # A single number is broadcast as a view, which costs no memory.
+    scales = np.broadcast_to(scale.reshape(-1), left.shape)
+    for start in range(0, left.size, _CHUNK_ELEMENTS):
+        chunk = slice(start, start + _CHUNK_ELEMENTS)
+        accumulator.add_chunk(start, left[chunk], right[chunk], scales[chunk])
+    return accumulator.fill_comparison(result, expected, found)
 
 
-def tolerance_of(
-    wanted: np.ndarray[Any, Any],
-    dtype: str,
-    precision: str,
-    rtol: float | None,
-    atol: float | None,
+def resolve_tolerance(
+    expected: NumpyArray, dtype: str, precision: str, rtol: float | None, atol: float | None
 ) -> Tolerance:
-    """The default tolerance with what the caller replaced in it."""
+    """Return the default tolerance, with the caller's replacements applied."""
     default = tolerance_for(dtype, precision)
-    if wanted.dtype.kind in "iu":
+    if expected.dtype.kind in "iu":
         return Tolerance(0.0, atol or 0.0)
     if default.rtol == 0:
         return default

@@ -1,4 +1,4 @@
-"""Run an engine on recorded inputs in a child process, where a crash harms nobody."""
+"""Trial runs of an engine on recorded inputs, in a child process that may crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from enginebay.artifact import LoadRequest  # noqa: TC001  # the child reads run_here's annotations
+from enginebay.artifact import LoadRequest  # noqa: TC001  # the child decodes it by annotation
 from enginebay.errors import (
     ChildCrashedError,
     ChildTimeoutError,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NumpyArray]
 
 #: The functions that are called in the child process.
-_RUN = "enginebay.verification.engine_trial:run_here"
-_LOAD = "enginebay.verification.engine_trial:load_here"
+_RUN = "enginebay.verification.engine_trial:run_in_child"
+_LOAD = "enginebay.verification.engine_trial:load_in_child"
 
 
 def run_trial(
@@ -42,94 +42,110 @@ def run_trial(
 
     Args:
         request: The engine.
-        samples: A file of recorded samples whose inputs are to be run; the first one's once more
-            in every other form that a caller may pass.
+        samples: A file of recorded samples. The engine runs the inputs of each, and the first
+            inputs again in every other form that a caller may pass.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
-        The outputs of each sample, and what the engine says that it ran.
+        The outputs of each sample, and the engine's receipt.
 
     Raises:
-        ChildCrashedError: The engine took its process down.
-        ChildTimeoutError: It did not finish in time.
-        EnginebayError: Whatever the backend raised.
+        ChildCrashedError: The engine crashed the child process.
+        ChildTimeoutError: The engine did not finish in time.
+        EnginebayError: Any error of the backend.
     """
     from enginebay.isolation import call
 
     with TemporaryDirectory(prefix="enginebay-trial-") as folder:
-        found = Path(folder) / "found.npz"
+        outputs = Path(folder) / "found.npz"
 
-        def run(*, non_finite: bool) -> Receipt:
-            given = (_RUN, request, samples, found, non_finite)
-            return call(*given, timeout=timeout, result_type=Receipt, subject=_engine(request))
+        def run_child(*, non_finite: bool) -> Receipt:
+            return call(
+                *(_RUN, request, samples, outputs, non_finite),
+                timeout=timeout,
+                result_type=Receipt,
+                subject=_describe_engine(request),
+            )
 
         try:
-            receipt = run(non_finite=True)
+            receipt = run_child(non_finite=True)
         except ChildCrashedError:
+            # NaN and infinity may have caused the crash, which is no reason to fail the engine.
             if not any(sample.kind == "non_finite" for sample in load_samples(samples)):
                 raise
-            receipt = run(non_finite=False)
-        return [sample.outputs for sample in load_samples(found)], receipt
+            receipt = run_child(non_finite=False)
+        return [sample.outputs for sample in load_samples(outputs)], receipt
 
 
 def check_loads(request: LoadRequest, *, timeout: float) -> None:
     """Load an engine once in a child process: some write files that they cannot load themselves.
 
     Raises:
-        ConversionError: Loading the files takes the process down, or does not end in time.
-        EnginebayError: Whatever the backend raised.
+        ConversionError: Loading crashes the child process, or does not end in time.
+        EnginebayError: Any error of the backend.
     """
     from enginebay.isolation import call
 
     try:
-        call(_LOAD, request, timeout=timeout, result_type=Receipt, subject=_engine(request))
+        call(
+            *(_LOAD, request),
+            timeout=timeout,
+            result_type=Receipt,
+            subject=_describe_engine(request),
+        )
     except (ChildCrashedError, ChildTimeoutError) as err:
-        raise ConversionError(f"what was converted cannot be loaded: {err}") from err
+        raise ConversionError(f"the converted files cannot be loaded: {err}") from err
 
 
-def _engine(request: LoadRequest) -> str:
+def _describe_engine(request: LoadRequest) -> str:
     if request.built_for is not None:
         return "the engine that runs the graph"
     return f"the engine of backend '{request.backend}'"
 
 
-def load_here(request: LoadRequest) -> Receipt:
-    """Load the engine in this process, and return what it says of itself."""
+def load_in_child(request: LoadRequest) -> Receipt:
+    """Load the engine in this process, and return its receipt."""
     with request.load() as wrapper:
         return wrapper.receipt
 
 
-def run_here(request: LoadRequest, samples: Path, found: Path, non_finite: bool) -> Receipt:
-    """Load and run the engine in this process, and write the outputs to ``found``.
+def run_in_child(
+    request: LoadRequest, samples: Path, output_path: Path, non_finite: bool
+) -> Receipt:
+    """Load and run the engine in this process, and write its outputs to ``output_path``.
 
-    There are none for NaN and infinity, if these are left out or the engine refuses them.
+    The sample of NaN and infinity gets no outputs if ``non_finite`` is false or the engine refuses
+    it.
     """
     with request.load() as wrapper:
-        given = load_samples(samples)
-        outputs = []
-        for inputs, _, kind in given:
+        recorded = load_samples(samples)
+        results = []
+        for inputs, _, kind in recorded:
             if kind != "non_finite":
-                outputs.append(Sample({}, _run_unchanged(wrapper, inputs)))
+                results.append(Sample({}, _run_checked(wrapper, inputs)))
                 continue
-            outputs.append(Sample(inputs, {}))
+            results.append(Sample(inputs, {}))
             with suppress(EnginebayError):
-                outputs[-1].outputs.update(wrapper(inputs) if non_finite else {})
-        save_samples(found, outputs)
-        if given:
-            _check_forms(wrapper, given[0].inputs, outputs[0].outputs)
+                results[-1].outputs.update(wrapper(inputs) if non_finite else {})
+        save_samples(output_path, results)
+        if recorded:
+            _check_input_forms(wrapper, recorded[0].inputs, results[0].outputs)
         return wrapper.receipt
 
 
-def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, NumpyArray]:
-    """Run the engine, which must leave its inputs as they are, and give arrays for arrays."""
+def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, NumpyArray]:
+    """Run the engine; it must not change its inputs, and must return arrays for arrays."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))
     for name, value in outputs.items():
         if not (is_torch(value) if tensors else isinstance(value, np.ndarray | np.generic)):
-            wanted = "torch tensor" if tensors else "NumPy array"
-            message = f"{wrapper.receipt.engine} gives a {type(value).__name__} for '{name}'"
-            raise InferenceError(f"{message}: wanted a {wanted}", hint=wrapper.fault_hint)
+            expected = "torch tensor" if tensors else "NumPy array"
+            raise InferenceError(
+                f"{wrapper.receipt.engine} returned the wrong type for '{name}': expected a "
+                f"{expected}, found a {type(value).__name__}",
+                hint=wrapper.fault_hint,
+            )
     for name, value in inputs.items():
         if to_numpy(value).tobytes() != before[name]:
             message = f"{wrapper.receipt.engine} writes into its input '{name}'"
@@ -137,27 +153,29 @@ def _run_unchanged(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, Num
     return {name: to_numpy(value) for name, value in outputs.items()}
 
 
-def _check_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Run the engine once more on the same values in each other form that callers may pass."""
-    # Beside itself an engine is exact, even one in 8 bits.
+def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
+    """Run the engine again on the same values in each other form that callers may pass."""
+    # Compared with its own outputs an engine is exact, even in 8 bits.
     precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
-    for form, values in _other_forms(inputs, wrapper.native_device):
+    for form, values in _other_input_forms(inputs, wrapper.native_device):
         try:
-            found = _run_unchanged(wrapper, values)
+            found = _run_checked(wrapper, values)
         except EnginebayError as err:
             raise InferenceError(
                 f"given {form}: {err}", hint=err.hint or wrapper.fault_hint
             ) from err
-        wrong = _difference(outputs, found, precision)
-        # An engine that gives something else each time is left to the verdict.
-        if wrong and not _difference(outputs, _run_unchanged(wrapper, inputs), precision):
+        difference = _describe_difference(outputs, found, precision)
+        # An engine whose outputs change from run to run is a matter for the verdict.
+        if difference and not _describe_difference(
+            outputs, _run_checked(wrapper, inputs), precision
+        ):
             raise InferenceError(
-                f"given {form}, the engine is wrong: {wrong}", hint=wrapper.fault_hint
+                f"given {form}, the engine is wrong: {difference}", hint=wrapper.fault_hint
             )
 
 
-def _other_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    strided = {name: _strided(array) for name, array in inputs.items()}
+def _other_input_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    strided = {name: _make_strided(array) for name, array in inputs.items()}
     yield "strided, read-only arrays of the same values", strided
     if device and find_spec("torch"):
         import torch
@@ -167,7 +185,7 @@ def _other_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict
             yield f"torch tensors on {device} of the same values", tensors
 
 
-def _strided(array: NumpyArray) -> NumpyArray:
+def _make_strided(array: NumpyArray) -> NumpyArray:
     """Return a read-only view of the same values whose axes are reversed in memory, with gaps."""
     view = np.zeros((*array.shape[::-1], 2), array.dtype)[..., 0].T
     view[...] = array
@@ -175,6 +193,6 @@ def _strided(array: NumpyArray) -> NumpyArray:
     return view
 
 
-def _difference(expected: Arrays, found: Arrays, precision: str) -> str:
-    compared = compare_outputs(expected, found, precision=precision)
-    return next((one.describe() for one in compared if not one.passed), "")
+def _describe_difference(expected: Arrays, found: Arrays, precision: str) -> str:
+    outputs = compare_outputs(expected, found, precision=precision)
+    return next((output.describe() for output in outputs if not output.passed), "")

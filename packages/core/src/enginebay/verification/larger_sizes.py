@@ -1,4 +1,4 @@
-"""Open sizes without a limit, tried as far above the example's as time and memory allow."""
+"""Runs at sizes above the example's, for open dimensions without a limit."""
 
 from __future__ import annotations
 
@@ -10,50 +10,52 @@ from enginebay.errors import ModelError
 from enginebay.models import shapes_at, unlimited_sizes
 
 if TYPE_CHECKING:
-    from enginebay.verification.probes import Probes
+    from enginebay.verification.probes import ProbeGenerator
     from enginebay.verification.recorder import Recorder
 
-#: How many times the example's size is enough.
-_TIMES = 10
+_MAX_MULTIPLE = 10
 
 
-def record_larger(recorder: Recorder, probes: Probes) -> None:
+def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
     """Record each open size without a limit at up to ten times the example's.
 
-    Each is larger alone: ten times an image's height and width cost a hundred times as much. It is
-    a multiple of the example's, since many models want one of 8 or 32. Twice the size shows how
-    costs grow, and the next multiple is the largest that all names' shares of the costs allow. The
-    recorder has just run the model at about the example's sizes.
+    The recorder must just have run the model at about the example's sizes: the cost of that run
+    limits the multiples.
 
     Raises:
         ModelError: The model runs neither at a larger nor at a smaller size.
     """
     model, takes_drawn = recorder.model, "redrawn" in recorder.labels
     sizes = unlimited_sizes(model.dynamic, model.example_shapes)
-    usual = recorder.cost * len(sizes)
+    # A run's cost is a part of the budget, which all names share.
+    example_cost = recorder.cost * len(sizes)
 
     def runs_at(name: str, size: int) -> bool:
-        probe = probes.at(shapes_at(model.dynamic, model.example_shapes, {name: size}))
+        probe = probes.draw_at(shapes_at(model.dynamic, model.example_shapes, {name: size}))
         inputs = probe.inputs if takes_drawn else probe.tiled or {}
         label = f"the size {name}={size}"
-        recorder.record(replace(probe, label=label, inputs=inputs))
+        recorder.record_probe(replace(probe, label=label, inputs=inputs))
         return label in recorder.labels
 
+    # One name at a time: ten times an image's height and width cost a hundred times as much.
     for name, size in sizes.items():
-        times, cost, power, above = 1, usual, 1.0, _TIMES
-        while (larger := min(above, int(times / cost ** (1 / power)))) >= 2 * times:
-            larger = 2 if times == 1 else larger
-            wanted = larger * max(size, 1)
-            if not runs_at(name, wanted):
-                recorder.refused[name] = wanted
-                if times == 1 and size > 1 and not runs_at(name, size - 1):
+        # Costs grow at least with the size, and at most (attention) with its square.
+        multiple, cost, power, limit = 1, example_cost, 1.0, _MAX_MULTIPLE
+        # Multiples of the example's size, since many models require a multiple of 8 or 32.
+        while (larger := min(limit, int(multiple / cost ** (1 / power)))) >= 2 * multiple:
+            # The first step is small: it shows how costs grow.
+            larger = 2 if multiple == 1 else larger
+            larger_size = larger * max(size, 1)
+            if not runs_at(name, larger_size):
+                recorder.refused[name] = larger_size
+                if multiple == 1 and size > 1 and not runs_at(name, size - 1):
                     raise ModelError(
-                        f"'{name}' is open, and the model fails at {size - 1} and at {wanted}: it "
-                        f"takes the example's {size} alone",
+                        f"'{name}' is open, but the model fails at {size - 1} and at "
+                        f"{larger_size}: it runs at the example's {size} only",
                         hint=recorder.advise_on_sizes(),
                     )
-                above = max(times, larger // 2)
+                limit = max(multiple, larger // 2)
                 continue
-            growth = math.log(recorder.cost * len(sizes) / cost) / math.log(larger / times)
-            times, cost = larger, recorder.cost * len(sizes)
+            growth = math.log(recorder.cost * len(sizes) / cost) / math.log(larger / multiple)
+            multiple, cost = larger, recorder.cost * len(sizes)
             power = min(max(growth, 1.0), 2.0)

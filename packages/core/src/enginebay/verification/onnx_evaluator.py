@@ -1,8 +1,8 @@
-"""Run an ONNX file with ONNX's own reference evaluator, which is slow and nobody's engine."""
+"""ONNX's own reference evaluator, which is slow and independent of every engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.environment import require
 from enginebay.errors import ModelError, reason
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import numpy as np
+    from enginebay.tensors import NumpyArray
 
-    Arrays = dict[str, np.ndarray[Any, Any]]
+    Arrays = dict[str, NumpyArray]
 
 
-def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Arrays:
-    """The outputs of an ONNX model, by name.
+def reference_outputs(onnx_path: str | Path, inputs: Mapping[str, NumpyArray]) -> Arrays:
+    """Run an ONNX model and return its outputs by name.
 
     Args:
-        onnx_path: The model; its external data is checked before it is followed.
+        onnx_path: The model; the paths of its external data are checked before they are read.
         inputs: Arrays by input name.
 
     Raises:
         ModelSourceError: The file cannot be read or trusted.
-        ModelError: The evaluator does not know an operator, or failed.
+        ModelError: The evaluator lacks an operator, or failed.
         MissingDependencyError: onnx is not installed or too old.
     """
     require("onnx")

@@ -1,8 +1,8 @@
-"""Probes: inputs of our own making, which an artifact is compared on besides its example.
+"""Probes: drawn inputs that an artifact is compared on, in addition to its example.
 
-An engine that is right at the example only, because a branch of the model or a value of the example
-was baked into it, is wrong on one of these. They are drawn with a seed, so that the same example
-leads to the same probes.
+An engine that is right on the example only, because a branch of the model or a value of the example
+was baked into it, is wrong on one of these. They are drawn with a fixed seed, so that the same
+example leads to the same probes.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
     Shapes = Mapping[str, tuple[int, ...]]
 
-#: Input name → the least and the greatest value that it takes.
+#: Input name → its lower and upper bound.
 Domain = dict[str, tuple[float, float]]
 
-#: A spread below this says nothing about the values that a model is made for: an example of
-#: zeros, or one number. Probes have unit spread then, as the inputs of most networks do.
-_FAR_SMALLER = 1e-2
+#: A smaller spread reveals nothing about the values that a model is made for: an example of zeros,
+#: or a single number. Probes have unit spread then, as the inputs of most networks do.
+_MIN_SPREAD = 1e-2
 
 #: The spread of large values: exp overflows in float32 from 89 on, and 1e3 squared is still exact.
-_LARGE = 1e3
+_LARGE_SPREAD = 1e3
 
-#: The label of the probe on which an engine may differ; the verdict then says so.
+#: The label of the probe on which an engine may differ; the verdict then only says so.
 NON_FINITE = "NaN and infinity"
 
-#: float32 holds every integer up to here, and not the odd ones beyond.
-_EXACT_INTEGERS = 2**24
+#: float32 represents every integer up to here, and only the even ones beyond.
+_MAX_EXACT_INTEGER = 2**24
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Probe:
     """Inputs to compare on.
 
     Attributes:
-        label: What they are, for messages: ``redrawn``.
+        label: Their kind, for messages: ``redrawn``.
         inputs: Arrays by name.
-        required: True if the model must take them: it was deployed for these sizes.
-        beyond: True if some value lies outside of what the example has.
+        required: True if the model must accept them: it was deployed for these sizes.
+        beyond: True if some value lies outside of the example's range.
         tied: True if all floats are equal, and have no order.
-        tiled: The example itself at these sizes, for a model that takes no drawn values; None
-            where the sizes are the example's.
+        tiled: The example itself at these sizes, for a model that rejects drawn values; None if
+            the sizes are the example's.
     """
 
     label: str
@@ -72,10 +72,11 @@ class ProbeSettings:
     """Which probes to draw.
 
     Attributes:
-        count: How many at most; the smallest and the largest sizes, and large values, do not count.
-        domain: Bounds to stay inside of.
-        large: Draw values at the edge of what float32 holds as well.
-        calibrated: The engine's precision, where it was calibrated with data; else empty.
+        count: The maximum number of probes. The smallest and the largest sizes, and large values,
+            are drawn in addition.
+        domain: Bounds of the drawn values.
+        large: True to also draw values at the limits of float32.
+        calibrated: The engine's precision if it was calibrated with data; else empty.
 
     Raises:
         UsageError: The count is negative.
@@ -87,21 +88,22 @@ class ProbeSettings:
     calibrated: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a count that is none."""
+        """Check the count."""
         if self.count < 0:
             raise UsageError(
-                f"{self.count} probes cannot be taken", hint="0 compares the example alone"
+                f"invalid number of probes {self.count}: expected at least 0",
+                hint="0 compares the example alone",
             )
 
 
-class Probes:
+class ProbeGenerator:
     """Draws inputs that resemble an example.
 
     Args:
         example: The example inputs by name.
-        settings: Which to draw.
-        below: What the integers of an input are less than, where that is known.
-        seed: Another seed, other probes.
+        settings: Which probes to draw.
+        below: By input, the exclusive upper bound of its integers, if it is known.
+        seed: The random seed.
     """
 
     def __init__(
@@ -117,56 +119,56 @@ class Probes:
         self._below = below or {}
         self._random = np.random.default_rng(seed)
 
-    def all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
-        """Every probe that the settings ask for.
+    def draw_all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
+        """Draw every probe that the settings request.
 
-        The smallest and the largest sizes come first, with rows that differ, where sizes are open;
-        then sizes of several names apart, and other values of each input that holds one value.
-        At the example's sizes floats are redrawn with its mean and spread; integers and masks are
-        permuted too. Then an odd and a prime size in between follow, and floats of the other sign,
-        with ten times the spread, and zeros. Integers stay between the example's least and
-        greatest; zeros and ones (masks) keep their counts where they hold both. In less than single
-        precision floats are permuted too, and not stretched.
+        For open dimensions the smallest and the largest sizes come first, with rows that differ.
+        Then follow sizes of several names one by one, and other values for each input that holds a
+        single value. At the example's sizes floats are redrawn with its mean and spread; integers
+        and masks are permuted too. Last come an odd and a prime size in between, and floats with
+        the other sign, with ten times the spread, and zeros. Integers stay in the example's range;
+        masks of zeros and ones have as many of each as in the example. Below single precision
+        floats are permuted, and not stretched.
 
         Args:
             dynamic: The open dimensions.
-            precision: What the engine may compute in. Only fp32 has the range for stretched floats.
-                What was calibrated holds for values like those of its data: it is tried at the
-                smallest and the largest sizes, with the example's own values.
+            precision: The precision that the engine may compute in. Only fp32 has the range for
+                stretched floats. A calibrated engine is right for values like those of its data
+                only: it gets the smallest and the largest sizes with the example's own values.
         """
         extremes = (
-            self.at(shapes, required=True)
-            for shapes in extreme_shapes(dynamic, _shapes(self._example))
+            self.draw_at(shapes, required=True)
+            for shapes in extreme_shapes(dynamic, _example_shapes(self._example))
         )
         if self._settings.calibrated:
             return [replace(probe, inputs=probe.tiled or probe.inputs) for probe in extremes]
         wide = precision == "fp32"
-        usual = islice(self._usual(dynamic, wide=wide), self._settings.count)
-        apart = self._apart(dynamic) if self._settings.count else ()
-        return [*extremes, *apart, *usual, *(self._large() if self._settings.large else ())]
+        usual = islice(self._draw_usual(dynamic, wide=wide), self._settings.count)
+        separate = self._draw_separate(dynamic) if self._settings.count else ()
+        large = self._draw_large() if self._settings.large else ()
+        return [*extremes, *separate, *usual, *large]
 
-    def _apart(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Sizes and inputs that the other probes change together, or not at all."""
-        for shapes in crossed_shapes(dynamic, _shapes(self._example)):
-            yield self.at(shapes)
+    def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
+        """Draw sizes and inputs one by one that the other probes change together, or never."""
+        for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
+            yield self.draw_at(shapes)
         for name, array in self._example.items():
             if not is_constant(array):
                 continue
-            for place, other in self._other_values(name, array):
-                inputs = {**self._example, name: self._clipped(name, other)}
-                label = f"other values of {name}{place}"
+            for suffix, values in self._other_values(name, array):
+                inputs = {**self._example, name: self._clip_to_domain(name, values)}
+                label = f"other values of {name}{suffix}"
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _other_values(self, name: str, array: NumpyArray) -> Iterator[tuple[str, NumpyArray]]:
-        """Other values for an input that holds one; none for floats, which are redrawn anyway.
+        """Yield a label's suffix and other values for an input that holds a single value.
 
-        A mask gets holes, in every row but with no whole row of them: padding is at the right end
-        of a row, and in decoders at the left one. Lengths, time steps and positions are taken
-        down, the first one as far as they go, since they mostly have a limit above.
+        Yields nothing for floats other than a mask, which are redrawn anyway.
         """
         value = array.flat[0]
-        is_alone = len(self._example) == 1 and is_float(array)
-        if value in (0, 1) and name not in self._below and not is_alone:
+        is_only_float = len(self._example) == 1 and is_float(array)
+        if value in (0, 1) and name not in self._below and not is_only_float:
+            # A mask gets holes. Padding is at the right end of a row, in decoders at the left end.
             holes = _with_holes(array)
             yield "", holes
             if array.ndim and array.shape[-1] > 1:
@@ -176,43 +178,44 @@ class Probes:
             return
         if name in self._below:
             low, high = 0, max(self._below[name], 2)
-        else:  # a length of 0 is refused by many models
+        else:
+            # Lengths, time steps and positions mostly have an upper limit, so smaller ones are
+            # drawn; but not 0, since many models reject a length of 0.
             low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
         drawn = np.asarray(self._random.integers(low, high, array.shape, array.dtype))
         drawn.flat[0] = low
         yield "", drawn
 
-    def _usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Those first that find most."""
+    def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
+        """Draw the usual probes; those that find most errors come first."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
-        yield self.redrawn()
+        yield self.draw_similar()
         if not wide or len(floats) < len(self._example):
-            yield self._probe("permuted", lambda _, array: self._permuted(array))
-        # Beside floats, integers are lengths and positions, which have no other side of zero.
-        if not floats and any(self._turns(*each) for each in self._example.items()):
-            yield self._probe("integers turned over", self._turned)
-        for shapes in between_shapes(dynamic, _shapes(self._example)):
-            yield self.at(shapes)
+            yield self._make_probe("permuted", lambda _, array: self._permute_array(array))
+        # If there are floats, integers are lengths and positions, which are never negative.
+        if not floats and any(self._can_invert(*item) for item in self._example.items()):
+            yield self._make_probe("integers turned over", self._invert_integers)
+        for shapes in between_shapes(dynamic, _example_shapes(self._example)):
+            yield self.draw_at(shapes)
         if floats:
-            yield self._scaled("the other sign", -1.0)
+            yield self._draw_scaled("the other sign", -1.0)
             if wide:
-                yield self._probe("ten times the spread", self._wide)
-            yield replace(self._scaled("zeros", 0.0), tied=True)
+                yield self._make_probe("ten times the spread", self._draw_wide)
+            yield replace(self._draw_scaled("zeros", 0.0), tied=True)
 
-    def _large(self) -> Iterator[Probe]:
-        """Floats at which exponentials overflow, and integers that float32 does not hold."""
+    def _draw_large(self) -> Iterator[Probe]:
+        """Draw floats whose exponential overflows, and integers that float32 cannot represent."""
         arrays = self._example.values()
         if any(is_float(array) for array in arrays):
-            yield self._probe("large floats", self._large_floats)
+            yield self._make_probe("large floats", self._draw_large_floats)
         if any(array.dtype.kind in "iu" and array.dtype.itemsize >= 4 for array in arrays):
-            yield self._probe("large integers", self._large_integers)
+            yield self._make_probe("large integers", self._draw_large_integers)
 
-    def non_finite(self) -> Arrays | None:
-        """The example with NaN and infinity at some places of each float input.
+    def draw_non_finite(self) -> Arrays | None:
+        """Return the example with NaN and infinity among the values of each float input.
 
-        None where there is no float input: a domain leaves no room for NaN, and an example that
-        holds it tries it already.
+        None if no float input may hold them because of its domain, or the example holds NaN itself.
         """
         arrays = {
             name: array.copy()
@@ -222,38 +225,39 @@ class Probes:
         if not arrays or not self._settings.count or any(map(_has_nan, self._example.values())):
             return None
         for array in arrays.values():
-            places = self._random.permutation(array.size)[: 3 + array.size // 16]
-            array.reshape(-1)[places] = np.resize([np.nan, np.inf, -np.inf], places.size)
+            indices = self._random.permutation(array.size)[: 3 + array.size // 16]
+            array.reshape(-1)[indices] = np.resize([np.nan, np.inf, -np.inf], indices.size)
         return {**self._example, **arrays}
 
-    def redrawn(self) -> Probe:
-        """Floats with the example's mean and spread, integers in its range."""
-        return self._probe("redrawn", self._redrawn)
+    def draw_similar(self) -> Probe:
+        """Draw floats with the example's mean and spread, and integers in its range."""
+        return self._make_probe("redrawn", self._redraw_array)
 
-    def at(self, shapes: Shapes, *, required: bool = False) -> Probe:
-        """Values drawn at other sizes."""
+    def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:
+        """Draw values at other sizes."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         inputs = {
-            name: self._clipped(name, self._redrawn(name, array, shapes[name]))
+            name: self._clip_to_domain(name, self._redraw_array(name, array, shapes[name]))
             for name, array in self._example.items()
         }
-        label, beyond = f"the sizes {_sizes(shapes)}", self._is_beyond(inputs)
+        label, beyond = f"the sizes {_format_sizes(shapes)}", self._is_beyond(inputs)
         return Probe(label, inputs, required=required, beyond=beyond, tiled=tiled)
 
-    def _probe(self, label: str, draw: Callable[[str, NumpyArray], NumpyArray]) -> Probe:
+    def _make_probe(self, label: str, draw: Callable[[str, NumpyArray], NumpyArray]) -> Probe:
         drawn = {
-            name: self._clipped(name, draw(name, array)) for name, array in self._example.items()
+            name: self._clip_to_domain(name, draw(name, array))
+            for name, array in self._example.items()
         }
         return Probe(label, drawn, beyond=self._is_beyond(drawn))
 
-    def _scaled(self, label: str, factor: float) -> Probe:
+    def _draw_scaled(self, label: str, factor: float) -> Probe:
         def draw(name: str, array: NumpyArray) -> NumpyArray:
-            drawn = self._redrawn(name, array)
+            drawn = self._redraw_array(name, array)
             return (drawn * factor).astype(array.dtype) if is_float(array) else drawn
 
-        return self._probe(label, draw)
+        return self._make_probe(label, draw)
 
-    def _redrawn(
+    def _redraw_array(
         self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
     ) -> NumpyArray:
         shape = array.shape if shape is None else shape
@@ -261,58 +265,55 @@ class Probes:
             return resize(array, shape)
         if not is_float(array):
             if array.dtype.kind not in "iu" or (_is_mask(array) and name not in self._below):
-                return self._permuted(resize(array, shape))
+                return self._permute_array(resize(array, shape))
             least, greatest = self._integer_range(name, array)
             return self._random.integers(least, greatest, shape, array.dtype, endpoint=True)
-        mean, spread, low, high = _statistics(array)
-        if spread < _FAR_SMALLER:
-            return self._normal(array, shape, mean, 1.0)
-        drawn = self._normal(array, shape, mean, spread)
+        mean, spread, low, high = _compute_statistics(array)
+        if spread < _MIN_SPREAD:
+            return self._draw_normal(array, shape, mean, 1.0)
+        drawn = self._draw_normal(array, shape, mean, spread)
         return drawn if array.dtype.kind == "c" else np.clip(drawn, low, high).astype(array.dtype)
 
     def _integer_range(self, name: str, array: NumpyArray) -> tuple[int, int]:
-        """The example's, and all that a table holds where the example is one number."""
+        """Return the example's range; the whole table if the example is a single row number."""
         least, greatest = int(array.min()), int(array.max())
         if least == greatest and name in self._below:
             return 0, self._below[name] - 1
         return least, greatest
 
-    def _permuted(self, array: NumpyArray) -> NumpyArray:
+    def _permute_array(self, array: NumpyArray) -> NumpyArray:
         return self._random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    def _wide(self, name: str, array: NumpyArray) -> NumpyArray:
+    def _draw_wide(self, name: str, array: NumpyArray) -> NumpyArray:
         if not is_float(array) or array.size == 0:
-            return self._redrawn(name, array)
-        mean, spread, *_ = _statistics(array)
-        return self._normal(array, array.shape, mean, 10 * max(spread, _FAR_SMALLER))
+            return self._redraw_array(name, array)
+        mean, spread, *_ = _compute_statistics(array)
+        return self._draw_normal(array, array.shape, mean, 10 * max(spread, _MIN_SPREAD))
 
-    def _turns(self, name: str, array: NumpyArray) -> bool:
-        """True for integers that look like numbers, and not like rows of a table or a mask.
-
-        Lengths, positions and time steps mostly come as one number.
-        """
+    def _can_invert(self, name: str, array: NumpyArray) -> bool:
+        """Return True for integers that are neither a mask, nor rows of a table, nor constant."""
         if array.dtype.kind not in "iu" or not array.size or name in self._below:
             return False
+        # Lengths, positions and time steps mostly come as a single number.
         return not is_constant(array) and not _is_mask(array)
 
-    def _turned(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Negative for positive, and the largest for zero where there is no negative."""
-        drawn = self._redrawn(name, array)
-        return ~drawn if self._turns(name, array) else drawn
+    def _invert_integers(self, name: str, array: NumpyArray) -> NumpyArray:
+        drawn = self._redraw_array(name, array)
+        return ~drawn if self._can_invert(name, array) else drawn
 
-    def _large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
+    def _draw_large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
         if not is_float(array):
-            return self._redrawn(name, array)
-        return self._normal(array, array.shape, 0.0, _LARGE)
+            return self._redraw_array(name, array)
+        return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
 
-    def _large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
+    def _draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
         if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
-            return self._redrawn(name, array)
+            return self._redraw_array(name, array)
         return np.asarray(
-            self._random.integers(_EXACT_INTEGERS, 2**31 - 1, array.shape, array.dtype)
+            self._random.integers(_MAX_EXACT_INTEGER, 2**31 - 1, array.shape, array.dtype)
         )
 
-    def _normal(
+    def _draw_normal(
         self, array: NumpyArray, shape: tuple[int, ...], mean: Any, spread: float
     ) -> NumpyArray:
         drawn = mean + spread * self._random.standard_normal(shape)
@@ -320,14 +321,14 @@ class Probes:
             drawn = drawn + 1j * spread * self._random.standard_normal(shape)
         return np.asarray(drawn).astype(array.dtype)
 
-    def _clipped(self, name: str, array: NumpyArray) -> NumpyArray:
+    def _clip_to_domain(self, name: str, array: NumpyArray) -> NumpyArray:
         if name not in self._settings.domain:
             return array
         low, high = self._settings.domain[name]
         return np.clip(array, low, high).astype(array.dtype)
 
     def _is_beyond(self, inputs: Arrays) -> bool:
-        """True if a number lies outside of the example's values, and no domain holds it."""
+        """Return True if a value lies outside of the example's range and has no domain."""
         return any(
             array.size > 0
             and array.dtype.kind not in "bc"
@@ -340,8 +341,8 @@ class Probes:
         )
 
 
-def _statistics(array: NumpyArray) -> tuple[Any, float, Any, Any]:
-    """The mean, the spread (one standard deviation), the least and the greatest finite value."""
+def _compute_statistics(array: NumpyArray) -> tuple[Any, float, Any, Any]:
+    """Return the mean, the standard deviation, the least and the greatest finite value."""
     finite = array[np.isfinite(array)]
     if finite.size == 0:
         return 0.0, 0.0, 0.0, 0.0
@@ -352,7 +353,7 @@ def _statistics(array: NumpyArray) -> tuple[Any, float, Any, Any]:
 
 
 def is_constant(array: NumpyArray) -> bool:
-    """True if an array of numbers holds one value alone."""
+    """Return True if an array of numbers holds a single value."""
     if array.size == 0 or array.dtype.kind not in "biuf":
         return False
     return bool((array == array.flat[0]).all())
@@ -363,7 +364,7 @@ def _has_nan(array: NumpyArray) -> bool:
 
 
 def _with_holes(array: NumpyArray) -> NumpyArray:
-    """A mask of one value with the other one at the end of each row, and once inside of it."""
+    """Return a mask with the other value at the end of each row, and once inside of it."""
     rows = array.copy().reshape(-1, array.shape[-1] if array.ndim else 1)
     other = np.asarray(1 - int(array.flat[0])).astype(array.dtype)
     length = rows.shape[1]
@@ -378,9 +379,9 @@ def _is_mask(array: NumpyArray) -> bool:
     return bool(array.min() >= 0 and array.max() <= 1)
 
 
-def _shapes(example: Arrays) -> dict[str, tuple[int, ...]]:
+def _example_shapes(example: Arrays) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in example.items()}
 
 
-def _sizes(shapes: Shapes) -> str:
+def _format_sizes(shapes: Shapes) -> str:
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

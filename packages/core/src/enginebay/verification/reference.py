@@ -1,4 +1,4 @@
-"""The reference of a verdict: the unpatched PyTorch model, or ONNX's own evaluator."""
+"""The reference of a verdict: the unpatched PyTorch model, ONNX's evaluator, or a second engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVALUATOR_TIMEOUT = 300.0
 
 
 class Reference(Protocol):
-    """Gives the outputs that an engine should give.
+    """Computes the outputs that are expected of an engine.
 
     Attributes:
         description: Its name in the verdict: ``the PyTorch model, unpatched``.
@@ -34,8 +34,8 @@ class Reference(Protocol):
 
     description: str
 
-    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        """The outputs by name, for each set of inputs."""
+    def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """Return the outputs by name, for each set of inputs."""
         ...
 
 
@@ -49,8 +49,8 @@ class TorchReference:
             f"'{file.path.name}' in PyTorch" if file else "the PyTorch model, unpatched"
         )
 
-    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        """Run a forward pass in evaluation mode for each."""
+    def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """Run a forward pass in evaluation mode for each set of inputs."""
         return [self._model.run(inputs) for inputs in samples]
 
 
@@ -59,7 +59,7 @@ class OnnxReference:
 
     Args:
         path: The file.
-        backend: The engine that is to be verified, which cannot vouch for itself.
+        backend: The engine to be verified, which cannot be its own reference.
     """
 
     def __init__(self, path: Path, backend: str) -> None:
@@ -67,11 +67,11 @@ class OnnxReference:
         self._backend = backend
         self.description = "onnx's reference evaluator"
 
-    def outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
-        """The outputs by the first judge that can run the file.
+    def compute_outputs(self, samples: Sequence[Mapping[str, NumpyArray]]) -> list[Arrays]:
+        """Return the outputs of the evaluator, or of the first engine that can run the file.
 
         Raises:
-            ModelSourceError: Neither the evaluator nor another engine can; says why.
+            ModelSourceError: Neither the evaluator nor another engine can run the file.
         """
         from enginebay.backend import get_backend
 
@@ -89,7 +89,8 @@ class OnnxReference:
                 self.description = f"{name}, a second engine"
                 return outputs
         raise ModelSourceError(
-            f"nothing here can say what '{self._path.name}' should give: {'; '.join(failures)}"
+            f"no reference for '{self._path.name}': neither onnx's evaluator nor another installed "
+            f"engine runs it: {'; '.join(failures)}"
         )
 
 
@@ -101,19 +102,19 @@ def evaluator_outputs(
     Args:
         path: The file.
         samples: Sets of inputs by name.
-        timeout: Seconds that all of it may take.
+        timeout: Seconds that all runs may take together.
 
     Raises:
-        EnginebayError: The evaluator cannot run it, did not end in time, or crashed.
+        EnginebayError: The evaluator cannot run the file, did not end in time, or crashed.
     """
     from enginebay.isolation import call
 
     with TemporaryDirectory(prefix="enginebay-reference-") as folder:
-        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
-        save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
-        function = "enginebay.verification.reference:evaluate"
-        call(function, path, given, found, timeout=timeout, result_type=type(None))
-        return [sample.outputs for sample in load_samples(found)]
+        input_path, output_path = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
+        function = "enginebay.verification.reference:run_evaluator"
+        call(function, path, input_path, output_path, timeout=timeout, result_type=type(None))
+        return [sample.outputs for sample in load_samples(output_path)]
 
 
 def engine_outputs(
@@ -130,14 +131,14 @@ def engine_outputs(
         backend: The engine.
         path: The file.
         samples: Sets of inputs by name.
-        params: The backend's parameters; by default its own.
+        params: The backend's parameters; None for its defaults.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
-        The outputs of each, and what the engine says that it ran.
+        The outputs for each set of inputs, and the engine's receipt.
 
     Raises:
-        EnginebayError: It cannot be converted, loaded or run, or crashed.
+        EnginebayError: The file cannot be converted, loaded or run, or the engine crashed.
     """
     from enginebay.artifact import LoadRequest, portable
     from enginebay.backend import read_ir
@@ -149,8 +150,8 @@ def engine_outputs(
         directory = Path(folder)
         chosen = params or backend.Params()
         files = backend.convert(ConvertRequest(ir=ir, params=chosen, work_dir=directory))
-        given = directory / "given.npz"
-        save_samples(given, [Sample(dict(inputs), {}) for inputs in samples])
+        input_path = directory / "given.npz"
+        save_samples(input_path, [Sample(dict(inputs), {}) for inputs in samples])
         request = LoadRequest(
             backend=backend.name,
             directory=directory,
@@ -159,15 +160,16 @@ def engine_outputs(
             inputs=ir.inputs,
             outputs=ir.outputs,
         )
-        return run_trial(request, given, timeout=timeout)
+        return run_trial(request, input_path, timeout=timeout)
 
 
-def evaluate(path: Path, given: Path, found: Path) -> None:
+def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
     """Run onnx's evaluator on recorded inputs; called in a child process."""
     from enginebay.verification.onnx_evaluator import reference_outputs
 
-    samples = [Sample({}, reference_outputs(path, one.inputs)) for one in load_samples(given)]
-    save_samples(found, samples)
+    samples = load_samples(input_path)
+    results = [Sample({}, reference_outputs(path, sample.inputs)) for sample in samples]
+    save_samples(output_path, results)
 
 
 def _other_engines(backend: str) -> Sequence[str]:
@@ -177,11 +179,11 @@ def _other_engines(backend: str) -> Sequence[str]:
 
 
 def reference_for(model: BoundModel, backend: str) -> Reference:
-    """The reference of a model.
+    """Return the reference of a model.
 
     Args:
         model: The model.
-        backend: The engine that is to be verified.
+        backend: The engine to be verified.
     """
     if model.signature is not None:
         return TorchReference(model)
@@ -195,20 +197,19 @@ def reference_model(
     inputs: Mapping[str, NumpyArray] | None,
     output_names: Sequence[str] | None,
 ) -> BoundModel:
-    """Bind a model so that it takes an artifact's inputs by the artifact's names.
-
-    The model's own example comes first, since it says how arguments nest, and the inputs of an
-    artifact are flat. An artifact may lack inputs that no node uses, and may have names of its own.
+    """Bind a model so that it accepts an artifact's inputs by the artifact's names.
 
     Args:
         source: The model.
         names: The artifact's names of the inputs.
-        inputs: Inputs by these names; None where there are none but the model's own.
+        inputs: Inputs by these names; None for the model's own example.
         output_names: The artifact's names of the outputs.
 
     Raises:
         InputError: The inputs do not fit the model, or there are none.
     """
+    # The model's own example comes first: only it shows how arguments are nested, since the inputs
+    # of an artifact are flat. An artifact may lack inputs that no node uses, or rename them.
     if source.example_inputs is None and inputs is not None:
         names = list(inputs)
         own_names = None if set(names) <= set(source.input_names) else names

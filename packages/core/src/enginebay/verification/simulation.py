@@ -1,4 +1,4 @@
-"""The verdict on an engine that cannot run here: on its graph, which another engine runs."""
+"""The verdict on an engine that cannot run on this machine, from its graph in another engine."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ if TYPE_CHECKING:
     from enginebay.inference import Receipt
 
 
-def not_simulated(built_for: BuiltFor, why: str, reference: str) -> Verification:
-    """The verdict without any figures, and why there are none."""
-    reason = _unrun(built_for, f"its graph was not run either: {why}", reference)
+def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
+    """Build the verdict without figures, for a graph that could not run either."""
+    reason = _explain_not_run(built_for, f"its graph was not run either: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
 
-def simulated(
-    found: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
+def build_simulated_verdict(
+    graph_verdict: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
 ) -> Verification:
-    """The verdict on an engine, from the verdict on its graph.
+    """Build the verdict on an engine from the verdict on its graph.
 
     Args:
-        found: The verdict on the graph.
-        receipt: The other engine's; None where it crashed.
+        graph_verdict: The verdict on the graph.
+        receipt: The receipt of the engine that ran the graph; None if it crashed.
         built_for: The machines that the engine is built for, and what this one lacks.
-        reference: What gave the recorded outputs; empty where there are none.
+        reference: Name of the reference; empty if there are no outputs to compare with.
 
     Returns:
-        ``mismatched`` where the graph is wrong, as no engine makes it right again; else
-        ``unverified``, as nothing shows that the engine computes what its graph says.
+        ``mismatched`` if the graph is wrong, since no engine corrects it; else ``unverified``,
+        since nothing shows that the engine computes its graph.
     """
     if receipt is None:
-        return not_simulated(built_for, found.reason, reference)
+        return build_unsimulated_verdict(built_for, graph_verdict.reason, reference)
     simulation = Simulation(
         engine=receipt.engine,
-        precision=found.precision,
-        samples=found.samples,
-        outputs=found.outputs,
-        failed=found.failed,
-        signals=found.signals,
-        matchings=found.matchings,
+        precision=graph_verdict.precision,
+        samples=graph_verdict.samples,
+        outputs=graph_verdict.outputs,
+        failed=graph_verdict.failed,
+        signals=graph_verdict.signals,
+        matchings=graph_verdict.matchings,
     )
-    if found.verdict == "mismatched":
+    is_wrong = graph_verdict.verdict == "mismatched"
+    if is_wrong:
         reason = (
-            f"the graph that the engine is built from is wrong, as {receipt.engine} runs it: "
-            f"{found.reason or _difference(found)}"
+            f"the graph that the engine is built from is wrong when {receipt.engine} runs it: "
+            f"{graph_verdict.reason or _describe_worst(graph_verdict)}"
         )
     else:
-        reason = _unrun(built_for, found.reason, reference)
+        reason = _explain_not_run(built_for, graph_verdict.reason, reference)
     return msgspec.structs.replace(
-        found,
-        verdict="mismatched" if found.verdict == "mismatched" else "unverified",
+        graph_verdict,
+        verdict="mismatched" if is_wrong else "unverified",
         reason=reason,
         reference=reference,
-        simulation=simulation if found.outputs else None,
+        simulation=simulation if graph_verdict.outputs else None,
+        # The figures are the other engine's, and belong to the simulation alone.
         outputs=(),
         samples=0,
         precision="",
@@ -69,14 +71,14 @@ def simulated(
     )
 
 
-def _difference(found: Verification) -> str:
-    """The worst of what differs: an output, or else a signal of 8 bits."""
-    if found.failed:
-        return max(found.outputs, key=lambda output: output.badness).describe()
-    return next(signal.describe() for signal in found.signals if not signal.passed)
+def _describe_worst(verdict: Verification) -> str:
+    """Describe the worst output; if all pass, an 8-bit signal that does not."""
+    if verdict.failed:
+        return max(verdict.outputs, key=lambda output: output.badness).describe()
+    return next(signal.describe() for signal in verdict.signals if not signal.passed)
 
 
-def _unrun(built_for: BuiltFor, doubt: str, reference: str) -> str:
-    """Say why the engine did not run, what else is in doubt, and what to type to run it."""
+def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
+    """Explain why the engine did not run, any other doubt, and the command that runs it."""
     command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))

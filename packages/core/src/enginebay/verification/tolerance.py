@@ -1,23 +1,24 @@
-"""The tolerance: how far an engine may be off, and why that far.
+"""The default tolerances, and how they are derived.
 
-A right engine differs from PyTorch by rounding: it adds in another order, fuses, keeps more or
-fewer bits. With ``eps`` the spacing of floating-point numbers at 1, each layer rounds its result by
-about ``0.3 eps`` (a uniform error, one deviation). The errors of L layers add up like a random
-walk, and the worst of a thousand places lies three deviations out: ``0.3 * 3 * sqrt(L)``, which is
-8 for the 64 to 80 layers of a ResNet-50 or a BERT. So 8 eps is the unit here.
+A correct engine differs from PyTorch by rounding: it adds in a different order, fuses operators,
+and stores more or fewer bits. With ``eps`` the spacing of floating-point numbers at 1, each layer
+rounds its result by about ``0.3 eps`` (one standard deviation of a uniform error). The errors of L
+layers add up like a random walk, and the worst of a thousand elements lies three deviations out:
+``0.3 * 3 * sqrt(L)``, which is 8 for the 64 to 80 layers of a ResNet-50 or a BERT. So 8 eps is the
+unit here.
 
 fp32
-    1024 eps = 2**-13 = 1.2e-4. Sums are kept in fp32 too, and in another order than PyTorch's:
-    a sum of n terms adds a factor of sqrt(n), 128 for the longest in common use (16384 terms),
-    times the 8 of the layers. It stays below one rounding of fp16 (2**-11 = 4.9e-4), on purpose:
-    an engine that says fp32 and computes in half precision does not pass as fp32.
+    1024 eps = 2**-13 = 1.2e-4. Sums are accumulated in fp32, and in a different order than
+    PyTorch's: a sum of n terms adds a factor of sqrt(n), 128 for the longest in common use (16384
+    terms), times the 8 of the layers. It stays below one rounding of fp16 (2**-11 = 4.9e-4), on
+    purpose: an engine that reports fp32 and computes in half precision does not pass as fp32.
 fp16
-    8 eps = 2**-7 = 7.8e-3. Engines add up in fp32, so only the layers' roundings count.
+    8 eps = 2**-7 = 7.8e-3. Engines accumulate in fp32, so only the layers' roundings count.
 bf16
     8 eps = 2**-4 = 6.3e-2, likewise.
 int8, fp8
-    2**-2. 8-bit networks keep a signal 20 dB above their noise, see :mod:`.signal`: a tenth of the
-    output's scale, one deviation; two and a half deviations are a quarter.
+    2**-2. The signal of 8-bit networks is 20 dB above their noise, see :mod:`.signal_to_noise`: one
+    deviation is a tenth of the output's scale, and two and a half deviations are a quarter.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ import msgspec
 
 from enginebay.errors import UsageError
 
-_SMALLEST_NORMAL: Final = 2.0**-126  # fp32 and bf16: engines may flush what is below to zero
+_SMALLEST_NORMAL: Final = 2.0**-126  # fp32 and bf16: engines may flush smaller numbers to zero
 
-#: Per precision: the relative tolerance, and the error that underflow alone may cause. For fp16
-#: that is 8 times its smallest step, 2**-24.
+#: Per precision: the relative tolerance, and the absolute error that underflow alone may cause. For
+#: fp16 the latter is 8 times its smallest step, 2**-24.
 _TOLERANCES: Final = {
     "fp32": (2.0**-13, _SMALLEST_NORMAL),
     "fp16": (2.0**-7, 2.0**-21),
@@ -44,25 +45,27 @@ _TOLERANCES: Final = {
 #: Per precision: eps, the largest relative error of an operation that rounds.
 ROUNDING: Final = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 
-#: Per precision: the rounding noise of a whole computation beside the magnitude of its result, 32
-#: eps: the 8 eps of the layers, and a factor of 4 for sums. 8-bit values are noise throughout.
+#: Per precision: the rounding noise of a whole computation, relative to the magnitude of its
+#: result. It is 32 eps: the 8 eps of the layers, and a factor of 4 for sums. An 8-bit value near 0
+#: is all noise.
 _NOISE: Final = {kind: 32 * eps for kind, eps in ROUNDING.items()} | {"int8": 1.0, "fp8": 1.0}
 
 
-#: Precisions that are judged by their signal and noise as well.
+#: Precisions that are also judged by their signal-to-noise ratio.
 EIGHT_BITS: Final = ("int8", "fp8")
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """A place passes when ``|found - expected| <= atol + rtol * (|expected| + scale)``.
+    """An element passes if ``|found - expected| <= atol + rtol * (|expected| + scale)``.
+
+    The scale is the output's magnitude around the element: a value near 0 is the difference of
+    larger values, and carries their rounding. The scale makes the verdict independent of the unit:
+    outputs of 1e-6 do not pass unseen, and outputs of 1e4 need not agree to 1e-5.
 
     Attributes:
         rtol: The relative tolerance.
         atol: The absolute tolerance, in the output's unit.
-        noise: The rounding noise relative to the scale, the output's own magnitude at a place: a
-            value near 0 is the difference of values that are not, and carries their rounding. It
-            makes the verdict independent of the unit: outputs of 1e-6 are not let through, outputs
-            of 1e4 are not held to 1e-5. None where the scale does not count.
+        noise: The rounding noise relative to the scale; None if the scale is 0.
     """
 
     rtol: float
@@ -71,12 +74,12 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 def tolerance_for(dtype: str, precision: str) -> Tolerance:
-    """The tolerance of an output, from its dtype and the engine's effective precision.
+    """Return the tolerance of an output, from its dtype and the engine's effective precision.
 
     Args:
         dtype: NumPy's name of the output's dtype.
-        precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``: what the engine computed in,
-            not what was requested.
+        precision: The precision that the engine computed in, not the requested one: ``fp32``,
+            ``fp16``, ``bf16``, ``int8`` or ``fp8``.
 
     Returns:
         The coarser tolerance of the two; integers, bools and texts must be equal.
@@ -92,7 +95,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
     """
     if precision not in _TOLERANCES:
         known = ", ".join(_TOLERANCES)
-        raise UsageError(f'precision "{precision}" has no tolerance; wanted one of {known}')
+        raise UsageError(f'precision "{precision}" has no tolerance; available: {known}')
     if not dtype.startswith(("float", "bfloat", "complex")):
         return Tolerance(0.0, 0.0)
     kinds = (precision, _precision_of(dtype))
@@ -102,7 +105,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
 
 
 def _precision_of(dtype: str) -> str:
-    """The precision of a dtype. float64 counts as fp32: engines keep constants in it at best."""
     if dtype.startswith("float8"):
         return "fp8"
+    # float64 counts as fp32: engines store constants in it at best, and compute in fp32.
     return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype, "fp32")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from enginebay.tensors import Sample
-from enginebay.verification.signal import signals
+from enginebay.verification.signal_to_noise import measure_signals
 
 if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
@@ -22,7 +22,7 @@ CLASSES = [int(one.argmax()) for one in LOGITS]
 def measured(expected: NumpyArray, found: NumpyArray, targets: Any = ()) -> Signal:
     samples = [Sample({}, {"y": one}, "item") for one in expected]
     outputs = [{"y": one} for one in found]
-    (signal,) = signals(samples, outputs, precision="int8", targets=targets)
+    (signal,) = measure_signals(samples, outputs, precision="int8", targets=targets)
     return signal
 
 

@@ -1,4 +1,4 @@
-"""PyTorch with other roundings; importing this imports torch."""
+"""PyTorch with random rounding errors. It imports torch."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import flop_registry  # torch's own list of what sums products
+from torch.utils.flop_counter import flop_registry  # torch's own list of sums of products
 from torch.utils.weak import WeakTensorKeyDictionary
 
 
-class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """While it is entered, every sum, difference and quotient in PyTorch is off by roundings.
+class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Inside this context, sums, differences and quotients have random rounding errors.
 
-    Sums of products are among them, and of quotients those of tensors. What an operator gives is
-    off by one rounding at random, and so is each number that it takes: of a sum in which large
-    numbers cancel, nothing may be left but roundings of these. A tanh is a difference from one.
-    Integers and powers of two that no rounded function gave are exact, and stay as they are.
+    Sums of products count as sums, and a quotient counts if both sides are tensors. Each input of
+    such an operator has a random error of one rounding, and so has its result: a sum in which
+    large numbers cancel may consist of their rounding errors only. A tanh counts as a difference
+    from one. Integers and powers of two are exact and stay as they are, unless a function that
+    rounds computed them.
 
     Args:
         unit: The largest relative error.
-        seed: Other seeds, other roundings.
-        equal: What is summed has equal values. Their roundings do not cancel: an engine that adds
-            one after the other is off by 2**-25 for each in float32, and PyTorch, which adds pairs,
-            is not.
+        seed: The random seed.
+        equal: True if the summed values are equal, so that their rounding errors do not cancel: an
+            engine that adds them one by one drifts by 2**-25 for each in float32; PyTorch, which
+            adds in pairs, does not.
 
     Example:
         >>> tenths = torch.full((2, 2), 0.1)
-        >>> with OtherRoundings(2**-23, seed=0):
+        >>> with PerturbedRounding(2**-23, seed=0):
         ...     product = tenths @ tenths
         >>> bool(0 < (product - tenths @ tenths).abs().max() <= 2**-25)
         True
@@ -39,19 +40,20 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
         self._unit = unit
         self._equal = equal
         self._generator = torch.Generator().manual_seed(seed)
-        #: What functions that round gave, and what was made of it: a 1 among it is 1 by chance.
+        #: Results of functions that round, and all that was computed from them: a 1 among these is
+        #: 1 by chance, and not exact.
         self._inexact = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call an operator, with roundings where it adds, subtracts or divides."""
-        rounds = _rounds(func, args)
+        """Call an operator, with rounding errors if it adds, subtracts or divides."""
+        rounds = _is_rounding(func, args)
         inexact = str(func.overloadpacket).startswith(_INEXACT) or any(
             leaf in self._inexact
             for leaf in tree_leaves((args, kwargs))
             if isinstance(leaf, torch.Tensor)
         )
         if rounds and not func._schema.is_mutable:
-            args = tree_map_only(torch.Tensor, self._rounded, args)
+            args = tree_map_only(torch.Tensor, self._perturb, args)
         result = func(*args, **(kwargs or {}))
         if inexact:
             for leaf in tree_leaves(result):
@@ -59,16 +61,17 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
                     self._inexact[leaf] = True
         total = result[0] if isinstance(result, tuple) else result
         if rounds and total.is_floating_point():
-            length = _length(func, args, kwargs or {}, total) if self._equal else 1
-            total.mul_(self._errors(total, max(1.0, length / _SHORT)))
+            length = _count_summands(func, args, kwargs or {}, total) if self._equal else 1
+            total.mul_(self._draw_factors(total, max(1.0, length / _SHORT_SUM)))
         elif func.overloadpacket in _TANH:
-            total.add_(self._errors(total) - 1)
+            total.add_(self._draw_factors(total) - 1)
         return result
 
-    def _rounded(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor * self._errors(tensor) if tensor.is_floating_point() else tensor
+    def _perturb(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * self._draw_factors(tensor) if tensor.is_floating_point() else tensor
 
-    def _errors(self, tensor: torch.Tensor, times: float = 1.0) -> torch.Tensor:
+    def _draw_factors(self, tensor: torch.Tensor, times: float = 1.0) -> torch.Tensor:
+        """Draw a factor of about 1 for each element: one plus a relative error."""
         errors = torch.rand(tensor.shape, generator=self._generator) * 2 - 1
         errors = errors.to(tensor.device)
         if tensor not in self._inexact:
@@ -77,12 +80,12 @@ class OtherRoundings(TorchDispatchMode):  # type: ignore[no-untyped-call]  # tor
 
 
 def _is_integer(tensor: torch.Tensor) -> bool:
-    """True for places and counts too: the places of rounded scores are not rounded."""
+    # Indices and counts are exact, even those of values that were rounded.
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def is_exact(tensor: torch.Tensor) -> torch.Tensor:
-    """Which values are integers or powers of two: sums and differences of those do not round.
+    """Return a mask of integers and powers of two: their sums and differences do not round.
 
     ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
     """
@@ -91,25 +94,26 @@ def is_exact(tensor: torch.Tensor) -> torch.Tensor:
     return (values == values.round()) | (mantissa.abs() == 0.5)
 
 
-def _rounds(func: Any, args: Any) -> bool:
-    """Return True for sums, differences and quotients; not for a quotient by a number."""
+def _is_rounding(func: Any, args: Any) -> bool:
+    """Return True for sums, differences and quotients, but not for a quotient by a number."""
     if func in (_ATEN.div.Tensor, _ATEN.div_.Tensor):
         return isinstance(args[1], torch.Tensor)
     return func.overloadpacket in _SUMS or func.overloadpacket in flop_registry
 
 
-def _length(func: Any, args: Any, kwargs: Any, result: torch.Tensor) -> float:
-    """How many numbers, or products, are summed for one that comes out."""
+def _count_summands(func: Any, args: Any, kwargs: Any, result: torch.Tensor) -> float:
+    """Count the numbers, or products, that are summed for one element of the result."""
     if count := flop_registry.get(func.overloadpacket):  # two operations for each product
         return float(count(*args, **kwargs, out_val=result)) / 2 / max(1, result.numel())
     return float(args[0].numel()) / max(1, result.numel())
 
 
-#: A sum of so many equal values is off by as much as one of others, four roundings of 2**-23.
-_SHORT = 16
+#: Up to this many equal values, a sum is off by no more than a sum of different values: by four
+#: roundings of 2**-23.
+_SHORT_SUM = 16
 
 _ATEN: Any = torch.ops.aten
-#: What gives a rounded result even for integers, by the beginnings of names.
+#: How the names of operators begin that round even if their inputs are integers.
 _INEXACT = tuple(
     f"aten.{name}"
     for name in (
@@ -119,7 +123,7 @@ _INEXACT = tuple(
     )
 )
 _TANH = {_ATEN.tanh, _ATEN.tanh_}
-#: What adds or subtracts, and is not on torch's list.
+#: Operators that add or subtract and are not on torch's list.
 _SUMS = {
     getattr(_ATEN, name)
     for name in (

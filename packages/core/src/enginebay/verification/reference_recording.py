@@ -1,4 +1,4 @@
-"""The inputs that a deployment is compared on, with the reference's outputs."""
+"""Recording of the inputs that a deployment is compared on, with the reference's outputs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from enginebay.errors import EnginebayError, InputError, first_line, nearest
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE, Basis
-from enginebay.verification.groups import check_comparators
-from enginebay.verification.larger_sizes import record_larger
-from enginebay.verification.probes import NON_FINITE, Probe, Probes, ProbeSettings
-from enginebay.verification.recorder import KeptSamples, RecordedReference, Recorder
+from enginebay.verification.larger_sizes import record_larger_sizes
+from enginebay.verification.probes import NON_FINITE, Probe, ProbeGenerator, ProbeSettings
+from enginebay.verification.recorded_samples import RecordedReference, SampleCollection
+from enginebay.verification.recorder import Recorder
 from enginebay.verification.reference import reference_for
+from enginebay.verification.sample_comparison import check_comparators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NumpyArray]
 
-#: Seconds that onnx's evaluator, which is written for clarity, may take for an example whose
-#: probes it is to evaluate as well. Most of them start its process, more on a busy machine.
-_QUICK = 5.0
+#: onnx's evaluator, which is written for clarity, also evaluates the probes if the example took
+#: less than this. Most of the time starts its process, and a busy machine needs more of it.
+_FAST_EVALUATOR_SECONDS = 5.0
 
 
 def record_reference(
@@ -42,18 +43,18 @@ def record_reference(
     items: Iterable[Item] = (),
     comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
-    """Record what the model gives, before any rewriter touches it.
+    """Record the model's outputs, before any rewriter changes it.
 
-    Otherwise a wrong rewriter would verify itself.
+    With rewriters, a wrong rewriter would verify itself.
 
     Args:
         model: The model.
-        backend: The engine that is to be verified, which cannot vouch for itself.
-        state: What the model held before it ran for the first time.
+        backend: The engine to be verified, which cannot be its own reference.
+        state: The model's state before its first run.
         precision: The coarsest precision that the engine may compute in.
-        settings: Which probes to take.
-        items: Entries of a data set to compare on as well.
-        comparators: What will compare outputs that are sets.
+        settings: Which probes to draw.
+        items: Items of a data set to compare on as well.
+        comparators: The comparators of outputs that are sets.
 
     Raises:
         InputError: An item does not fit the model, the domain names no input, or the example lies
@@ -63,10 +64,10 @@ def record_reference(
     """
     _check_domain(settings.domain, model.examples)
     reference = reference_for(model, backend)
-    probes = Probes(model.examples, settings, below=model.below)
-    drawn = probes.all(model.dynamic, precision)
+    generator = ProbeGenerator(model.examples, settings, below=model.below)
+    probes = generator.draw_all(model.dynamic, precision)
     if model.signature is None:
-        recorded = _recorded_elsewhere(model, reference, drawn, settings, items)
+        recorded = _record_foreign_file(model, reference, probes, settings, items)
         if not recorded.missing:
             check_comparators(comparators, recorded.samples)
         return recorded
@@ -74,15 +75,15 @@ def record_reference(
     recorder.record_example(state)
     for item in items:
         recorder.record_item(item)
-    for probe in drawn:
-        recorder.record(probe)
+    for probe in probes:
+        recorder.record_probe(probe)
     if settings.count and not settings.calibrated:
-        record_larger(recorder, probes)
+        record_larger_sizes(recorder, generator)
         recorder.note_untried(model.examples)
-        if not comparators and (arrays := probes.non_finite()):
+        if not comparators and (arrays := generator.draw_non_finite()):
             recorder.record_non_finite(arrays)
     check_comparators(comparators, recorder.samples[1:])
-    return recorder.recorded(reference.description)
+    return recorder.build_reference(reference.description)
 
 
 def sample_model(
@@ -93,14 +94,14 @@ def sample_model(
     precision: str,
     settings: ProbeSettings,
 ) -> RecordedReference:
-    """Record what a model gives for recorded inputs, and for probes that are drawn anew.
+    """Record a model's outputs for recorded inputs, and for newly drawn probes.
 
     Args:
         model: The model.
-        backend: The engine that is to be verified.
+        backend: The engine to be verified.
         recorded: Labels and inputs, the example first.
         precision: The coarsest precision that the engine may compute in.
-        settings: Which probes to take.
+        settings: Which probes to draw.
 
     Raises:
         ModelError: The model does not run on recorded inputs.
@@ -108,8 +109,8 @@ def sample_model(
     reference = reference_for(model, backend)
     if model.signature is None:
         labels, inputs = zip(*recorded, strict=True)
-        found = zip(inputs, reference.outputs(inputs), strict=True)
-        samples = tuple(Sample(*pair) for pair in found)
+        outputs = reference.compute_outputs(inputs)
+        samples = tuple(Sample(*pair) for pair in zip(inputs, outputs, strict=True))
         basis = Basis(labels=labels, domain=settings.domain)
         return RecordedReference(reference.description, samples, basis)
     recorder = Recorder(settings.domain, settings.calibrated, model=model)
@@ -117,48 +118,52 @@ def sample_model(
         if label == NON_FINITE:
             recorder.record_non_finite(arrays)
         else:
-            recorder.record(Probe(label, arrays, required=True, tiled=arrays))
+            recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    drawn = Probes(example, settings, below=model.below, seed=1)
-    for probe in drawn.all({}, precision):
-        recorder.record(replace(probe, label=f"{probe.label} anew"))
-    return recorder.recorded(reference.description)
+    # Not the seed of the recorded probes, or it would draw the same ones again.
+    generator = ProbeGenerator(example, settings, below=model.below, seed=1)
+    for probe in generator.draw_all({}, precision):
+        recorder.record_probe(replace(probe, label=f"{probe.label} anew"))
+    return recorder.build_reference(reference.description)
 
 
-def _recorded_elsewhere(
+def _record_foreign_file(
     model: BoundModel,
     reference: Reference,
-    drawn: Sequence[Probe],
+    probes: Sequence[Probe],
     settings: ProbeSettings,
     items: Iterable[Item],
 ) -> RecordedReference:
-    """A file that PyTorch cannot run: its outputs come from a child process."""
+    """Record a file that PyTorch cannot run: its outputs come from a child process."""
     start = time.monotonic()
     try:
-        (outputs,) = reference.outputs([model.examples])
+        (outputs,) = reference.compute_outputs([model.examples])
     except EnginebayError as err:
         sample, basis = Sample(model.examples, {}), Basis(labels=(EXAMPLE,), domain=settings.domain)
         return RecordedReference(reference.description, (sample,), basis, missing=str(err))
-    quick = time.monotonic() - start < _QUICK
-    kept = KeptSamples(settings.domain, settings.calibrated)
-    kept.add(EXAMPLE, Sample(model.examples, outputs))
-    held = [
+    is_fast = time.monotonic() - start < _FAST_EVALUATOR_SECONDS
+    collection = SampleCollection(settings.domain, settings.calibrated)
+    collection.add_sample(EXAMPLE, Sample(model.examples, outputs))
+    # Copied: a data set may fill the same array again for each item.
+    copied = [
         item._replace(inputs={name: array.copy() for name, array in item.inputs.items()})
         for item in items
     ]
-    found = reference.outputs([item.inputs for item in held]) if held else []
-    for item, result in zip(held, found, strict=True):
-        kept.add_item(item, result)
-    chosen = drawn if quick else drawn[:1]
+    results = reference.compute_outputs([item.inputs for item in copied]) if copied else []
+    for item, result in zip(copied, results, strict=True):
+        collection.add_item(item, result)
+    chosen = probes if is_fast else probes[:1]
     try:
-        found = reference.outputs([probe.inputs for probe in chosen]) if chosen else []
+        results = reference.compute_outputs([probe.inputs for probe in chosen]) if chosen else []
     except EnginebayError as err:
-        found = []
-        kept.dropped.append(f"the probes: {first_line(err)}")
-    for probe, result in zip(chosen, found, strict=False):
-        if kept.accepts(probe.label, result):
-            kept.add(probe.label, Sample(probe.inputs, result, kind="probe"), beyond=probe.beyond)
-    return RecordedReference(reference.description, tuple(kept.samples), kept.basis())
+        results = []
+        collection.dropped.append(f"the probes: {first_line(err)}")
+    for probe, result in zip(chosen, results, strict=False):
+        if collection.accept_outputs(probe.label, result):
+            sample = Sample(probe.inputs, result, kind="probe")
+            collection.add_sample(probe.label, sample, beyond=probe.beyond)
+    samples = tuple(collection.samples)
+    return RecordedReference(reference.description, samples, collection.build_basis())
 
 
 def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
@@ -170,11 +175,13 @@ def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
         if not low < high:
-            raise InputError(f"the domain of '{name}' is {low:g}:{high:g}; wanted the least first")
+            raise InputError(
+                f"invalid domain {low:g}:{high:g} of '{name}': expected the lower bound first"
+            )
         values = examples[name]
         if values.size and not (low <= values.min() and values.max() <= high):
             raise InputError(
-                f"the example of '{name}' goes from {values.min()} to {values.max()}, outside of "
-                f"its domain {low}:{high}",
-                hint="give the model's whole range, or another example",
+                f"the example of '{name}' has values from {values.min()} to {values.max()}, "
+                f"outside of its domain {low}:{high}",
+                hint="pass the model's whole range as the domain, or a different example",
             )

@@ -1,0 +1,64 @@
+"""Checks that a model's outputs depend on its inputs alone: no hidden state, no chance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from enginebay.errors import ModelError
+from enginebay.verification.probes import ProbeGenerator, ProbeSettings
+from enginebay.verification.sample_comparison import compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.comparators import Comparator
+    from enginebay.models import BoundModel, ModelState
+    from enginebay.tensors import NumpyArray
+    from enginebay.verification.probes import Domain
+
+    Arrays = dict[str, NumpyArray]
+
+#: The tolerance of two runs of a model that draws random numbers: they may be close by chance, and
+#: an engine's run further off.
+RANDOM_RUNS = ToleranceOptions(rtol=2.0**-16)
+
+#: How many of the parameters, buffers and attributes that hold state the verdict names.
+_MAX_NAMED = 3
+
+
+def find_hidden_state(
+    model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
+) -> str:
+    """Name where the model stores values that later outputs depend on; empty if nowhere."""
+    if state is None:
+        return ""
+    if written := state.changed_parameters():
+        return ", ".join(written[:_MAX_NAMED])
+    if not (changed := state.changed()):
+        return ""
+    inputs = ProbeGenerator(model.examples, ProbeSettings(domain=domain)).draw_similar().inputs
+    now = state.again()
+    try:
+        afterwards = model.run(inputs)
+        restored_runs = []
+        for _ in range(2):
+            state.restore()
+            restored_runs.append(model.run(inputs))
+    except ModelError:  # the model does not accept the drawn values
+        return ""
+    finally:
+        now.restore()
+    first, second = restored_runs
+    # A difference between two runs from the same state is due to chance, not to the state.
+    is_random = bool(describe_difference(first, second, ToleranceOptions(), comparators))
+    differs = bool(describe_difference(first, afterwards, ToleranceOptions(), comparators))
+    return ", ".join(changed[:_MAX_NAMED]) if differs and not is_random else ""
+
+
+def describe_difference(
+    first: Arrays, second: Arrays, options: ToleranceOptions, comparators: Sequence[Comparator]
+) -> str:
+    """Describe the first output that differs between two runs; empty if none does."""
+    outputs = compare_sample(first, second, options, comparators).outputs
+    return next((output.describe() for output in outputs if not output.passed), "")

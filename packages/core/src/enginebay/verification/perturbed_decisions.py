@@ -1,0 +1,99 @@
+"""PyTorch with perturbed steps, comparisons and orders of equal values. It imports torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from enginebay.verification.perturbed_rounding import is_exact
+
+
+class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Inside this context, values close to a decision may be decided the other way.
+
+    A step (``round``, a comparison) sees its numbers with random errors; equal values are ordered
+    at random, unless a sort is stable; and a zero has a random sign in ``atan2``. Everything else
+    is as PyTorch computes it.
+
+    Args:
+        unit: The largest error of a number, relative to it and to the median of its tensor.
+        seed: The random seed.
+
+    Attributes:
+        decides: True as soon as an operator that decides has run.
+
+    Example:
+        >>> with PerturbedDecisions(2**-16, seed=1):
+        ...     places = torch.ones(100).argmax(0)
+        >>> bool(places > 0)  # the first in PyTorch
+        True
+    """
+
+    def __init__(self, unit: float, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._unit = unit
+        self._generator = torch.Generator().manual_seed(seed)
+        self.decides = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call an operator; perturb its inputs if it decides."""
+        kwargs = kwargs or {}
+        if (dim := _find_ordered_dim(func, args, kwargs)) is not None:
+            self.decides = True
+            # Equal values come out in the order of their input, so the input is shuffled.
+            order = torch.randperm(args[0].shape[dim], generator=self._generator).to(args[0].device)
+            result = func(self._perturb(args[0]).index_select(dim, order), *args[1:], **kwargs)
+            if isinstance(result, torch.Tensor):  # argmax and argmin return indices only
+                return order[result]
+            return result[0], order[result[1]]
+        if func.overloadpacket is _ATEN.atan2:
+            self.decides = True
+            args = [
+                torch.where(arg == 0, arg.copysign(self._draw_uniform(arg)), arg) for arg in args
+            ]
+        elif _is_step(func, kwargs) and isinstance(args[0], torch.Tensor):
+            self.decides = True
+            args = (self._perturb(args[0]), *args[1:])
+        return func(*args, **kwargs)
+
+    def _draw_uniform(self, like: torch.Tensor) -> torch.Tensor:
+        return (torch.rand(like.shape, generator=self._generator) * 2 - 1).to(like)
+
+    def _perturb(self, values: torch.Tensor) -> torch.Tensor:
+        if not values.is_floating_point() or not values.numel():
+            return values
+        size = values.abs()
+        error = self._unit * (size + size.nanmedian()) * self._draw_uniform(values)
+        return torch.where(is_exact(values), values, values + error)
+
+
+def _is_step(func: Any, kwargs: Any) -> bool:
+    dtype = kwargs.get("dtype")
+    is_integer = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    return func.overloadpacket in _STEPS or (func is _ATEN._to_copy.default and is_integer)
+
+
+def _find_ordered_dim(func: Any, args: Any, kwargs: Any) -> int | None:
+    """Return the dimension along which an operator orders values; None if it is stable or none."""
+    names = [argument.name for argument in func._schema.arguments]
+    if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
+        return None
+    dim = {**dict(zip(names, args, strict=False)), **kwargs}.get(
+        "dim", _ORDERS[func.overloadpacket]
+    )
+    return dim if dim is not None and args[0].dim() and args[0].shape[dim] else None
+
+
+_ATEN: Any = torch.ops.aten
+#: Operators that jump between neighbouring numbers. Equality is not among them: a number equals
+#: itself in every engine.
+_STEPS = {
+    *(_ATEN.round, _ATEN.floor, _ATEN.ceil, _ATEN.trunc, _ATEN.frac, _ATEN.sign, _ATEN.remainder),
+    *(_ATEN.floor_divide, _ATEN.fmod, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.bucketize),
+    _ATEN.fake_quantize_per_tensor_affine_cachemask,
+}
+#: Operators that order values, with their default dimension; None stands for the whole tensor.
+_REDUCTIONS = (_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min)
+_ORDERS = {_ATEN.topk: -1, _ATEN.sort: -1} | dict.fromkeys(_REDUCTIONS)

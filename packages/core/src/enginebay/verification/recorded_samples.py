@@ -1,0 +1,122 @@
+"""Recorded samples: inputs with the reference's outputs, and their basis for a verdict."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from enginebay.models import unlimited_sizes
+from enginebay.tensors import Sample
+from enginebay.verdict import ITEM, Basis
+from enginebay.verification.output_arrays import is_all_non_finite
+from enginebay.verification.probes import is_constant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from enginebay.data import Item
+    from enginebay.models import BoundModel
+    from enginebay.tensors import NumpyArray
+    from enginebay.verification.probes import Domain
+
+    Arrays = dict[str, NumpyArray]
+
+
+@dataclass(frozen=True)
+class RecordedReference:
+    """The reference's recorded outputs.
+
+    Attributes:
+        description: Its name in the verdict: ``the PyTorch model, unpatched``.
+        samples: The example inputs, the smallest and the largest sizes, and the probes, with
+            their outputs; without outputs if ``missing`` is not empty.
+        basis: What the verdict will rest on, with a label for each sample.
+        missing: Why there are no outputs; empty if there are.
+        model: The model that computed them; None if PyTorch cannot run it.
+    """
+
+    description: str
+    samples: tuple[Sample, ...]
+    basis: Basis
+    missing: str = ""
+    model: BoundModel | None = None
+
+
+@dataclass
+class SampleCollection:
+    """Collects the samples that a verdict will rest on, and the rest of its basis."""
+
+    domain: Domain
+    calibrated: str
+    samples: list[Sample] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    beyond: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    untried: tuple[str, ...] = ()
+    refused: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """List the probes that are not drawn at all."""
+        if self.calibrated:
+            reason = f"{self.calibrated} holds for values like those it was calibrated with"
+            self.dropped.append(f"the probes: {reason}")
+
+    def accept_outputs(self, label: str, outputs: Arrays) -> bool:
+        """Return True if outputs have finite values; else list the probe as dropped."""
+        if all(map(is_all_non_finite, outputs.values())):
+            self.dropped.append(f"{label}: the model returns nothing but NaN and infinity")
+            return False
+        return True
+
+    def add_item(self, item: Item, outputs: Arrays) -> None:
+        """Add an item of a data set."""
+        label = f"{ITEM}{item.number}"
+        self.add_sample(label, Sample(item.inputs, outputs, "item"))
+        if (target := _read_class(item.target)) is not None:
+            self.targets[label] = target
+
+    def add_sample(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
+        """Add a sample; ``beyond`` if its values go beyond those of the example."""
+        self.samples.append(sample)
+        self.labels.append(label)
+        if beyond:
+            self.beyond.append(label)
+
+    def note_untried(self, example: Arrays) -> None:
+        """Note the inputs that hold the example's single value in every sample."""
+        self.untried = tuple(
+            name
+            for name, array in example.items()
+            if is_constant(array)
+            and all((sample.inputs[name] == array.flat[0]).all() for sample in self.samples)
+        )
+
+    def build_basis(self) -> Basis:
+        """Return the basis of the verdict on these samples."""
+        return Basis(
+            labels=tuple(self.labels),
+            beyond=tuple(self.beyond),
+            dropped=tuple(self.dropped),
+            untried=self.untried,
+            refused=self.refused,
+            domain=self.domain,
+            targets=self.targets,
+        )
+
+
+def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
+    """Return the largest size in these samples of each open dimension without a limit."""
+    sizes_by_sample = [
+        unlimited_sizes(model.dynamic, {name: array.shape for name, array in sample.inputs.items()})
+        for sample in samples
+    ]
+    return {name: max(sizes[name] for sizes in sizes_by_sample) for name in sizes_by_sample[0]}
+
+
+def _read_class(target: Any) -> int | None:
+    """Return the class that a target is; None if it is negative (to be ignored) or no class."""
+    with suppress(AttributeError, ValueError, RuntimeError):  # not an array, or of several numbers
+        target = target.item()
+    return target if isinstance(target, int) and target >= 0 else None

@@ -1,0 +1,234 @@
+"""Samples on which rounding alone decides the model's outputs.
+
+A network may amplify rounding without bound: an instance norm divides a plane of equal values,
+which differ by one rounding or by none, by almost nothing, and a network whose values grow from
+layer to layer is chaotic. PyTorch's output for such inputs is one of many that are equally right,
+and an engine's is another.
+
+Monte Carlo arithmetic (Parker, 1997) tells such inputs from a wrong engine: the model runs again,
+in PyTorch and without rewriters, while every sum, difference and quotient has random rounding
+errors. These are the sums that engines add in another order, the differences that they take
+without rounding a product first, and the quotients that they multiply for. If the model is stable
+in double precision, though, and stays so with single rounding errors in its inputs and weights,
+such sums do not matter: the far end of a sigmoid is 1 in every engine.
+
+If a number lies at a step or between equal values, hardly any such run changes the decision:
+separate runs perturb decisions only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from enginebay.errors import ModelError
+from enginebay.verification.output_arrays import is_float
+from enginebay.verification.probes import is_constant
+from enginebay.verification.recorded_samples import tried_sizes
+from enginebay.verification.sample_comparison import compare_sample
+from enginebay.verification.set_comparison import ToleranceOptions
+from enginebay.verification.tolerance import ROUNDING, tolerance_for
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from enginebay.comparators import Comparator
+    from enginebay.models import BoundModel
+    from enginebay.tensors import NumpyArray, Sample
+    from enginebay.verdict import OutputComparison, Verification
+    from enginebay.verification.recorded_samples import RecordedReference
+
+#: Runs with random rounding errors, and runs with perturbed decisions. One run alone may leave a
+#: score on its side of a threshold, or two equal values in their order.
+_ROUNDING_RUNS = 3
+_DECISION_RUNS = 8
+
+#: The error of a sum of products in roundings: the factor of 4 for sums in :mod:`.tolerance`.
+_SUM_ROUNDINGS = 4.0
+
+#: The longest sums have a factor of 128 in :mod:`.tolerance`, 32 times as much.
+_LONGEST_SUM_FACTOR = 32.0
+
+#: A model with more parameters is not copied to double precision: 1 GiB of weights.
+_MAX_COPIED_PARAMETERS = 1 << 27
+
+#: Decisions are perturbed by the error of the longest sums, or by the tolerance if that is less, as
+#: in half precision. Other decisions may weigh twice as much.
+_DECISION_FACTOR = 2.0
+
+
+class _RequiredTolerances(NamedTuple):
+    """The tolerances that would pass, infinite if none would, and the number of mismatches."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    mismatches: float = 0.0
+
+
+def without_rounding(
+    recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
+) -> RecordedReference | None:
+    """Return the recorded samples without the probes on which an engine is worst by rounding alone.
+
+    The engine must be compared again on the others, where it may be wrong as well. The caller's own
+    samples stay; the verdict says that they decide nothing.
+
+    Args:
+        recorded: The samples that an engine was compared on.
+        found: The engine's verdict.
+        comparators: The comparators of outputs that are sets.
+
+    Returns:
+        The other samples, with each removed probe listed in ``basis.dropped``. None if the mismatch
+        stands: rounding changes the model's own output by too little.
+    """
+    figures = found.simulation or found
+    model, options = recorded.model, ToleranceOptions(figures.precision)
+    failed = [
+        output
+        for output in figures.outputs
+        if not output.passed and output.sample not in recorded.basis.undecided
+    ]
+    if model is None or not failed or options.precision not in ROUNDING:
+        return None
+    samples = dict(zip(recorded.basis.labels, recorded.samples, strict=True))
+    undecided: set[str] = set()
+    for label in dict.fromkeys(output.sample for output in failed):
+        by_rounding = _measure_sensitivity(model, samples[label], options, comparators)
+        for output in failed:
+            limit = by_rounding.get(output.name, _RequiredTolerances())
+            if output.sample == label and _exceeds_rounding(output, limit):
+                return None
+        undecided.add(label)
+    return _drop_probes(recorded, undecided)
+
+
+def _measure_sensitivity(
+    model: BoundModel,
+    sample: Sample,
+    options: ToleranceOptions,
+    comparators: Sequence[Comparator],
+) -> dict[str, _RequiredTolerances]:
+    """Measure how far rounding may move each output that it moves out of its tolerance."""
+    from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
+    from enginebay.verification.perturbed_rounding import PerturbedRounding
+
+    unit = ROUNDING[options.precision]
+    longest_sum = _SUM_ROUNDINGS * _LONGEST_SUM_FACTOR * unit
+    decision_error = min(longest_sum, tolerance_for("float32", options.precision).rtol)
+    decisions = [PerturbedDecisions(decision_error, seed) for seed in range(_DECISION_RUNS)]
+    modes: list[tuple[Any, float]] = [(mode, _DECISION_FACTOR) for mode in decisions]
+    # PyTorch adds equal values in pairs, so its own doubles do not show how other engines drift.
+    floats = [array for array in sample.inputs.values() if is_float(array)]
+    equal = bool(floats) and all(map(is_constant, floats))
+    if equal or not _is_stable(model, sample, options, comparators):
+        modes += [
+            (PerturbedRounding(_SUM_ROUNDINGS * unit, seed, equal=equal), _LONGEST_SUM_FACTOR)
+            for seed in range(_ROUNDING_RUNS)
+        ]
+    required: dict[str, _RequiredTolerances] = {}
+    for mode, factor in modes:
+        if mode in decisions[1:] and not decisions[0].decides:
+            continue
+        with mode:
+            try:
+                outputs = model.run(sample.inputs)
+            except ModelError:  # the perturbed values took a branch that fails
+                continue
+        for output in compare_sample(sample.outputs, outputs, options, comparators).outputs:
+            if not output.passed:
+                largest = required.get(output.name, _RequiredTolerances())
+                pairs = zip(largest, _read_required(output), strict=True)
+                required[output.name] = _RequiredTolerances(
+                    *(max(old, factor * new) for old, new in pairs)
+                )
+    return required
+
+
+def _is_stable(
+    model: BoundModel,
+    sample: Sample,
+    options: ToleranceOptions,
+    comparators: Sequence[Comparator],
+) -> bool:
+    """Return True if the outputs pass in double precision, with and without rounded inputs."""
+    import torch
+
+    unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
+    random = np.random.default_rng(0)
+
+    def widen_input(array: NumpyArray, example: NumpyArray, error: float) -> NumpyArray:
+        if array.dtype != np.float32:
+            return array
+        # Whole numbers (pixels, counts) are exact in every engine.
+        if not error or (example == np.round(example)).all():
+            return array.astype(np.float64)
+        size = float(np.square(example).mean()) ** 0.5
+        return np.asarray(array + error * size * random.standard_normal(array.shape))
+
+    parameters = list(model.source.module.parameters())
+    if sum(weights.numel() for weights in parameters) > _MAX_COPIED_PARAMETERS:
+        return False
+    try:
+        for error in (0.0, unit):
+            copies = model.doubled.source.module.parameters()
+            for copy, weights in zip(copies, parameters, strict=True):
+                copy.data.copy_(weights)
+                if error:
+                    noise = torch.as_tensor(random.standard_normal(copy.shape, np.float32))
+                    copy.data *= 1 + error * noise.to(copy)
+            outputs = model.doubled.run(
+                {
+                    name: widen_input(array, model.examples[name], error)
+                    for name, array in sample.inputs.items()
+                }
+            )
+            narrowed = {
+                name: array.astype(sample.outputs[name].dtype) for name, array in outputs.items()
+            }
+            comparison = compare_sample(sample.outputs, narrowed, options, comparators)
+            if not all(output.passed for output in comparison.outputs):
+                return False
+    except Exception:  # noqa: BLE001  # a model that cannot be copied, or lacks kernels for doubles
+        return False
+    return True
+
+
+def _exceeds_rounding(output: OutputComparison, limit: _RequiredTolerances) -> bool:
+    """Return True if an engine is too far off for rounding."""
+    required = _read_required(output)
+    if math.isfinite(required.rtol) or required.mismatches > limit.mismatches:
+        return required.rtol > limit.rtol or required.mismatches > limit.mismatches
+    # No rtol would pass, so the absolute errors decide.
+    return math.isfinite(limit.rtol) or required.atol > limit.atol
+
+
+def _read_required(output: OutputComparison) -> _RequiredTolerances:
+    rtol, atol = output.rtol_that_passes, output.atol_that_passes
+    return _RequiredTolerances(
+        math.inf if rtol is None else rtol,
+        math.inf if atol is None else atol,
+        output.mismatched_count,
+    )
+
+
+def _drop_probes(recorded: RecordedReference, undecided: Collection[str]) -> RecordedReference:
+    basis = recorded.basis
+    pairs = list(zip(basis.labels, recorded.samples, strict=True))
+    dropped = [label for label, sample in pairs if label in undecided and sample.kind == "probe"]
+    pairs = [(label, sample) for label, sample in pairs if label not in dropped]
+    samples = tuple(sample for _, sample in pairs)
+    reasons = (f"{label}: rounding alone decides what the model returns" for label in dropped)
+    basis = msgspec.structs.replace(
+        basis,
+        labels=tuple(label for label, _ in pairs),
+        beyond=tuple(label for label in basis.beyond if label not in dropped),
+        dropped=(*basis.dropped, *reasons),
+        undecided=(*basis.undecided, *undecided),
+        tried=tried_sizes(recorded.model, samples) if recorded.model else {},
+    )
+    return replace(recorded, samples=samples, basis=basis)

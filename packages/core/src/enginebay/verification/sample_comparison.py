@@ -1,0 +1,195 @@
+"""Comparison of one sample's outputs, element by element or by the user's comparators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from enginebay.errors import UsageError
+from enginebay.verdict import Matching
+from enginebay.verification.comparison import compare_outputs
+from enginebay.verification.output_arrays import equal_arrays
+from enginebay.verification.set_comparison import ToleranceOptions, compare_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from enginebay.comparators import Comparator
+    from enginebay.tensors import Array, NumpyArray, Sample
+    from enginebay.verdict import Aligned, ComparisonResult, OutputComparison
+    from enginebay.verification.output_arrays import SmallSlices
+
+
+class SampleComparison(NamedTuple):
+    """The comparison of one sample.
+
+    Attributes:
+        outputs: The comparison of each output, in the reference's order.
+        results: The result of each comparator; None if an output is missing or has another dtype.
+    """
+
+    outputs: tuple[OutputComparison, ...]
+    results: tuple[ComparisonResult | None, ...] = ()
+
+
+def compare_sample(
+    expected: Mapping[str, Array],
+    found: Mapping[str, Array],
+    options: ToleranceOptions,
+    comparators: Sequence[Comparator] = (),
+    small_slices: Mapping[str, SmallSlices] | None = None,
+    all_expected: Sequence[Mapping[str, Array]] = (),
+) -> SampleComparison:
+    """Compare the outputs of comparators with these, and the others element by element.
+
+    Args:
+        expected: The reference's outputs.
+        found: The artifact's outputs.
+        options: The precision and the replaced tolerances.
+        comparators: The comparators of outputs that are sets.
+        small_slices: By output, the slices that have a magnitude of their own.
+        all_expected: The reference's outputs of all samples.
+    """
+    compared_names = _compared_names(comparators)
+    elementwise = compare_outputs(
+        {name: array for name, array in expected.items() if name not in compared_names},
+        {name: array for name, array in found.items() if name not in compared_names},
+        precision=options.precision,
+        rtol=options.rtol,
+        atol=options.atol,
+        apart=small_slices,
+    )
+    by_name = {output.name: output for output in elementwise}
+    results: list[ComparisonResult | None] = []
+    for comparator in comparators:
+        left = {name: expected[name] for name in comparator.outputs if name in expected}
+        right = {name: found[name] for name in comparator.outputs if name in found}
+        result, outputs = compare_sets(comparator, left, right, options, all_expected)
+        results.append(result)
+        by_name |= {output.name: output for output in outputs}
+    names = [*expected, *(name for name in by_name if name not in expected)]
+    ordered = tuple(by_name[name] for name in names if name in by_name)
+    return SampleComparison(ordered, tuple(results))
+
+
+def check_comparators(comparators: Sequence[Comparator], samples: Sequence[Sample]) -> None:
+    """Compare the reference with itself, before anything is built.
+
+    Raises:
+        UsageError: A comparator names an unknown output, cannot compare its outputs, or finds a
+            difference.
+    """
+    for comparator in comparators:
+        for sample in samples:
+            comparator.check_names(sample.outputs)
+        compared = [
+            {name: sample.outputs[name] for name in comparator.outputs} for sample in samples
+        ]
+        for arrays in compared:
+            result, outputs = compare_sets(comparator, arrays, arrays, ToleranceOptions(), compared)
+            if failed := [output.describe() for output in outputs if not output.passed]:
+                raise UsageError(
+                    f"comparator '{comparator.name}' finds the reference different from itself: "
+                    f"{(result and result.reason) or failed[0]}"
+                )
+
+
+def find_blind_comparator(
+    comparators: Sequence[Comparator],
+    samples: Sequence[Sample],
+    comparisons: Sequence[SampleComparison],
+) -> str:
+    """Describe a comparator that would pass any engine; empty if there is none.
+
+    It matches nothing in any sample, or finds no difference between samples whose outputs do
+    differ.
+    """
+    for number, comparator in enumerate(comparators):
+        title = f"{comparator.name} of {', '.join(comparator.outputs)}"
+        results = [comparison.results[number] for comparison in comparisons]
+        if not any(result.matched for result in results if result):
+            return f"{title} finds nothing to match in {_describe_count(len(samples))}"
+        first, *others = ({n: sample.outputs[n] for n in comparator.outputs} for sample in samples)
+        differing = [outputs for outputs in others if not equal_arrays(first, outputs)]
+        if differing and all(_finds_no_difference(comparator, first, one) for one in differing):
+            return (
+                f"{title} finds no difference between {len(samples)} samples; pass an example or "
+                "data whose outputs differ for it"
+            )
+    return ""
+
+
+def summarize_matchings(
+    comparators: Sequence[Comparator],
+    labels: Sequence[str],
+    comparisons: Sequence[SampleComparison],
+) -> tuple[Matching, ...]:
+    """Sum up each comparator's results over all samples."""
+    matchings = []
+    for number, comparator in enumerate(comparators):
+        results = [
+            (label, result)
+            for label, comparison in zip(labels, comparisons, strict=True)
+            if (result := comparison.results[number]) is not None
+        ]
+        if not results:
+            continue
+        label, worst = max(results, key=lambda pair: (not pair[1].passed, pair[1].badness))
+        matchings.append(
+            Matching(
+                comparator=comparator.name,
+                outputs=comparator.outputs,
+                samples=len(results),
+                matched=sum(result.matched for _, result in results),
+                expected_alone=sum(result.expected_alone for _, result in results),
+                found_alone=sum(result.found_alone for _, result in results),
+                excused=sum(result.excused for _, result in results),
+                worst=worst.worst,
+                sample=label,
+                passed=all(result.passed for _, result in results),
+            )
+        )
+    return tuple(matchings)
+
+
+def align_sample(
+    comparators: Sequence[Comparator],
+    sample: Sample,
+    outputs: Mapping[str, Array],
+    comparison: SampleComparison,
+) -> tuple[Sample, dict[str, Any]]:
+    """Return a sample and the engine's outputs; those of comparators in the order of matches."""
+    compared_names = _compared_names(comparators)
+    expected: dict[str, Any] = {
+        name: array for name, array in sample.outputs.items() if name not in compared_names
+    }
+    found: dict[str, Any] = {
+        name: array for name, array in outputs.items() if name not in compared_names
+    }
+    parts: dict[str, list[Aligned]] = {}
+    for aligned in (one for result in comparison.results if result for one in result.aligned):
+        name = f"{aligned.output} ({aligned.part})" if aligned.part else aligned.output
+        parts.setdefault(name, []).append(aligned)
+    for name, pieces in parts.items():
+        expected[name] = np.concatenate([np.ravel(piece.expected) for piece in pieces])
+        found[name] = np.concatenate([np.ravel(piece.found) for piece in pieces])
+    return sample._replace(outputs=expected), found
+
+
+def _compared_names(comparators: Sequence[Comparator]) -> frozenset[str]:
+    return frozenset(name for comparator in comparators for name in comparator.outputs)
+
+
+def _finds_no_difference(
+    comparator: Comparator, left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]
+) -> bool:
+    try:
+        _, outputs = compare_sets(comparator, left, right, ToleranceOptions())
+    except UsageError:  # they differ so much that it cannot compare them
+        return False
+    return all(output.passed for output in outputs)
+
+
+def _describe_count(samples: int) -> str:
+    return f"any of {samples} samples" if samples > 1 else "the example"
