@@ -135,7 +135,7 @@ def test_a_bad_calibration_is_not_verified(
     if verdict == "mismatched":
         assert "dB above noise" in deployed.verification.summary()
         assert (
-            "calibrate with data like what the engine will meet" in deployed.verification.summary()
+            "calibrate with data like those that the engine will" in deployed.verification.summary()
         )
     assert eb.verify(deployed.artifact).verdict == verdict
 

@@ -32,7 +32,7 @@ def test_from_the_build_to_the_recorded_run(
         "on one of them: enginebay verify ARTIFACT"
     ) in lines
     heading = next(line for line in lines if line.startswith("The graph that the engine is built"))
-    assert heading.endswith("on 5 samples; the engine itself gave none of these figures:")
+    assert heading.endswith("on 5 samples; these are not the engine's own figures:")
     assert lines[-3:] == [
         "Next:",
         "  on a board of kind 1 or 2: enginebay verify out",

@@ -49,7 +49,7 @@ def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: 
     assert (simulation.samples, simulation.failed) == (5, ())
     assert [(one.name, one.passed) for one in simulation.outputs] == [("output", True)]
     assert " ran the graph: 1 output on 5 samples; worst: " in simulation.describe()
-    assert " on 5 samples; the engine itself gave none of these" in found.verification._repr_html_()
+    assert " on 5 samples; these are not the engine" in found.verification._repr_html_()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["built_for"] == "a board of kind 1 or 2"
     assert not (tmp_path / "out" / "simulation").exists()

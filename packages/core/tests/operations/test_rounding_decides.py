@@ -58,7 +58,7 @@ def test_a_number_between_two_steps_decides_nothing(loopback: str, tmp_path: Pat
         "rounding alone decides what the model returns on the example: PyTorch"
     )
     assert "1 of 32 elements differ" in reason
-    assert reason.endswith("may differ (--compare), or a tolerance (--rtol)")
+    assert reason.endswith("may differ (--compare), or pass a tolerance (--rtol)")
     again = eb.verify(deployed.artifact)
     assert (again.verdict, again.reason) == ("unverified", reason)
 

@@ -96,7 +96,7 @@ def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> Non
 def test_a_model_that_refuses_large_sizes_is_named_with_the_size(
     length: int, refused: int, tried: int, tmp_path: Path
 ) -> None:
-    text = f"the model itself fails where 'length' is {refused}, and the others are the example's"
+    text = f"the model itself fails if 'length' is {refused} and the other sizes are the example's"
     with pytest.warns(eb.VerdictWarning, match=text):
         found = deployed(at_most(length), tmp_path)
     assert found.verdict == "verified"

@@ -39,7 +39,7 @@ def test_decisions_that_differ_are_no_better_for_constants_beside_them() -> None
     assert signal.decibels > signal.wanted
     assert signal.agreed < 10 < 40 < signal.agreed_wanted
     assert not signal.passed
-    assert f"largest value agrees in {signal.agreed} (wanted " in signal.describe()
+    assert f"largest value agrees in {signal.agreed} (required " in signal.describe()
 
 
 @pytest.mark.parametrize("constants", [0, 10])
@@ -65,7 +65,10 @@ def test_accuracy_may_fall_by_chance_alone(lost: int, passed: bool) -> None:
     signal = measured(LOGITS, found, CLASSES)
     assert (signal.right, signal.right_in_model, signal.right_wanted) == (64 - lost, 64, 61)
     assert signal.passed is passed
-    assert signal.describe().endswith(f"right on {64 - lost} of 64 and the model on 64 (wanted 61)")
+    end = f"right on {64 - lost} of 64 and the model on 64 (required 61)"
+    assert signal.describe().endswith(end)
+        f"right on {64 - lost} of 64 and the model on 64 (required 61)"
+    )
 
 
 @pytest.mark.parametrize("targets", [[10, *CLASSES[1:]], [None, *CLASSES[1:]]])

@@ -221,7 +221,7 @@ class Line:
                     folder / SAMPLES_FILE,
                     reference.description,
                     missing=reference.missing,
-                    basis=reference.basis.traced(engine.ir.notes),
+                    basis=reference.basis.drop_untraced_lines(engine.ir.notes),
                     rtol=verify.rtol,
                     atol=verify.atol,
                     comparators=self._comparators,

@@ -1,7 +1,7 @@
-"""The verdict that an artifact carries, with the figures and the matchings it rests on.
+"""Records of an artifact's verdict: its figures, and the results of comparators.
 
-The figures are measured in :mod:`enginebay.verification`; these are only their records. A record
-is plain JSON: no NaN and no infinity, so a value that may be one of them is kept as text.
+:mod:`enginebay.verification` measures the figures. A record is plain JSON, which has no NaN and no
+infinity: a value that may be one of them is stored as text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figures that a verdict rests on, as records: of outputs, of signals, of a simulation."""
+"""Records of a verdict's figures: of outputs, of signals, of a simulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from enginebay.verdict.matching import Matching
 
-#: The label of a sample that the caller gave.
+#: The label of the caller's own sample.
 EXAMPLE = "example"
 
 #: The start of an item's label; its number follows.
@@ -16,32 +16,32 @@ ITEM = "item "
 
 
 class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """One output of the artifact held against the reference.
+    """Comparison of one output of the artifact with the reference.
 
-    A place passes when ``|found - expected| <= atol + rtol * |expected|``, when both are NaN, or
-    when both are the same infinity.
+    An element passes if ``|found - expected| <= atol + rtol * |expected|``, if both are NaN, or if
+    both are the same infinity.
 
     Attributes:
         name: The output's name.
-        dtype: The expected dtype, in NumPy's names; the found one where none was expected.
-        shape: The expected shape, likewise.
-        total: How many places were compared.
-        mismatched_count: How many of them did not pass.
-        max_abs_error: The largest ``|found - expected|`` over places that are finite in both;
-            None where nothing was compared.
-        max_rel_error: The largest ``|found - expected| / |expected|`` over places that are finite
-            in both and not 0 in ``expected``; None where nothing was compared.
-        worst_index: The place furthest outside its tolerance, or nearest to leaving it.
-        worst_expected: What the reference has there, as text.
-        worst_found: What the artifact has there, as text.
+        dtype: The expected dtype, in NumPy's names; for an unexpected output its own dtype.
+        shape: The expected shape; for an unexpected output its own shape.
+        total: Number of compared elements.
+        mismatched_count: Number of elements that did not pass.
+        max_abs_error: The largest ``|found - expected|`` over elements that are finite in both;
+            None if nothing was compared.
+        max_rel_error: The largest ``|found - expected| / |expected|`` over elements that are finite
+            in both and not 0 in ``expected``; None if nothing was compared.
+        worst_index: Index of the element furthest outside its tolerance, or closest to its limit.
+        worst_expected: The reference's value at ``worst_index``, as text.
+        worst_found: The artifact's value at ``worst_index``, as text.
         rtol: The relative tolerance that was applied.
         atol: The absolute tolerance that was applied, the output's own scale included.
-        rtol_that_passes: The ``rtol`` that would just pass; None where none would.
-        atol_that_passes: An ``atol`` that would pass; None where none would.
-        passed: Whether the output agrees with the reference.
-        reason: What is wrong, or what is remarkable about an output that passed.
-        sample: What was compared on: ``example``, or a probe such as ``redrawn``.
-        comparator: What compared it as a set: ``detections:0.5``; empty for place by place.
+        rtol_that_passes: The smallest ``rtol`` that would pass; None if no ``rtol`` would.
+        atol_that_passes: An ``atol`` that would pass; None if no ``atol`` would.
+        passed: True if the output agrees with the reference.
+        reason: The failure, or a remark on an output that passed.
+        sample: Label of the compared sample: ``example``, or a probe such as ``redrawn``.
+        comparator: Name of the comparator: ``detections:0.5``; empty if elements were compared.
     """
 
     name: str
@@ -65,25 +65,24 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def badness(self) -> tuple[bool, float, float]:
-        """Sorts comparisons of one output: the largest is the one to show."""
+        """Sort key for comparisons of the same output: the worst has the largest key."""
         needed = math.inf if self.rtol_that_passes is None else self.rtol_that_passes
         return (not self.passed, needed, self.max_abs_error or 0.0)
 
     def describe(self) -> str:
-        """The comparison in one line, for messages."""
+        """Describe the comparison in one line, for messages."""
         text = f'"{self.name}"'
         if self.sample != EXAMPLE:
             is_item = self.sample.startswith(ITEM)
             text += f" on {self.sample}" if is_item else f" on the probe '{self.sample}'"
         if self.worst_index is not None:
-            place = ", ".join(map(str, self.worst_index))
-            text += f" at [{place}]: expected {self.worst_expected}, found {self.worst_found}"
+            index = ", ".join(map(str, self.worst_index))
+            text += f" at [{index}]: expected {self.worst_expected}, found {self.worst_found}"
         if self.reason:
             text += f"; {self.reason}" if self.worst_index is not None else f": {self.reason}"
-        return text + self._tolerance_text()
+        return text + self._describe_tolerance()
 
-    def _tolerance_text(self) -> str:
-        """The tolerance, and the one that would have passed, where numbers were compared."""
+    def _describe_tolerance(self) -> str:
         if self.worst_index is None:
             return ""
         text = f"; allowed rtol {self.rtol:.3g}, atol {self.atol:.3g}"
@@ -97,18 +96,19 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """The signal of one output of an 8-bit engine beside its noise.
+    """The signal-to-noise ratio of one output of an 8-bit engine.
 
     Attributes:
         output: The output's name.
-        place: Where it was measured: ``items`` of a data set, or ``the example`` at every size.
-        samples: How many sets of inputs that is.
-        agreed: In how many of them the largest values along the last axis are at the same places.
-        decibels: The signal above the noise; None where there is no noise at all.
-        wanted: What it should be at least, in dB.
-        agreed_wanted: In how many of them the largest value stays under the noise that is allowed.
-        right: On how many of them the largest value is at the target; None where this is unknown.
-        right_in_model: On how many of them the model's is.
+        place: The measured samples: ``items`` of a data set, or ``the example`` at every size.
+        samples: Number of these samples.
+        agreed: Number of samples in which engine and model have the largest values along the last
+            axis at the same indices.
+        decibels: The signal above the noise, in dB; None without any noise.
+        wanted: The least ``decibels`` that pass.
+        agreed_wanted: The least ``agreed`` that passes.
+        right: Number of samples with the engine's largest value at the target; None if unknown.
+        right_in_model: The same number for the model.
         right_wanted: The least ``right`` that passes.
     """
 
@@ -125,46 +125,45 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True if the signal is high enough, and the engine decides as the model does."""
+        """True if the signal is high enough, and the engine makes the model's decisions."""
         is_right = self.right is None or self.right >= self.right_wanted
         is_clear = self.decibels is None or self.decibels >= self.wanted
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """One line: the signal, how often the largest value agrees, and what was wanted."""
+        """Describe the signal, the agreement and the required figures in one line."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
-        wanted = f" (wanted {self.agreed_wanted})" if self.agreed_wanted else ""
+        required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
         return (
-            f'"{self.output}" {level} on {place} (wanted {self.wanted:.1f}), '
-            f"largest value agrees in {self.agreed}{wanted}"
+            f'"{self.output}" {level} on {place} (required {self.wanted:.1f}), '
+            f"largest value agrees in {self.agreed}{required}"
             f"{', ' if self.place == 'items' else ''}{self.accuracy()}"
         )
 
     def accuracy(self) -> str:
-        """How often engine and model are right on items, or that nobody knows."""
+        """Describe how often engine and model are right on items, or that this is unknown."""
         if self.right is None:
             return "accuracy was not measured" if self.place == "items" else ""
         return (
             f"right on {self.right} of {self.samples} and the model on {self.right_in_model} "
-            f"(wanted {self.right_wanted})"
+            f"(required {self.right_wanted})"
         )
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """The graph that an engine is built from, run by another engine and held to the reference.
+    """Figures of the graph that an engine is built from, run by another engine.
 
-    Its figures are the other engine's: they show that the graph is right, and not that the engine
-    which was built from it is.
+    They show that the graph is right, not that the engine built from it is.
 
     Attributes:
         engine: Name and version of the other engine: ``onnxruntime 1.31.1``.
-        precision: Its effective precision, which the tolerances were chosen for.
-        samples: How many sets of inputs were run.
-        outputs: Each output's comparison, out of the sample where it was worst.
+        precision: Its effective precision, which the tolerances follow.
+        samples: Number of samples that were run.
+        outputs: Each output's comparison in its worst sample.
         failed: Labels of the samples that do not pass.
-        signals: In 8 bits, each output's signal beside its noise.
-        matchings: Of each comparator, what it found.
+        signals: In 8 bits, each output's signal-to-noise ratio.
+        matchings: Each comparator's results.
     """
 
     engine: str
@@ -176,7 +175,7 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     matchings: tuple[Matching, ...] = ()
 
     def describe(self) -> str:
-        """One line: which engine ran the graph, on how much, and the worst that was found."""
+        """Describe in one line the engine, the number of samples and the worst output."""
         worst = max(self.outputs, key=lambda output: output.badness)
         outputs = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         samples = f"{self.samples} sample{'' if self.samples == 1 else 's'}"

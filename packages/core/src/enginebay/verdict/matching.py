@@ -1,7 +1,7 @@
-"""The request to a comparator, its result, and what it found in all samples, as records.
+"""Records of a comparator: its request, its result for a sample, and the sum over all samples.
 
-A comparator holds outputs that are sets, such as detections, against the reference's: it says which
-rows belong together, and :mod:`enginebay.verification` holds these place by place.
+A comparator compares outputs that are sets, such as detections: it decides which rows belong
+together, and :mod:`enginebay.verification` compares these element by element.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import msgspec
 
 
 class Allowed(Protocol):
-    """The tolerance of an output's values, as the dtype, the precision and the user set it."""
+    """Computes the allowed error of values from dtype, precision and the user's options."""
 
     def __call__(self, output: str, values: Any, scale: Any = None) -> Any:
-        """Return how far each of these values may be off.
+        """Return the largest allowed error of each value.
 
         Args:
-            output: The output that they come from.
+            output: The name of the output with these values.
             values: Some of the reference's values, in NumPy.
-            scale: The values whose magnitude counts, which carries rounding to values near 0; by
-                default the values themselves.
+            scale: The values whose magnitude counts: a value near 0 carries the rounding errors of
+                larger ones. By default, the values themselves.
         """
         ...
 
@@ -32,10 +32,10 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         expected: The reference's outputs that the user named, in that order, in NumPy.
-        found: The artifact's. Names, dtypes and ranks are the same; sizes need not be.
-        allowed: How far values may be off: ``request.allowed("scores", scores)`` is an array.
-        every: The reference's outputs in every sample, for what is the same in all of them, such as
-            a threshold; empty where only two samples are compared.
+        found: The artifact's outputs. Names, dtypes and ranks are the same; sizes may differ.
+        allowed: The allowed errors: ``request.allowed("scores", scores)`` returns an array.
+        every: The reference's outputs of all samples, to find a constant such as a threshold; empty
+            if two samples are compared with each other.
     """
 
     expected: Mapping[str, Any]
@@ -45,18 +45,18 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aligned(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of one output that belong together, for core to hold place by place.
+    """Values of one output that belong together, for core to compare element by element.
 
     Attributes:
         output: The output's name.
         expected: The reference's values, an array of any shape.
-        found: The artifact's, in the same order.
-        places: The index of each of them in the reference's output, without the last axes that
-            both have: integers of shape ``[len(expected), …]``; None where they are all of it.
+        found: The artifact's values, in the same order.
+        places: The index of each row in the reference's output, without the trailing axes that
+            both share: integers of shape ``[len(expected), …]``; None for the whole output.
         scale: The values whose magnitude counts for the tolerance; None for ``expected``.
-        part: Which part of the output this is, where it has several: ``scores``.
-        noise_only: True for values that one side lacks and has 0 for. They are not held place by
-            place, but are noise in the signal of an 8-bit engine.
+        part: Name of this part, if the output has several: ``scores``.
+        noise_only: True for values that one side lacks, filled with 0. They are not compared, but
+            count as noise in the signal-to-noise ratio of an 8-bit engine.
     """
 
     output: str
@@ -72,15 +72,15 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of comparing some outputs of one sample.
 
     Attributes:
-        passed: True if they agree, as far as ``aligned`` leaves that to the comparator.
-        matched: How much of the reference's was found again: pairs, rows, places.
-        expected_alone: How much of the reference's has no counterpart.
-        found_alone: How much of the artifact's has none.
-        excused: How much has none, and may: it is in neither count.
-        reason: What is wrong; empty where it passed.
-        worst: The worst pair, or the worst of what has no counterpart, for the user.
-        badness: The larger, the sooner is this sample's ``worst`` shown.
-        aligned: Values that core is to hold place by place as well.
+        passed: True if they agree; values in ``aligned`` are core's to decide.
+        matched: Number of the reference's pairs, rows or elements that were found again.
+        expected_alone: Number of the reference's that have no match.
+        found_alone: Number of the artifact's that have no match.
+        excused: Number without a match that need none; not in the two counts above.
+        reason: The failure; empty if it passed.
+        worst: The worst pair, or the worst without a match, for the user.
+        badness: Sort key: the ``worst`` of the sample with the largest badness is shown.
+        aligned: Values for core to compare element by element.
     """
 
     passed: bool
@@ -95,19 +95,19 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparator found in outputs that are sets, over all samples.
+    """A comparator's results over all samples.
 
     Attributes:
-        comparator: Its name, as it was typed: ``detections:0.5``.
-        outputs: What it compared.
-        samples: In how many samples.
-        matched: How much of the reference's was found again: pairs, rows, places.
-        expected_alone: How much of the reference's has no counterpart.
-        found_alone: How much of the artifact's has none.
-        excused: How much has none, and may.
-        worst: The worst pair, or what has no counterpart.
-        sample: Where that is: ``example``, ``item 3``, or a probe such as ``redrawn``.
-        passed: True if it agrees in every sample.
+        comparator: Its name, as typed by the user: ``detections:0.5``.
+        outputs: Names of the outputs that it compared.
+        samples: Number of samples.
+        matched: Number of the reference's pairs, rows or elements that were found again.
+        expected_alone: Number of the reference's that have no match.
+        found_alone: Number of the artifact's that have no match.
+        excused: Number without a match that need none.
+        worst: The worst pair, or the worst without a match.
+        sample: Label of its sample: ``example``, ``item 3``, or a probe such as ``redrawn``.
+        passed: True if the outputs agree in every sample.
     """
 
     comparator: str
@@ -122,10 +122,10 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
     passed: bool
 
     def describe(self) -> str:
-        """One line: what was matched, what was not, and the worst of it."""
+        """Describe the numbers of matches and the worst of them in one line."""
         text = f"{self.comparator} of {', '.join(self.outputs)}: {self.matched} matched"
         if self.expected_alone or self.found_alone:
-            text += f", {self.expected_alone} expected and {self.found_alone} found without partner"
+            text += f", {self.expected_alone} expected and {self.found_alone} found without a match"
         if self.excused:
             text += f", {self.excused} excused"
         return f"{text}; worst in {self.sample}: {self.worst}" if self.worst else text

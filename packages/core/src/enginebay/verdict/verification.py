@@ -1,4 +1,4 @@
-"""The verdict, what it rests on, and the warning that says what limits it."""
+"""The verdict, its basis, and the warnings that limit it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from enginebay.display import Fields, Result, document, labelled
-from enginebay.verdict.compared import compared
+from enginebay.verdict.comparison_table import tabulate_outputs
 from enginebay.verdict.figures import EXAMPLE, OutputComparison, Signal, Simulation
 from enginebay.verdict.matching import Matching
 
@@ -22,37 +22,37 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """Says what limits a verdict: a device that was not there, a value that Python reads."""
+    """Warns of a limit of a verdict: an unavailable device, a value that Python reads."""
 
 
-#: How many probes there are by default: all kinds that an example without open sizes has, and more.
+#: Default number of probes: enough for all kinds that an example without open sizes has.
 PROBES = 8
 
 
 _UNDECIDED = (
     "rounding alone decides what the model returns on {}: PyTorch itself is as far off with other "
-    "roundings, or another order of equal values; {}; give an example away from steps and ties, "
-    "name outputs whose order may differ (--compare), or a tolerance (--rtol)"
+    "rounding errors, or another order of equal values; {}; pass an example away from steps and "
+    "ties, name outputs whose order may differ (--compare), or pass a tolerance (--rtol)"
 )
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verdict rests on, besides its figures.
+    """The basis of a verdict, apart from its figures: the samples and their limits.
 
     Attributes:
-        labels: What each recorded sample is: ``example``, ``redrawn``.
-        beyond: Labels of the samples with values outside of what the example has.
-        dropped: Probes that say nothing, and why: the model raises, or gives NaN alone.
-        undecided: Labels of the samples on which rounding alone decides. Probes are dropped; what
-            the caller gave stays, and its verdict is ``unverified``.
-        untried: Inputs that hold the example's one value in every sample.
-        tried: The largest sizes that were compared of open dimensions without a limit, by name.
-        refused: The sizes of such dimensions at which the model itself fails.
+        labels: Label of each recorded sample: ``example``, ``redrawn``.
+        beyond: Labels of the samples with values outside of the example's range.
+        dropped: Probes that prove nothing, with the reason: the model raises, or returns only NaN.
+        undecided: Labels of the samples on which rounding alone decides. Probes are dropped; the
+            caller's own samples stay, and make the verdict ``unverified``.
+        untried: Inputs that hold the example's single value in every sample.
+        tried: By name of an open dimension without a limit, the largest compared size.
+        refused: By name of such a dimension, a size at which the model itself fails.
         unchanging: Outputs without floats, or without any values, that are the same in all samples.
-        warnings: What limits the verdict, a sentence each.
+        warnings: Limits of the verdict, a sentence each.
         branches: Lines where Python read values that differ between samples: ``net.py:12``.
-        domain: Bounds of the probes by input, where the caller gave some.
-        targets: Of items of a data set whose targets are classes, these classes.
+        domain: Bounds of the probes by input, if the caller passed any.
+        targets: By label of an item, its true class.
         doubt: Why nothing can be verified: the model is not deterministic.
     """
 
@@ -71,35 +71,37 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
     def limits(self) -> tuple[str, ...]:
-        """What limits the verdict, a sentence each."""
+        """Return the limits of the verdict, a sentence each."""
         texts = [*self.warnings]
-        out = [label for label in self.undecided if label not in self.labels]
-        if out and not self.doubt:
-            count = len(out) + sum(label != EXAMPLE for label in self.labels)
+        dropped = [label for label in self.undecided if label not in self.labels]
+        if dropped and not self.doubt:
+            count = len(dropped) + sum(label != EXAMPLE for label in self.labels)
             texts.append(
-                f"rounding alone decides what the model returns on {len(out)} of "
-                f"{count} probes, which are left out: {', '.join(out)}"
+                f"rounding alone decides what the model returns on {len(dropped)} of "
+                f"{count} probes, which are left out: {', '.join(dropped)}"
             )
         texts += [f"nothing is known about other values of '{name}'" for name in self.untried]
         texts += [
-            f"the model itself fails where '{name}' is {size}, and the others are the example's: "
-            "give it a largest size"
+            f"the model itself fails if '{name}' is {size} and the other sizes are the example's: "
+            "limit its largest size"
             for name, size in self.refused.items()
         ]
         texts += [
-            f"'{name}' is the same in all samples, so that an engine that always gives it would "
-            "pass: give an example, or --data, with other results"
+            f"'{name}' is the same in all samples, so an engine that always returns it would "
+            "pass: pass an example, or --data, with different results"
             for name in self.unchanging
         ]
         return tuple(texts)
 
-    def traced(self, notes: Sequence[str]) -> Basis:
-        """Without the lines whose values the exporter did not make constants of.
+    def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
+        """Remove the lines whose values the exporter did not turn into constants.
 
-        Many models look at their inputs only where nothing traces them, and torch.export refuses
-        to; a tracer says in its notes which lines it passed.
+        Args:
+            notes: The exporter's notes, which name each line with a constant.
         """
 
+        # Many models read their inputs only outside of tracing, and torch.export refuses to trace
+        # such lines.
         def is_baked(line: str) -> bool:
             return any(f"({line})" in note for note in notes)
 
@@ -111,23 +113,23 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on an artifact, and how it came about.
+    """The verdict on an artifact, with its figures.
 
     Attributes:
         verdict: ``verified``, ``mismatched``, ``unverified`` or ``crashed``.
-        reference: What the artifact was held against: ``the PyTorch model, unpatched``.
-        outputs: Each output's comparison, out of the sample where it was worst.
-        samples: How many sets of inputs were run.
-        precision: The effective precision that the tolerances were chosen for.
+        reference: Name of the reference: ``the PyTorch model, unpatched``.
+        outputs: Each output's comparison in its worst sample.
+        samples: Number of samples that were run.
+        precision: The effective precision, which the tolerances follow.
         reason: Why there are no figures, for ``unverified`` and ``crashed``.
         failed: Labels of the samples that do not pass.
-        basis: What the verdict rests on; None where nothing is known but the figures.
-        signals: Of an 8-bit engine, each output's signal beside its noise.
-        matchings: Of each comparator, what it found.
-        simulation: Of an engine that cannot run where it was built, the figures of the graph that
-            it is built from, run by another engine; None where there are none.
+        basis: The basis of the verdict; None if only the figures are known.
+        signals: Each output's signal-to-noise ratio, for an 8-bit engine.
+        matchings: Each comparator's results.
+        simulation: Figures of the graph that the engine is built from, run by another engine, if
+            the engine itself cannot run on this machine; else None.
         fallbacks: One sentence for each request that the engine did not follow, as in its receipt.
-        non_finite: What the engine makes of NaN and infinity in its inputs, if the model does not.
+        non_finite: How the engine differs from the model on NaN and infinity; empty if it agrees.
 
     Example:
         >>> Verification.unverified("no reference was given").summary()
@@ -161,31 +163,32 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         matchings: tuple[Matching, ...] = (),
         fallbacks: tuple[str, ...] = (),
     ) -> Verification:
-        """The verdict on several samples; of each output, the worst one is kept.
+        """Build the verdict on several samples, with the worst comparison of each output.
 
         Args:
-            samples: The result of :func:`~enginebay.verification.compare` for each set of inputs.
-            reference: What the expected values came from.
+            samples: The result of :func:`~enginebay.verification.compare_outputs` for each sample.
+            reference: Name of the reference.
             precision: The effective precision of the engine.
-            basis: What the verdict rests on.
-            doubt: Why it cannot be ``verified``, whatever the figures say.
-            signals: The signals of an 8-bit engine.
-            matchings: What the comparators found.
-            fallbacks: What the engine fell back on.
+            basis: The basis of the verdict.
+            doubt: Why agreement does not make it ``verified``; empty if it does.
+            signals: The signal-to-noise ratios of an 8-bit engine.
+            matchings: Each comparator's results.
+            fallbacks: The requests that the engine did not follow.
 
         Returns:
-            ``verified`` or ``mismatched``; ``unverified`` where not one number was compared, or
-            where agreement proves nothing.
+            ``verified`` or ``mismatched``; ``unverified`` if no number was compared, or if
+            agreement proves nothing.
         """
         labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
         failed: dict[str, None] = {}
-        moved: dict[str, str] = {}
+        #: Failed samples that stay although rounding alone decides on them, by label.
+        kept_undecided: dict[str, str] = {}
         undecided = basis.undecided if basis is not None else ()
         for label, outputs in zip(labels, samples, strict=True):
             for output in outputs:
                 if not output.passed and label in undecided:
-                    moved[label.replace(EXAMPLE, "the example")] = output.describe()
+                    kept_undecided[label.replace(EXAMPLE, "the example")] = output.describe()
                     continue
                 if not output.passed:
                     failed[label] = None
@@ -194,10 +197,11 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
                     worst[output.name] = msgspec.structs.replace(output, sample=label)
         is_wrong = bool(failed) or not all(signal.passed for signal in signals)
         verdict: Verdict = "mismatched" if is_wrong else "verified"
-        if not failed and not any(o.total for o in chain.from_iterable(samples)):
-            doubt = doubt or "not one number was compared"
-        if moved:
-            doubt = _UNDECIDED.format(", ".join(moved), next(iter(moved.values())))
+        if not failed and not any(output.total for output in chain.from_iterable(samples)):
+            doubt = doubt or "no number was compared"
+        if kept_undecided:
+            first = next(iter(kept_undecided.values()))
+            doubt = _UNDECIDED.format(", ".join(kept_undecided), first)
         elif len(set(undecided) - set(labels)) > len(labels) - 1:
             doubt = doubt or "rounding alone decides what the model returns on most probes"
         if basis is not None and basis.doubt:
@@ -222,21 +226,21 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def unverified(cls, reason: str) -> Verification:
-        """Nothing was compared, and why."""
+        """Build the verdict if nothing was compared, with the reason."""
         return cls(verdict="unverified", reason=reason)
 
     @classmethod
     def crashed(cls, reason: str, *, reference: str = "") -> Verification:
-        """The artifact or the reference did not survive the comparison, and how it ended."""
+        """Build the verdict if the artifact or the reference crashed, with the reason."""
         return cls(verdict="crashed", reason=reason, reference=reference)
 
     @property
     def passed(self) -> bool:
-        """True for ``verified`` and nothing else."""
+        """True only for ``verified``."""
         return self.verdict == "verified"
 
     def summary(self) -> str:
-        """One line: the verdict, the worst element, its place, the tolerance that would pass."""
+        """Describe the verdict, the worst element and the tolerance that would pass in one line."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         worst = max(self.outputs, key=lambda output: output.badness)
@@ -248,7 +252,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def explain(self) -> str:
-        """The same in lines of their own: the verdict, the place, causes, and what limits it."""
+        """Describe the verdict, the worst element, causes and limits, each on its own line."""
         if self.reason or not self.outputs:
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)
@@ -258,7 +262,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join((self.headline(), *(label + text for _, label, text in lines)))
 
     def extent(self) -> str:
-        """The extent of the comparison: ``3 samples``, ``the example alone``."""
+        """Describe the extent of the comparison: ``3 samples``, ``the example alone``."""
         if self.samples == 1 and self.basis is not None:
             return "the example alone"
         text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
@@ -272,19 +276,19 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Verification {self.headline()}>"
 
     def headline(self) -> str:
-        """The verdict, its reference and the number of samples; or the reason for none."""
+        """Describe the verdict, its reference and the number of samples, or the reason."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         return f"{self.verdict} against {self.reference} on {self.extent()}"
 
     def blocks(self) -> Iterator[Block]:
-        """The verdict, what limits it, and a row for each output."""
+        """Yield the verdict, its limits, and a row for each output."""
         yield self.headline()
         yield Fields(self.fields())
         yield from self.output_blocks()
 
     def fields(self) -> list[tuple[str, str]]:
-        """What limits the verdict, what comparators found, and likely causes of a mismatch."""
+        """Return labelled lines: limits, comparators' results and likely causes of a mismatch."""
         dropped = self.basis.dropped if self.basis else ()
         return [
             *(("warning", text) for text in self.warnings),
@@ -295,57 +299,55 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def output_blocks(self) -> Iterator[Block]:
-        """A row for each output; those of a simulation below a line that says whose they are."""
-        yield from compared(self.outputs)
+        """Yield a row for each output, and those of a simulation below a heading."""
+        yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
             if self.outputs:
                 yield ""
             yield (
                 f"The graph that the engine is built from, run by {simulation.engine} on {count}; "
-                "the engine itself gave none of these figures:"
+                "these are not the engine's own figures:"
             )
-            yield from compared(simulation.outputs)
+            yield from tabulate_outputs(simulation.outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, as ``enginebay verify --json`` prints them."""
+        """Return the figures as ``enginebay verify --json`` prints them."""
         return document({"kind": "verification", "verification": self})
 
     def warn(self) -> None:
-        """Warn of what limits the verdict: a :class:`~enginebay.VerdictWarning` for each.
-
-        Not of NaN and infinity, which few engines keep in a ReLU or in the maximum of a pool.
-        """
+        """Warn of each limit of the verdict, with a :class:`~enginebay.VerdictWarning`."""
         for text in self.warnings:
+            # Few engines preserve NaN in a ReLU or in a maximum pool: no warning for that.
             if text != self.non_finite:
                 warnings.warn(text, VerdictWarning, stacklevel=3)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the engine fell back on, and what else limits the verdict, a sentence each."""
+        """Fallbacks of the engine and other limits of the verdict, a sentence each."""
         limits = self.basis.limits() if self.basis is not None else ()
         return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
 
     def causes(self) -> tuple[str, ...]:
-        """Likely causes of a mismatch, and what to type."""
+        """Return likely causes of a mismatch, with the remedy of each."""
         if self.verdict != "mismatched" or self.basis is None:
             return ()
         causes = []
         figures = self if self.outputs else self.simulation or self
         causes += [
-            f"{signal.describe()}: calibrate with data like what the engine will meet, or give "
-            "the worst layers back to floating point: enginebay quantize"
+            f"{signal.describe()}: calibrate with data like those that the engine will receive, or "
+            "run the worst layers in floating point: enginebay quantize"
             for signal in figures.signals
             if not signal.passed
         ]
         if self.basis.branches:
             lines = ", ".join(self.basis.branches)
             causes.append(
-                f"Python reads values at {lines}, so the engine holds for one branch only"
+                f"Python reads values at {lines}, so the engine is right for one branch only"
             )
         if figures.failed and set(figures.failed) <= set(self.basis.beyond):
             causes.append(
-                "it shows only outside of the example's range; if inputs never go there, "
-                "say so: --domain NAME=LOW,HIGH (domain={...})"
+                "it differs only outside of the example's range; if inputs never go there, limit "
+                "the probes: --domain NAME=LOW,HIGH (domain={...})"
             )
         return tuple(causes)

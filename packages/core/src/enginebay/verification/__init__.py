@@ -1,4 +1,4 @@
-"""Verification that an engine computes what the model computes: reference, trial, verdict.
+"""Verification of an engine against its model: the reference, the trial run, the verdict.
 
 A comparison needs NumPy only, and accepts torch tensors.
 """

@@ -106,7 +106,7 @@ class ComparisonAccumulator:
             parts.append(f"{self.mismatched} of {total} elements differ")
         if self.one_sided:
             parts.append(f"{self.one_sided} of them NaN or infinite in one only")
-        # NaN in both passes, but the reader should know of it.
+        # NaN in both passes, but the reader should know.
         if self.nan_in_both:
             parts.append(f"NaN in both in {self.nan_in_both} of {total} elements")
         return ", ".join(parts)

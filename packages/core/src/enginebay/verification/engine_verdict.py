@@ -63,7 +63,7 @@ def judge(
         request: The engine.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
-        basis: What the verdict rests on, with a label for each sample.
+        basis: The basis of the verdict, with a label for each sample.
         missing: Why the samples have no outputs; empty if they do. The engine must load and run
             all the same.
         rtol: Replaces the relative tolerance.

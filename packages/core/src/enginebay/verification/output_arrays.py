@@ -67,7 +67,7 @@ def is_float(array: NumpyArray) -> bool:
 
 
 def is_all_non_finite(array: NumpyArray) -> bool:
-    """Return True if an array has elements, and all of them are NaN or infinite."""
+    """Return True if an array has elements, all NaN or infinite."""
     import numpy as np
 
     return array.size > 0 and is_float(array) and not np.isfinite(array).any()

@@ -87,7 +87,7 @@ def _is_integer(tensor: torch.Tensor) -> bool:
 def is_exact(tensor: torch.Tensor) -> torch.Tensor:
     """Return a mask of integers and powers of two: their sums and differences do not round.
 
-    ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
+    ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 for each 1 of the mask.
     """
     values = tensor if tensor.is_floating_point() else tensor.to(torch.float32)
     mantissa, _ = torch.frexp(values.float())

@@ -38,10 +38,10 @@ _MIN_SPREAD = 1e-2
 #: The spread of large values: exp overflows in float32 from 89 on, and 1e3 squared is still exact.
 _LARGE_SPREAD = 1e3
 
-#: The label of the probe on which an engine may differ; the verdict then only says so.
+#: The label of the probe on which an engine may differ; it never fails the verdict.
 NON_FINITE = "NaN and infinity"
 
-#: float32 represents every integer up to here, and only the even ones beyond.
+#: float32 represents every integer up to here, but beyond only even integers.
 _MAX_EXACT_INTEGER = 2**24
 
 
@@ -127,7 +127,7 @@ class ProbeGenerator:
         single value. At the example's sizes floats are redrawn with its mean and spread; integers
         and masks are permuted too. Last come an odd and a prime size in between, and floats with
         the other sign, with ten times the spread, and zeros. Integers stay in the example's range;
-        masks of zeros and ones have as many of each as in the example. Below single precision
+        masks keep their numbers of zeros and ones. Below single precision
         floats are permuted, and not stretched.
 
         Args:
@@ -149,7 +149,7 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Draw sizes and inputs one by one that the other probes change together, or never."""
+        """Draw, one by one, sizes and inputs that the other probes change together, or never."""
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
         for name, array in self._example.items():
@@ -179,7 +179,7 @@ class ProbeGenerator:
         if name in self._below:
             low, high = 0, max(self._below[name], 2)
         else:
-            # Lengths, time steps and positions mostly have an upper limit, so smaller ones are
+            # Lengths, time steps and positions mostly have an upper limit, so smaller values are
             # drawn; but not 0, since many models reject a length of 0.
             low, high = (1, int(value)) if value > 1 else (int(value) + 1, 1)
         drawn = np.asarray(self._random.integers(low, high, array.shape, array.dtype))
@@ -364,7 +364,7 @@ def _has_nan(array: NumpyArray) -> bool:
 
 
 def _with_holes(array: NumpyArray) -> NumpyArray:
-    """Return a mask with the other value at the end of each row, and once inside of it."""
+    """Return a mask with the other value at the end of each row, and once inside the row."""
     rows = array.copy().reshape(-1, array.shape[-1] if array.ndim else 1)
     other = np.asarray(1 - int(array.flat[0])).astype(array.dtype)
     length = rows.shape[1]

@@ -31,7 +31,7 @@ class RecordedReference:
         description: Its name in the verdict: ``the PyTorch model, unpatched``.
         samples: The example inputs, the smallest and the largest sizes, and the probes, with
             their outputs; without outputs if ``missing`` is not empty.
-        basis: What the verdict will rest on, with a label for each sample.
+        basis: The basis of the verdict, with a label for each sample.
         missing: Why there are no outputs; empty if there are.
         model: The model that computed them; None if PyTorch cannot run it.
     """

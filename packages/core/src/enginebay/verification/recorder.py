@@ -1,4 +1,4 @@
-"""Runs a model on one sample after the other, and records what a verdict will rest on."""
+"""Recorder that runs a model on one sample after the other, for the basis of a verdict."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Recorder(SampleCollection):
         outputs = self.model.run(inputs, observer)
         seconds = time.thread_time() - start
         observation = observer.observation
-        # The limit keeps a run of no measurable time from dividing by zero.
+        # The lower limit avoids a division by zero after a run of no measurable time.
         self.cost = max(seconds / _BUDGET_SECONDS, observation.largest / _BUDGET_BYTES, 1e-9)
         sizes = ",".join(str(array.shape) for array in inputs.values())
         self.observed.setdefault(sizes, []).append(observation)
@@ -178,7 +178,7 @@ class Recorder(SampleCollection):
         """Yield the outputs that are the same in all samples, if others are not."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
-            return  # the verdict says so itself
+            return  # a doubt of its own covers this
         compared_names = {name for comparator in self.comparators for name in comparator.outputs}
         for name, array in first.items():
             if name in compared_names or (is_float(array) and array.size):

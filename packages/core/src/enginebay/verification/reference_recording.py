@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, NumpyArray]
 
 #: onnx's evaluator, which is written for clarity, also evaluates the probes if the example took
-#: less than this. Most of the time starts its process, and a busy machine needs more of it.
+#: less than this. Most of the time starts its process, which takes longer on a busy machine.
 _FAST_EVALUATOR_SECONDS = 5.0
 
 
@@ -120,7 +120,7 @@ def sample_model(
         else:
             recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    # Not the seed of the recorded probes, or it would draw the same ones again.
+    # Not the seed of the recorded probes, or it would draw the same probes again.
     generator = ProbeGenerator(example, settings, below=model.below, seed=1)
     for probe in generator.draw_all({}, precision):
         recorder.record_probe(replace(probe, label=f"{probe.label} anew"))

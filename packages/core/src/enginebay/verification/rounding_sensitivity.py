@@ -75,7 +75,7 @@ def without_rounding(
     """Return the recorded samples without the probes on which an engine is worst by rounding alone.
 
     The engine must be compared again on the others, where it may be wrong as well. The caller's own
-    samples stay; the verdict says that they decide nothing.
+    samples stay; the verdict notes that they decide nothing.
 
     Args:
         recorded: The samples that an engine was compared on.

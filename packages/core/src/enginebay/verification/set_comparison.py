@@ -113,7 +113,7 @@ class _SetTolerances(NamedTuple):
     options: ToleranceOptions
 
     def allowed_error(self, output: str, values: Any, scale: Any = None) -> NumpyArray:
-        """See :class:`enginebay.verdict.AllowedError`."""
+        """See :class:`enginebay.verdict.Allowed`."""
         array = np.asarray(values)
         tolerance, magnitude = self._resolve(output, array, scale)
         reach = np.abs(array.astype(np.float64)) + magnitude

@@ -76,7 +76,7 @@ def measure_signals(
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
-            matches; a value without a match is compared with 0, and all of it is noise.
+            matches; a value without a match is compared with 0, and is nothing but noise.
         found: The engine's outputs for them.
         precision: The precision of the engine; only int8 and fp8 are measured.
         rtol: Replaces the relative tolerance, from which the required signal follows.

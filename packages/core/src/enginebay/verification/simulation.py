@@ -27,7 +27,7 @@ def build_simulated_verdict(
     Args:
         graph_verdict: The verdict on the graph.
         receipt: The receipt of the engine that ran the graph; None if it crashed.
-        built_for: The machines that the engine is built for, and what this one lacks.
+        built_for: The machines that the engine is built for, and what this machine lacks.
         reference: Name of the reference; empty if there are no outputs to compare with.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The outputs that were compared, as a table."""
+"""Table of the compared outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NUMBERS = ("MAX ERROR", "RTOL", "ATOL")
 
 
-def compared(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
+def tabulate_outputs(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
     """Yield a table with a row for each output, and a line for each that differs."""
     if not outputs:
         return
@@ -27,7 +27,7 @@ def compared(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
             "-" if output.max_abs_error is None else f"{output.max_abs_error:.3g}",
             f"{output.rtol:.3g}",
             f"{output.atol:.3g}",
-            _result(output),
+            _describe_result(output),
         )
         for output in outputs
     ]
@@ -37,7 +37,7 @@ def compared(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
             yield f"worst in {output.describe()}"
 
 
-def _result(output: OutputComparison) -> str:
+def _describe_result(output: OutputComparison) -> str:
     if output.passed:
         return f"ok, {output.reason}" if output.reason else "ok"
     if output.mismatched_count:
