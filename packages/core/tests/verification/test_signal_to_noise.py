@@ -67,8 +67,6 @@ def test_accuracy_may_fall_by_chance_alone(lost: int, passed: bool) -> None:
     assert signal.passed is passed
     end = f"right on {64 - lost} of 64 and the model on 64 (required 61)"
     assert signal.describe().endswith(end)
-        f"right on {64 - lost} of 64 and the model on 64 (required 61)"
-    )
 
 
 @pytest.mark.parametrize("targets", [[10, *CLASSES[1:]], [None, *CLASSES[1:]]])
