@@ -84,12 +84,12 @@ def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
         ),
         (
             ("export", "--output", "m.xyz"),
-            "'m.xyz' does not say which IR to write: wanted .onnx, .pt, .pt2",
+            "unknown suffix of 'm.xyz': expected .onnx, .pt, .pt2",
             "pass --ir",
         ),
         (
             ("export", "--ir", "onnx", "--output", "m.pt"),
-            "'m.pt' has the suffix of torchscript, and onnx is to be written",
+            "'m.pt' has the suffix of torchscript, but onnx was requested",
             "name it m.onnx, or leave --ir out",
         ),
     ],
@@ -113,7 +113,7 @@ def test_a_work_dir_with_an_artifact(
     refused(
         cli("deploy", "models.py:build", *DEPLOY),
         2,
-        f'"{here}/out" exists and holds an artifact',
+        f'"{here}/out" exists and contains an artifact',
         "--overwrite, or choose another --work-dir",
     )
     assert snapshot(here) == before
@@ -129,7 +129,7 @@ def test_a_work_dir_with_something_else(
     refused(
         cli("deploy", "models.py:build", *DEPLOY, *overwrite),
         2,
-        f'"{here}/out" exists and is not an artifact; wanted an empty directory or none',
+        f'"{here}/out" exists and is not an artifact: expected an empty directory or a free name',
         "choose another --work-dir",
     )
     assert snapshot(here) == before
@@ -143,7 +143,7 @@ def test_an_artifact_with_a_file_of_the_users_is_not_overwritten(
     refused(
         cli("deploy", "models.py:build", *DEPLOY, "--overwrite"),
         2,
-        f'"{artifact}" also holds "notes.txt", which is not part of the artifact',
+        f'"{artifact}" also contains "notes.txt", which is not part of the artifact',
         "move it away, or choose another --work-dir",
     )
     assert snapshot(here) == before
@@ -155,7 +155,7 @@ def test_a_work_dir_that_is_a_file(cli: Run, here: Path) -> None:
         refused(
             cli("deploy", "models.py:build", *ORT, "--work-dir", folder, "--overwrite"),
             2,
-            f'"{here}/out" is a file; wanted a directory',
+            f'"{here}/out" is a file: expected a directory',
             "choose another --work-dir",
         )
     assert (here / "out").read_text() == "a file"
@@ -166,8 +166,8 @@ def test_a_work_dir_that_is_a_link(cli: Run, here: Path, artifact: Path) -> None
     refused(
         cli("deploy", "models.py:build", *ORT, "--work-dir", "link", "--overwrite"),
         2,
-        f'"{here}/link" is a symbolic link; wanted a directory, or nothing yet',
-        f'name what it leads to: --work-dir "{artifact}"',
+        f'"{here}/link" is a symbolic link: expected a directory, or a free name',
+        f'name its target: --work-dir "{artifact}"',
     )
     assert (here / "link").is_symlink()
 
@@ -181,7 +181,7 @@ def test_an_empty_work_dir_is_taken(cli: Run, here: Path) -> None:
 
 def test_the_work_dir_is_refused_before_the_model_is_looked_at(cli: Run, artifact: Path) -> None:
     ran = cli("deploy", "no_such_file.py:build", *DEPLOY)
-    assert "exists and holds an artifact" in ran.err
+    assert "exists and contains an artifact" in ran.err
 
 
 @pytest.mark.parametrize("model", ["models.py:raising", "wrong.onnx"])
@@ -292,7 +292,7 @@ def test_a_read_only_disk(cli: Run, here: Path, small_disk: Path) -> None:
 # ── artifacts that are not what they were ───────────────────────────────────────────────────────
 
 COMMANDS = ("run", "verify", "inspect")
-COPY = "copy the whole artifact again, or make it again with the command in its manifest"
+COPY = "copy the whole artifact again, or rebuild it with the command in its manifest"
 
 
 def spoil(artifact: Path, how: str) -> str:
@@ -302,19 +302,19 @@ def spoil(artifact: Path, how: str) -> str:
     size = len(data)
     if how == "truncated":
         file.write_bytes(data[:-10])
-        return f'"{file}" is truncated: wanted {size} bytes, found {size - 10}'
+        return f'"{file}" is truncated: expected {size} bytes, found {size - 10}'
     if how == "empty":
         file.write_bytes(b"")
-        return f'"{file}" is empty: wanted {size} bytes, found 0'
+        return f'"{file}" is empty: expected {size} bytes, found 0'
     if how == "edited":
         file.write_bytes(data.replace(b"Relu", b"Selu"))
-        return rf'^"{re.escape(str(file))}" was changed: wanted sha256 \w{{64}}, found \w{{64}}'
+        return rf'^"{re.escape(str(file))}" was changed: expected sha256 \w{{64}}, found \w{{64}}'
     if how == "foreign":
         file.write_bytes(b"#!/bin/sh\n" * 100)
-        return f'"{file}" was changed: wanted {size} bytes, found 1000'
+        return f'"{file}" was changed: expected {size} bytes, found 1000'
     if how == "gone":
         file.unlink()
-        return f'"{file}" is missing; the manifest lists it'
+        return f'"{file}" is missing, but listed in the manifest'
     if how == "a directory":
         file.unlink()
         file.mkdir()
@@ -404,7 +404,7 @@ def test_a_manifest_that_leads_outside(cli: Run, artifact: Path) -> None:
         cli("run", "out"),
         1,
         "\"out/manifest.json\" lists the file '../../etc/passwd'; "
-        "wanted a path inside the artifact",
+        "expected a path inside the artifact",
     )
 
 
@@ -430,9 +430,9 @@ def test_a_manifest_with_params_that_do_not_exist(cli: Run, artifact: Path) -> N
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        ("nowhere", '"nowhere" does not exist; wanted the directory of an artifact'),
-        ("models.py", '"models.py" is not a directory; wanted the directory of an artifact'),
-        (".", '"." is not an artifact: it holds no manifest.json'),
+        ("nowhere", '"nowhere" does not exist: expected the directory of an artifact'),
+        ("models.py", '"models.py" is not a directory: expected the directory of an artifact'),
+        (".", '"." is not an artifact: it contains no manifest.json'),
     ],
 )
 def test_what_is_no_artifact(cli: Run, where: str, error: str) -> None:

@@ -304,10 +304,10 @@ def test_on_the_command_line(
     assert "compared   top-k:3 of output_0:" in made.out
     before = Path("art/manifest.json").read_bytes()
     for wrong, message in {
-        "output_0=top-k:9": "error: 'output_0' has 8 classes, and top-k:9 compares 9",
+        "output_0=top-k:9": "error: top-k:9 compares 9 classes, but 'output_0' has 8",
         "output_1=detections": "error: detections wants boxes of shape [N, 4] or [B, N, 4]",
-        "outptu_0=set": "error: 'outptu_0' is to be compared by set, and there is no such output",
-        "output_0=sets": "error: there is no comparator 'sets'; there is top-k",
+        "outptu_0=set": "error: unknown output 'outptu_0' for the comparator set; available: ",
+        "output_0=sets": "error: unknown comparator 'sets'; available: top-k",
     }.items():
         ran = cli(*base, "--compare", wrong)
         assert (ran.code, ran.err.startswith(message)) == (2, True), ran.err

@@ -315,7 +315,7 @@ def test_no_ir_converts(cli: Run, here: Path) -> None:
     with torch_backend("hopeless", both, both):
         ran = cli("deploy", "models.py:build", "--backend", "hopeless", "--work-dir", "out")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("error: no IR leads to backend 'hopeless': torchscript: ")
+    assert ran.err.startswith("error: every IR of backend 'hopeless' failed: torchscript: ")
     assert "; exported_program: " in ran.err
     assert ran.err.count("Frobnicate") == 2
     assert not (here / "out").exists()

@@ -167,7 +167,7 @@ def test_what_has_the_place_of_an_artifact_stays(net, tmp_path) -> None:
     row = swept(cell_of(), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason == (
-        f'on {row.host}: "{first.artifact}" also holds "notes.txt", which is not part of the '
+        f'on {row.host}: "{first.artifact}" also contains "notes.txt", which is not part of the '
         "artifact"
     )
     assert row.hint == "move it away, then sweep again with --resume"

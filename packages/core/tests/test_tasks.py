@@ -233,7 +233,7 @@ def test_a_task_that_is_given_needs_its_plugin(cli: Callable[..., Ran], tmp_path
 def test_a_task_that_comes_along_is_kept_unread(cli: Callable[..., Ran], tmp_path: Path) -> None:
     ran = deploy(cli, "cat")
     assert ran.code == 0, ran.err
-    assert f"{ABSENT}, so it is kept as it is: pip install enginebay-vision" in ran.out + ran.err
+    assert f"{ABSENT}, so it is stored unread: pip install enginebay-vision" in ran.out + ran.err
     assert record(tmp_path) == {"type": "image-classification"}
     assert cli("run", "out").code == 0
     ran = cli("inspect", "out")

@@ -124,7 +124,8 @@ def test_a_manifest_of_the_future_still_runs(made: Path, cli: Run) -> None:
             (
                 f'error: "{made}/finder/manifest.json" has a task that cannot be read: the task: '
                 "Invalid value 'rotate' - at `$.image.steps[0].type`\n"
-                "hint: deploy the model again, or use packages as new as those that made it\n"
+                "hint: deploy the model again, or upgrade the packages to the versions that "
+                "made it\n"
             ),
         )
     finally:

@@ -260,7 +260,7 @@ def test_a_mount_point_cannot_be_replaced(tmp_path, needs_mounts):
     done = in_own_mounts(f"mount -t tmpfs none '{tmp_path}'", python(REFUSED, tmp_path))
     assert done.stderr == ""
     assert done.stdout == (
-        f'"{tmp_path}" is a mount point and cannot be replaced; wanted a directory of its own\n'
+        f'"{tmp_path}" is a mount point and cannot be replaced: expected a directory of its own\n'
         f'--work-dir "{tmp_path}/model"\n'
     )
 
@@ -319,7 +319,7 @@ def test_a_file_in_the_parents_place(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ArtifactExistsError) as caught, staging(tmp_path / "file" / "a" / "model"):
         pytest.fail("the work must not begin")
-    assert str(caught.value) == f'"{tmp_path}/file" is a file; wanted a directory'
+    assert str(caught.value) == f'"{tmp_path}/file" is a file: expected a directory'
     assert caught.value.hint == "choose another --work-dir"
 
 

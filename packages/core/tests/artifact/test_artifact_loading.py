@@ -16,7 +16,7 @@ from enginebay.artifact.opening import check_pinned
 from enginebay.errors import ArtifactError
 from enginebay.verdict import Verification
 
-HINT = "copy the whole artifact again, or make it again with the command in its manifest"
+REBUILD_HINT = "copy the whole artifact again, or rebuild it with the command in its manifest"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_an_artifact_moves_and_is_copied(folder, tmp_path):
 
 def test_a_missing_directory(tmp_path):
     error = refused(tmp_path / "none")
-    assert str(error) == f'"{tmp_path}/none" does not exist; wanted the directory of an artifact'
+    assert str(error) == f'"{tmp_path}/none" does not exist: expected the directory of an artifact'
 
 
 def test_a_misspelled_directory(folder):
@@ -73,14 +73,18 @@ def test_a_file_in_its_place(tmp_path):
     (tmp_path / "model.onnx").touch()
     error = refused(tmp_path / "model.onnx")
     assert str(error) == (
-        f'"{tmp_path}/model.onnx" is not a directory; wanted the directory of an artifact'
+        f'"{tmp_path}/model.onnx" is not a directory: expected the directory of an artifact'
     )
 
 
 def test_a_directory_without_a_manifest(tmp_path):
-    assert str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it holds no manifest.json'
+    assert (
+        str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it contains no manifest.json'
+    )
     (tmp_path / "manifest.json").mkdir()
-    assert str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it holds no manifest.json'
+    assert (
+        str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it contains no manifest.json'
+    )
 
 
 def test_a_changed_file(folder):
@@ -88,17 +92,17 @@ def test_a_changed_file(folder):
     wanted, found = (hashlib.sha256(data).hexdigest() for data in (b"weights", b"weightz"))
     error = refused(folder)
     assert str(error) == (
-        f'"{folder}/model.bin" was changed: wanted sha256 {wanted}, found {found}'
+        f'"{folder}/model.bin" was changed: expected sha256 {wanted}, found {found}'
     )
-    assert error.hint == HINT
+    assert error.hint == REBUILD_HINT
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "is empty: wanted 7 bytes, found 0"),
-        (b"weight", "is truncated: wanted 7 bytes, found 6"),
-        (b"weights!", "was changed: wanted 7 bytes, found 8"),
+        (b"", "is empty: expected 7 bytes, found 0"),
+        (b"weight", "is truncated: expected 7 bytes, found 6"),
+        (b"weights!", "was changed: expected 7 bytes, found 8"),
     ],
 )
 def test_a_file_of_another_size(folder, content, text):
@@ -114,7 +118,7 @@ def test_sizes_are_looked_at_before_any_digest(folder):
 
 def test_a_missing_file(folder):
     (folder / "parts" / "weights.data").unlink()
-    text = f'"{folder}/parts/weights.data" is missing; the manifest lists it'
+    text = f'"{folder}/parts/weights.data" is missing, but listed in the manifest'
     assert str(refused(folder)) == text
     (folder / "parts").rmdir()
     (folder / "parts").touch()
@@ -196,7 +200,7 @@ def relist(folder: Path, *paths: str, model_files: tuple[str, ...] = ()) -> Path
 )
 def test_a_path_that_leaves_the_artifact_or_is_spelt_oddly(folder, path):
     where = relist(folder, path)
-    text = f'"{where}" lists the file {path!r}; wanted a path inside the artifact'
+    text = f'"{where}" lists the file {path!r}: expected a path inside the artifact'
     assert str(refused(folder)) == text
 
 
@@ -208,8 +212,8 @@ def test_a_file_listed_twice(folder):
 def test_a_manifest_without_a_model_file(folder):
     where = relist(folder, "model.bin")
     error = refused(folder)
-    assert str(error) == f'"{where}" lists no model file; wanted the engine\'s'
-    assert error.hint == HINT
+    assert str(error) == f'"{where}" lists no model file: expected the engine\'s files'
+    assert error.hint == REBUILD_HINT
 
 
 @pytest.mark.parametrize("field", ["backend", "command", "params", "created"])

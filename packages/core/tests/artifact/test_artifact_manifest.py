@@ -69,7 +69,7 @@ def test_a_date_that_is_none_is_refused(manifest, monkeypatch, value):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
     with pytest.raises(UsageError) as caught:
         manifest()
-    assert str(caught.value) == f'SOURCE_DATE_EPOCH is "{value}"; wanted seconds since 1970'
+    assert str(caught.value) == f'SOURCE_DATE_EPOCH is "{value}": expected seconds since 1970'
     assert caught.value.hint == "unset SOURCE_DATE_EPOCH"
 
 
@@ -116,7 +116,7 @@ def test_what_json_cannot_carry_is_refused(tmp_path, publish, params, reason):
     with pytest.raises(ArtifactError) as caught:
         publish(tmp_path / "model", params=params)
     assert str(caught.value) == f"the manifest cannot be written as JSON: {reason}"
-    assert caught.value.hint == "look at the backend's parameters"
+    assert caught.value.hint == "check the backend's parameters"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,7 +163,7 @@ UNFIT = "does not fit manifest format 1"
             b'{"format": "1", "enginebay_version": "1"}',
             f"{FOREIGN}: Expected `int`, got `str` - at `$.format`",
         ),
-        (b'{"format": 0, "enginebay_version": "1"}', f"{UNFIT}: there is no format 0"),
+        (b'{"format": 0, "enginebay_version": "1"}', f"{UNFIT}: unknown format 0"),
     ],
 )
 def test_a_foreign_or_broken_manifest_is_refused(tmp_path, content, reason):

@@ -28,7 +28,7 @@ def test_another_artifact_stays_where_it_is(tmp_path, publish) -> None:
     with pytest.raises(ArtifactError) as caught:
         move_artifact(found.path, tmp_path / "model", wanted.digest)
     assert str(caught.value) == (
-        f'"{found.path}" is another artifact: wanted a manifest of sha256 {wanted.digest}, '
+        f'"{found.path}" is a different artifact: expected a manifest of sha256 {wanted.digest}, '
         f"found {found.digest}"
     )
     assert found.path.is_dir()

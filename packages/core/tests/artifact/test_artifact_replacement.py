@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from enginebay.artifact import open_artifact, use_artifact
-from enginebay.artifact.replacement import ATTEMPTS, read_whole
+from enginebay.artifact.consistent_reading import ATTEMPTS, read_consistently
 from enginebay.errors import ArtifactError
 
 NEW, OLD = b"new", b"old"
@@ -84,8 +84,8 @@ def test_a_folder_that_is_replaced_all_the_time(tmp_path):
         folder.mkdir()
 
     with pytest.raises(ArtifactError) as caught:
-        read_whole(folder, read)
+        read_consistently(folder, read)
     assert str(caught.value) == (
-        f'"{folder}" was replaced each of the {ATTEMPTS} times that it was read'
+        f'"{folder}" was replaced during each of {ATTEMPTS} attempts to read it'
     )
-    assert caught.value.hint == "stop what replaces it all the time"
+    assert caught.value.hint == "stop the process that keeps replacing it"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from enginebay.artifact import open_artifact, staging
-from enginebay.artifact.exchange import exchange_in_turn
+from enginebay.artifact.directory_exchange import exchange_by_renames
 from enginebay.errors import ArtifactError, ArtifactExistsError
 
 ELSEWHERE = "choose another --work-dir"
@@ -119,7 +119,7 @@ def test_an_artifact_that_is_there_is_refused(tmp_path, publish, snapshot):
     publish(tmp_path / "model")
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model")
-    assert str(error) == f'"{tmp_path}/model" exists and holds an artifact'
+    assert str(error) == f'"{tmp_path}/model" exists and contains an artifact'
     assert error.hint == f"--overwrite, or {ELSEWHERE}"
     assert snapshot(tmp_path) == before
 
@@ -152,7 +152,7 @@ def test_a_folder_that_is_no_artifact_is_never_touched(tmp_path, snapshot, overw
     before = snapshot(tmp_path)
     error = refused(home, overwrite=overwrite)
     assert str(error) == (
-        f'"{home}" exists and is not an artifact; wanted an empty directory or none'
+        f'"{home}" exists and is not an artifact: expected an empty directory or a free name'
     )
     assert error.hint == ELSEWHERE
     assert snapshot(tmp_path) == before
@@ -164,7 +164,7 @@ def test_an_artifact_that_holds_more_is_never_touched(tmp_path, publish, snapsho
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model", overwrite=True)
     assert str(error) == (
-        f'"{tmp_path}/model" also holds "parts/thesis.tex", which is not part of the artifact'
+        f'"{tmp_path}/model" also contains "parts/thesis.tex", which is not part of the artifact'
     )
     assert error.hint == f"move it away, or {ELSEWHERE}"
     assert snapshot(tmp_path) == before
@@ -173,7 +173,7 @@ def test_an_artifact_that_holds_more_is_never_touched(tmp_path, publish, snapsho
 def test_a_linked_folder_in_an_artifact_is_something_more(tmp_path, publish):
     publish(tmp_path / "model")
     (tmp_path / "model" / "data").symlink_to(tmp_path)
-    assert 'also holds "data"' in str(refused(tmp_path / "model", overwrite=True))
+    assert 'also contains "data"' in str(refused(tmp_path / "model", overwrite=True))
 
 
 def test_an_artifact_whose_files_cannot_be_told_is_never_touched(tmp_path, snapshot):
@@ -193,7 +193,7 @@ def test_an_artifact_whose_files_cannot_be_told_is_never_touched(tmp_path, snaps
 def test_a_file_is_never_touched(tmp_path, overwrite):
     (tmp_path / "model").write_text("mine")
     error = refused(tmp_path / "model", overwrite=overwrite)
-    assert str(error) == f'"{tmp_path}/model" is a file; wanted a directory'
+    assert str(error) == f'"{tmp_path}/model" is a file: expected a directory'
     assert error.hint == ELSEWHERE
     assert (tmp_path / "model").read_text() == "mine"
 
@@ -205,9 +205,9 @@ def test_a_link_is_never_touched(tmp_path, publish, overwrite, leads_to):
     (tmp_path / "latest").symlink_to(leads_to)
     error = refused(tmp_path / "latest", overwrite=overwrite)
     assert str(error) == (
-        f'"{tmp_path}/latest" is a symbolic link; wanted a directory, or nothing yet'
+        f'"{tmp_path}/latest" is a symbolic link: expected a directory, or a free name'
     )
-    assert error.hint == f'name what it leads to: --work-dir "{tmp_path}/{leads_to}"'
+    assert error.hint == f'name its target: --work-dir "{tmp_path}/{leads_to}"'
     assert (tmp_path / "latest").readlink() == Path(leads_to)
 
 
@@ -224,7 +224,7 @@ def test_the_current_directory_cannot_be_replaced(tmp_path, monkeypatch, name):
     monkeypatch.chdir(here)
     error = refused(name)
     assert str(error) == (
-        f'"{here}" is the current directory and cannot be replaced; wanted a directory of its own'
+        f'"{here}" is the current directory and cannot be replaced: expected a directory of its own'
     )
     assert error.hint == f'--work-dir "{here}/model"'
 
@@ -232,11 +232,11 @@ def test_the_current_directory_cannot_be_replaced(tmp_path, monkeypatch, name):
 def test_a_folder_above_the_current_one_cannot_be_replaced(tmp_path, publish, monkeypatch):
     monkeypatch.chdir(publish(tmp_path / "model").path / "parts")
     text = str(refused("..", overwrite=True))
-    assert text.startswith(f'"{tmp_path}/model" holds the current directory and cannot be')
+    assert text.startswith(f'"{tmp_path}/model" contains the current directory and cannot be')
 
 
 def test_the_root_cannot_be_replaced():
-    assert str(refused("/", overwrite=True)).startswith('"/" holds the current directory')
+    assert str(refused("/", overwrite=True)).startswith('"/" contains the current directory')
 
 
 # publishing
@@ -247,7 +247,7 @@ def test_what_came_in_the_meantime_stays(tmp_path, publish, manifest):
         other = publish(tmp_path / "model", b"faster")
         with pytest.raises(ArtifactExistsError) as caught:
             stage.publish(manifest())
-    assert str(caught.value) == f'"{tmp_path}/model" exists and holds an artifact'
+    assert str(caught.value) == f'"{tmp_path}/model" exists and contains an artifact'
     assert open_artifact(tmp_path / "model") == other
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -256,7 +256,7 @@ def test_what_came_during_an_overwrite_stays(tmp_path, publish, manifest):
     publish(tmp_path / "model")
     with staging(tmp_path / "model", overwrite=True) as stage:
         (tmp_path / "model" / "notes.txt").write_text("mine")
-        with pytest.raises(ArtifactExistsError, match=r'also holds "notes.txt"'):
+        with pytest.raises(ArtifactExistsError, match=r'also contains "notes.txt"'):
             stage.publish(manifest())
     assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
     assert open_artifact(tmp_path / "model").files == (Path("model.bin"),)
@@ -291,7 +291,7 @@ def test_the_manifest_is_not_the_backends_to_write(tmp_path, manifest):
     text = publish_failing(
         tmp_path, lambda folder: (folder / "manifest.json").touch(), manifest=manifest
     )
-    assert text == 'the backend wrote "manifest.json"; that name is taken'
+    assert text == 'the backend wrote "manifest.json", which is a reserved name'
 
 
 @pytest.mark.parametrize("leads_to", ["/etc/hostname", "model.bin", "nowhere", "."])
@@ -299,12 +299,12 @@ def test_a_link_cannot_be_published(tmp_path, manifest, leads_to):
     text = publish_failing(
         tmp_path, lambda folder: (folder / "link").symlink_to(leads_to), manifest=manifest
     )
-    assert text == 'the artifact cannot hold "link": it is a symbolic link; wanted its content'
+    assert text == 'invalid "link" in the artifact: expected a file, found a symbolic link'
 
 
 def test_a_pipe_cannot_be_published(tmp_path, manifest):
     text = publish_failing(tmp_path, lambda folder: os.mkfifo(folder / "pipe"), manifest=manifest)
-    assert text == 'the artifact cannot hold "pipe": it is not a file; wanted its content'
+    assert text == 'invalid "pipe" in the artifact: expected a file, found a special file'
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.bin", b"a\\b", b"C:model"])
@@ -314,7 +314,7 @@ def test_a_name_that_is_not_portable_cannot_be_published(tmp_path, manifest, nam
 
     text = publish_failing(tmp_path, prepare, manifest=manifest)
     shown = repr(os.fsdecode(name))
-    assert text == f"the artifact cannot hold a file named {shown}; wanted a plain name"
+    assert text == f"invalid file name {shown} in the artifact: expected a plain relative path"
 
 
 def test_an_artifact_is_published_once(tmp_path, manifest):
@@ -355,7 +355,7 @@ def test_large_files_are_not_read_into_memory(tmp_path, manifest):
 def test_an_exchange_in_turn(tmp_path, publish):
     publish(tmp_path / "old", b"old")
     publish(tmp_path / "new", b"new")
-    exchange_in_turn(tmp_path / "new", tmp_path / "old")
+    exchange_by_renames(tmp_path / "new", tmp_path / "old")
     assert (tmp_path / "old" / "model.bin").read_bytes() == b"new"
     assert (tmp_path / "new" / "model.bin").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
@@ -365,7 +365,7 @@ def test_an_exchange_in_turn_that_fails_is_undone(tmp_path, publish, snapshot):
     publish(tmp_path / "old", b"old")
     before = snapshot(tmp_path / "old")
     with pytest.raises(FileNotFoundError):
-        exchange_in_turn(tmp_path / "new", tmp_path / "old")
+        exchange_by_renames(tmp_path / "new", tmp_path / "old")
     assert snapshot(tmp_path / "old") == before
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 

@@ -66,7 +66,7 @@ def test_a_wrong_graph_is_refused_without_a_device(ahead_cli: Run, here: Path) -
         "error: mismatched: the graph that the engine is built from is wrong when onnx.reference "
     )
     assert done.err.splitlines()[-1] == (
-        "hint: look at the model, the rewriters or the params; --allow-mismatch publishes the "
+        "hint: check the model, the rewriters or the params; --allow-mismatch publishes the "
         "artifact with this verdict"
     )
     assert not (here / "out").exists()

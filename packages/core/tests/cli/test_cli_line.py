@@ -169,7 +169,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
         r"place    \"y\".* at \[.+\]: expected \S+, found \S+; \d+ of 48 elements differ\n"
         r"allowed  rtol \S+, atol \S+; rtol \S+ would pass\n"
         r"(warning  .+\n)*"
-        r"hint: look at the model, the rewriters or the params; --allow-mismatch "
+        r"hint: check the model, the rewriters or the params; --allow-mismatch "
         r"publishes the artifact with this verdict, and then enginebay bisect tiny-loopback "
         r"names the layer\n",
         ran.err,
@@ -232,9 +232,7 @@ def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
     (here / "build.onnx").write_text("precious")
     ran = cli("export", "net.py:build", "--exporter", "torchscript")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == (
-        "error: 'build.onnx' is there already\nhint: pass --overwrite, or another name\n"
-    )
+    assert ran.err == ("error: 'build.onnx' exists\nhint: pass --overwrite, or another name\n")
     assert (here / "build.onnx").read_text() == "precious"
     assert cli("export", "net.py:build", "--exporter", "torchscript", "--overwrite").code == 0
     assert (here / "build.onnx").read_bytes() != b"precious"
@@ -327,7 +325,7 @@ def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: '")
     assert ran.err.endswith(
-        "out' was made without a reference, so nothing is recorded in it\n"
+        "out' was built without a reference, so nothing is recorded in it\n"
         "hint: name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE\n"
     )
     assert cli("verify", "out", "--model", "tiny.onnx", "--input", "x=1x3x4x4").code == 0

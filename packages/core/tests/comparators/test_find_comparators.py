@@ -143,14 +143,14 @@ def test_a_class_in_a_file():
         ("leaving", "comparator '{}' raised SystemExit(0)"),
         (
             "nothing",
-            "comparator '{}' returned NoneType: wanted an enginebay.hooks.ComparisonResult",
+            (
+                "comparator '{}' returned the wrong type: expected an "
+                "enginebay.hooks.ComparisonResult, found NoneType"
+            ),
         ),
         (
             "uneven",
-            (
-                "comparator '{}' aligned values of 'x' of the shapes (2, 3) and (1, 3): wanted the "
-                "same"
-            ),
+            ("comparator '{}' aligned values of 'x' with different shapes: (2, 3) and (1, 3)"),
         ),
         (
             "never",
@@ -159,7 +159,7 @@ def test_a_class_in_a_file():
                 "returned no reason"
             ),
         ),
-        ("number", "comparator '{}' is of type int, and cannot be called"),
+        ("number", "comparator '{}' is of type int, which cannot be called"),
     ],
 )
 def test_one_that_is_wrong(name, message):
@@ -170,7 +170,9 @@ def test_one_that_is_wrong(name, message):
 
 @pytest.mark.usefixtures("here")
 def test_one_that_aligns_another_output():
-    with pytest.raises(UsageError, match=r"aligned Aligned.*: wanted an enginebay.hooks"):
+    with pytest.raises(
+        UsageError, match=r"expected an enginebay\.hooks\.Aligned of.*found Aligned"
+    ):
         check("mine.py:strange")
 
 
@@ -256,10 +258,10 @@ def test_code_that_an_artifact_names_is_not_run():
     with pytest.raises(UsageError) as caught:
         recorded_comparators([(("a", "b"), "os:system")], Path("art"))
     assert str(caught.value) == (
-        "'art' was verified with the comparator 'os:system', which is code outside of it, and is "
-        "not run because an artifact says so"
+        "'art' was verified with the comparator 'os:system', which is Python code: it is "
+        "not run just because an artifact names it"
     )
-    assert caught.value.hint == "if you trust it, type it: --compare a,b=os:system"
+    assert caught.value.hint == "if you trust it, pass it: --compare a,b=os:system"
 
 
 @pytest.mark.parametrize(
@@ -268,23 +270,27 @@ def test_code_that_an_artifact_names_is_not_run():
         (
             {"x": "detection"},
             (
-                "there is no comparator 'detection'; there is top-k[:K], set, "
+                "unknown comparator 'detection'; available: top-k[:K], set, "
                 "file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
             ),
             "did you mean 'detections'?",
         ),
-        ({"x": "top_k:5"}, "there is no comparator 'top_k:5'; there is ", "mean 'top-k'?"),
-        ({"x": "zzz"}, "there is no comparator 'zzz'; there is ", None),
-        ({"x": ""}, "there is no comparator ''; there is ", None),
-        ({"x": "top-k:0"}, "'0' in top-k:0 is no whole number above 0", None),
-        ({"x": "top-k:-1"}, "'-1' in top-k:-1 is no whole number above 0", None),
-        ({"x": "set:1"}, "set takes no argument, and has '1'", "write set"),
+        ({"x": "top_k:5"}, "unknown comparator 'top_k:5'; available: ", "mean 'top-k'?"),
+        ({"x": "zzz"}, "unknown comparator 'zzz'; available: ", None),
+        ({"x": ""}, "unknown comparator ''; available: ", None),
+        ({"x": "top-k:0"}, "invalid '0' in top-k:0: expected a positive integer", None),
+        ({"x": "top-k:-1"}, "invalid '-1' in top-k:-1: expected a positive integer", None),
+        ({"x": "set:1"}, "set takes no argument, found '1'", "write set"),
         ({"x,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x": "set", "y,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
-        ({"x,": "set"}, "compare names the outputs 'x,'; wanted one name, or several with", None),
-        ({(): "set"}, "compare names the outputs (); wanted one name, or several with", None),
-        ({3: "set"}, "compare names the outputs 3; wanted one name, or several with", None),
-        ({"x": 5}, "comparator 'builtins:int' is of type int, and cannot be called", "a function"),
+        ({"x,": "set"}, "invalid outputs 'x,' in compare: expected one name, or several", None),
+        ({(): "set"}, "invalid outputs () in compare: expected one name, or several", None),
+        ({3: "set"}, "invalid outputs 3 in compare: expected one name, or several", None),
+        (
+            {"x": 5},
+            "comparator 'builtins:int' is of type int, which cannot be called",
+            "a function",
+        ),
     ],
 )
 def test_what_is_typed_wrongly(compare, message, hint):
@@ -305,7 +311,7 @@ def test_an_output_that_is_not_there():
     with pytest.raises(UsageError) as caught:
         check_comparators(find_comparators({"boxs": "set"}), [Sample({}, {"boxes": X, "y": X})])
     assert str(caught.value) == (
-        "'boxs' is to be compared by set, and there is no such output; outputs: boxes, y"
+        "unknown output 'boxs' for the comparator set; available: boxes, y"
     )
     assert caught.value.hint == "did you mean 'boxes'?"
 

@@ -30,8 +30,8 @@ def test_one_that_is_lost_added_or_changed(compared, rows):
     for place in range(len(rows)):
         lost = compared("set", {"x": rows}, {"x": np.delete(rows, place, 0)[::-1]})
         shown = ", ".join(f"{value:.6g}" for value in rows[place])
-        assert lost.outputs["x"].reason == "1 expected and 0 found rows have no partner"
-        assert lost.matching.worst == f"expected row {place} ({shown}) has no partner"
+        assert lost.outputs["x"].reason == "1 expected and 0 found rows have no match"
+        assert lost.matching.worst == f"expected row {place} ({shown}) has no match"
         twice = np.concatenate([rows, rows[place : place + 1]])[::-1]
         assert not compared("set", {"x": rows}, {"x": twice}).passed
         changed = rows.copy()
@@ -92,10 +92,8 @@ def test_thousands_of_rows(compared):
 
 
 BAD = {
-    "set compares rows of numbers along the first axis, and 'x' is float32 ()": {
-        "x": np.float32(1)
-    },
-    "set compares outputs with as many rows each, and there are 50 in 'x', 2 in 'y'": {
+    "set compares rows of numbers along the first axis, found 'x' float32 ()": {"x": np.float32(1)},
+    "set compares outputs with the same number of rows, found 50 in 'x', 2 in 'y'": {
         "x": POINTS,
         "y": np.arange(2),
     },

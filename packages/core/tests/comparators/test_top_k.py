@@ -34,7 +34,7 @@ def test_another_order(compared):
     found = SCORES.copy()
     found[0, [0, 1]] = found[0, [1, 0]]
     result = compared("top-k:2", {"x": SCORES}, {"x": found})
-    assert result.outputs["x"].reason == "2 of 4 places have another class"
+    assert result.outputs["x"].reason == "2 of 4 ranks have a different class"
     assert result.matching.worst == "at [0, 0]: expected class 0, found 1"
 
 
@@ -102,13 +102,13 @@ def test_noise_within_tolerance_always_passes(seed, k):
 
 
 BAD = {
-    "'x' has 8 classes, and top-k:9 compares 9": ("top-k:9", {"x": SCORES}),
-    "'x' has 4 classes, and top-k:5 compares 5": ("top-k", {"x": SCORES[:, :4]}),
-    "top-k compares numbers of one output along its last axis, or of two as torch.topk has them, "
-    "and not 'x' float32 ()": ("top-k", {"x": np.float32(1)}),
-    "top-k compares numbers of one output along its last axis, or of two as torch.topk has them, "
-    "and not 'x' bool (9,)": ("top-k", {"x": np.ones(9, bool)}),
-    "top-k wants 'y' to be the classes of 'x', integers of shape (2, 8), and it is float32 "
+    "top-k:9 compares 9 classes, but 'x' has 8": ("top-k:9", {"x": SCORES}),
+    "top-k:5 compares 5 classes, but 'x' has 4": ("top-k", {"x": SCORES[:, :4]}),
+    "top-k compares the last axis of one output of numbers, or two outputs of torch.topk; "
+    "found 'x' float32 ()": ("top-k", {"x": np.float32(1)}),
+    "top-k compares the last axis of one output of numbers, or two outputs of torch.topk; "
+    "found 'x' bool (9,)": ("top-k", {"x": np.ones(9, bool)}),
+    "'y' must be the classes of 'x' for top-k: expected integers of shape (2, 8), found float32 "
     "(2, 8)": ("top-k:2", {"x": SCORES, "y": SCORES}),
 }
 

@@ -124,7 +124,7 @@ def test_an_input_of_the_same_size_is_named(deploy: Deploy) -> None:
         (
             {"dynamic": "batch", "params": {"min_shapes": "a:1x3,b:1x3"}},
             UsageError,
-            "dynamic and the smallest and largest shapes both say which sizes are open",
+            "dynamic cannot be combined with smallest and largest shapes",
         ),
     ],
 )

@@ -220,7 +220,7 @@ def test_only_onnx_can_be_cut(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         deploy(Network(), tmp_path / "net", "neck", ir="torchscript")
     assert str(caught.value) == (
-        "only an ONNX graph can be cut, and this deployment goes through torchscript"
+        "only an ONNX graph can be cut, but the IR of this deployment is torchscript"
     )
     assert caught.value.hint is not None
 

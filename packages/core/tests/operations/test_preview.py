@@ -147,7 +147,7 @@ def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
     ):
         found = eb.preview(str(file), backends=["silent", "dying"])
     assert not found.clear
-    assert found.backends[0].error == "backend 'silent' does not say which operators it lacks"
+    assert found.backends[0].error == "backend 'silent' does not list the operators that it lacks"
     assert found.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
 
 
@@ -177,7 +177,7 @@ def test_what_is_wrong_with_the_call_is_raised(loopback: str) -> None:
     with pytest.raises(BackendNotFoundError):
         eb.preview(torch.nn.ReLU(), torch.ones(1), backends=["no-such-engine"])
 
-    with pytest.raises(UsageError, match=r"^timeout is -1 seconds; wanted more than 0$"):
+    with pytest.raises(UsageError, match=r"^invalid timeout of -1 seconds: expected more than 0$"):
         eb.preview(torch.nn.ReLU(), torch.ones(1), backends=[loopback], timeout=-1)
     assert main(["preview", "net.py:build", "--backend", ","]) == 2
 

@@ -285,7 +285,7 @@ def test_an_artifact_of_a_python_object_does_not_know_its_model(tmp_path: Path) 
     artifact = deployed(tmp_path, model=short, probes=0)
     with pytest.raises(UsageError) as raised:
         lab.bisect(artifact)
-    message = f"'{artifact.path}' does not say which model it was made from"
+    message = f"'{artifact.path}' does not record its model"
     assert (str(raised.value), raised.value.hint) == (message, "name it: --model MODEL")
 
 
@@ -310,7 +310,7 @@ def test_the_model_is_found_from_any_folder(
     with pytest.raises(UsageError) as raised:
         lab.bisect(artifact)
     model = f"{tmp_path}/net.py"
-    message = f"'{artifact.path}' was made from '{model}:build', and there is no '{model}'"
+    message = f"'{artifact.path}' was made from '{model}:build', but '{model}' does not exist"
     assert (str(raised.value), raised.value.hint) == (message, "name the model: --model MODEL")
 
 

@@ -259,7 +259,7 @@ def test_a_worker_with_different_files_is_refused(here: Path) -> None:
         f"'good' differs from the artifact that the evaluation started with (on {HOST})"
     )
     missing = failure(artifacts={"missing": "1"})
-    assert str(missing).startswith('"missing" does not exist; wanted the directory of an artifact')
+    assert str(missing).startswith('"missing" does not exist: expected the directory')
     assert type(missing) is ArtifactError
 
 

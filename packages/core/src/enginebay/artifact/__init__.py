@@ -1,10 +1,8 @@
-"""An artifact: a directory with an engine's files and the manifest that vouches for them.
+"""An artifact: a directory with an engine's files and a manifest with their digests.
 
-It appears complete or not at all (:func:`staging`), and is checked file by file before any
-engine reads it (:func:`open_artifact`, :func:`load_request`). It can be moved and
-copied: it knows no path to itself.
-
-A manifest is read and shown without a backend.
+It appears complete or not at all (:func:`staging`), and every file is checked before an engine
+reads it (:func:`open_artifact`, :func:`load_request`). It can be moved and copied, since it
+contains no path to itself. Reading a manifest needs no backend.
 """
 
 from __future__ import annotations
@@ -14,7 +12,11 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.artifact.isolated import IsolatedWrapper as IsolatedWrapper
+    from enginebay.artifact.engine_request import (
+        LoadRequest as LoadRequest,
+        load_request as load_request,
+    )
+    from enginebay.artifact.isolated_wrapper import IsolatedWrapper as IsolatedWrapper
     from enginebay.artifact.manifest import (
         MANIFEST_FORMAT as MANIFEST_FORMAT,
         MANIFEST_NAME as MANIFEST_NAME,
@@ -42,26 +44,22 @@ if TYPE_CHECKING:
         convert_parts as convert_parts,
         simulation_folder as simulation_folder,
     )
-    from enginebay.artifact.request import (
-        LoadRequest as LoadRequest,
-        load_request as load_request,
-    )
-    from enginebay.artifact.runs import (
+    from enginebay.artifact.run_records import (
         record_run as record_run,
         run_record as run_record,
     )
-    from enginebay.artifact.stage import (
-        Staging as Staging,
+    from enginebay.artifact.staging_directory import (
+        StagingDirectory as StagingDirectory,
         move_artifact as move_artifact,
         staging as staging,
     )
-    from enginebay.artifact.target import check_target as check_target
+    from enginebay.artifact.target_directory import check_target as check_target
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "artifact.isolated": "IsolatedWrapper",
+        "artifact.isolated_wrapper": "IsolatedWrapper",
         "artifact.manifest": (
             "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest Part "
             "PluginRecord RunRecord"
@@ -70,9 +68,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "artifact.node_modules": "record_modules",
         "artifact.opening": "Artifact SAMPLES_FILE open_artifact use_artifact",
         "artifact.parts": "SIMULATION_FOLDER convert_parts simulation_folder",
-        "artifact.request": "LoadRequest load_request",
-        "artifact.runs": "record_run run_record",
-        "artifact.stage": "Staging move_artifact staging",
-        "artifact.target": "check_target",
+        "artifact.engine_request": "LoadRequest load_request",
+        "artifact.run_records": "record_run run_record",
+        "artifact.staging_directory": "StagingDirectory move_artifact staging",
+        "artifact.target_directory": "check_target",
     },
 )

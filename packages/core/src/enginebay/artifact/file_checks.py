@@ -1,4 +1,4 @@
-"""The files of an artifact: listed with their digests, and checked against that list."""
+"""Digests of an artifact's files, and the checks against them."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ if TYPE_CHECKING:
 
 
 def list_files(root: Path) -> tuple[FileEntry, ...]:
-    """Every file under ``root`` with its digest, in the order of their paths, flushed to disk.
+    """List every file under ``root`` with its digest, sorted by path; flush each to disk.
 
     Raises:
-        ArtifactError: Something in it is not a regular file, or has a name that JSON cannot hold.
-        OSError: A file cannot be read, or the disk does not take it.
+        ArtifactError: An entry is not a regular file, or has a name that JSON cannot represent.
+        OSError: A file cannot be read, or not be flushed to disk.
     """
-    paths = sorted(walk(root))
-    return tuple(_entry(root, path) for path in paths if path != MANIFEST_NAME)
+    paths = sorted(walk_files(root))
+    return tuple(_describe_file(root, path) for path in paths if path != MANIFEST_NAME)
 
 
-def walk(root: Path) -> Iterator[str]:
-    """The paths, relative to ``root``, of everything under it that is not a directory."""
+def walk_files(root: Path) -> Iterator[str]:
+    """Yield the path, relative to ``root``, of every entry under it that is not a directory."""
 
-    def complain(error: OSError) -> None:
+    # os.walk ignores a folder that it cannot list, unless this raises.
+    def raise_error(error: OSError) -> None:
         raise error
 
-    for folder, directories, files in os.walk(root, onerror=complain):
+    for folder, directories, files in os.walk(root, onerror=raise_error):
         links = [name for name in directories if Path(folder, name).is_symlink()]
         for name in (*files, *links):
             yield Path(folder, name).relative_to(root).as_posix()
 
 
-def _entry(root: Path, path: str) -> FileEntry:
-    """One file's path, digest and size."""
+def _describe_file(root: Path, path: str) -> FileEntry:
     if not _is_portable(path):
-        raise ArtifactError(f"the artifact cannot hold a file named {path!r}; wanted a plain name")
+        raise ArtifactError(
+            f"invalid file name {path!r} in the artifact: expected a plain relative path"
+        )
     mode = (root / path).lstat().st_mode
     if not stat.S_ISREG(mode):
-        kind = "a symbolic link" if stat.S_ISLNK(mode) else "not a file"
-        raise ArtifactError(f'the artifact cannot hold "{path}": it is {kind}; wanted its content')
+        kind = "a symbolic link" if stat.S_ISLNK(mode) else "a special file"
+        raise ArtifactError(f'invalid "{path}" in the artifact: expected a file, found {kind}')
     with (root / path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
@@ -53,7 +55,7 @@ def _entry(root: Path, path: str) -> FileEntry:
 
 
 def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
-    """Refuse a list of files that leaves the artifact, or names one twice; looks at no file.
+    """Check that listed paths are inside the artifact and unique, without reading a file.
 
     Raises:
         ArtifactError: Names the path.
@@ -62,7 +64,7 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
     for entry in entries:
         if not _is_portable(entry.path) or entry.path == MANIFEST_NAME:
             raise ArtifactError(
-                f'"{where}" lists the file {entry.path!r}; wanted a path inside the artifact'
+                f'"{where}" lists the file {entry.path!r}: expected a path inside the artifact'
             )
         if entry.path in seen:
             raise ArtifactError(f'"{where}" lists the file "{entry.path}" twice')
@@ -70,7 +72,7 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
 
 
 def _is_portable(path: str) -> bool:
-    """True where a path stays below its root, on any system, and is spelt in one way only."""
+    """Return True if a path stays below its root on any system, and is in normal form."""
     try:
         path.encode()
     except UnicodeEncodeError:  # bytes of a file name that are not UTF-8
@@ -81,50 +83,53 @@ def _is_portable(path: str) -> bool:
 
 
 def check_file(root: Path, entry: FileEntry) -> None:
-    """Refuse a file that is not, byte for byte, the one that was listed.
+    """Check that a file is byte for byte the listed one.
 
     Raises:
-        ArtifactError: Names the file, what was wanted and what was found.
-        OSError: It cannot be read.
+        ArtifactError: Names the file, and the expected and the found value.
+        OSError: The file cannot be read.
     """
     path = check_presence(root, entry)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != entry.sha256:
         raise ArtifactError(
-            f'"{path}" was changed: wanted sha256 {entry.sha256}, found {digest}', hint=HINT
+            f'"{path}" was changed: expected sha256 {entry.sha256}, found {digest}',
+            hint=REBUILD_HINT,
         )
 
 
 def check_presence(root: Path, entry: FileEntry) -> Path:
-    """A listed file's own path; it is there, is a file inside ``root``, and has the right size.
+    """Return the path of a listed file, which must exist inside ``root`` with the right size.
 
     Raises:
-        ArtifactError: Names the file, what was wanted and what was found.
+        ArtifactError: Names the file, and the expected and the found value.
     """
     path = root / entry.path
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
-        raise ArtifactError(f'"{path}" leads out of the artifact, to "{real}"', hint=HINT)
+        raise ArtifactError(f'"{path}" leads out of the artifact, to "{real}"', hint=REBUILD_HINT)
     try:
         info = real.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        raise ArtifactError(f'"{path}" is missing; the manifest lists it', hint=HINT) from None
-    if not stat.S_ISREG(info.st_mode):
-        raise ArtifactError(f'"{path}" is not a regular file', hint=HINT)
-    if info.st_size != entry.size:
-        state = _state(info.st_size, entry.size)
         raise ArtifactError(
-            f'"{path}" {state}: wanted {entry.size} bytes, found {info.st_size}', hint=HINT
+            f'"{path}" is missing; the manifest lists it', hint=REBUILD_HINT
+        ) from None
+    if not stat.S_ISREG(info.st_mode):
+        raise ArtifactError(f'"{path}" is not a regular file', hint=REBUILD_HINT)
+    if info.st_size != entry.size:
+        state = _describe_size(info.st_size, entry.size)
+        raise ArtifactError(
+            f'"{path}" {state}: expected {entry.size} bytes, found {info.st_size}',
+            hint=REBUILD_HINT,
         )
     return path
 
 
-HINT = "copy the whole artifact again, or make it again with the command in its manifest"
+REBUILD_HINT = "copy the whole artifact again, or rebuild it with the command in its manifest"
 
 
-def _state(found: int, wanted: int) -> str:
-    """Describe a file of another size, in words."""
+def _describe_size(found: int, expected: int) -> str:
     if found == 0:
         return "is empty"
-    return "is truncated" if found < wanted else "was changed"
+    return "is truncated" if found < expected else "was changed"

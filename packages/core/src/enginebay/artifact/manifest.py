@@ -1,4 +1,4 @@
-"""``manifest.json``: what an artifact is, where it comes from, and the digest of every file."""
+"""``manifest.json``: the contents of an artifact, its origin, and the digest of every file."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Grows when an older Enginebay could no longer read the manifest; a new field does not grow it.
+#: Increases when an older Enginebay could no longer read the manifest, not with a new field.
 MANIFEST_FORMAT: Final = 1
 
 MANIFEST_NAME: Final = "manifest.json"
 
-#: The names of a manifest that is being written in place of another; a killed writer leaves one.
+#: Names of a new manifest while it is written; a killed writer leaves such a file.
 MANIFEST_PART: Final = re.compile(r"\.manifest\.json\.[0-9a-f]{16}\.part")
 
 _T = TypeVar("_T")
 
 
-def _created() -> str:
-    """Now in UTC, or ``SOURCE_DATE_EPOCH`` where a build is to be reproduced byte for byte."""
+def _creation_time() -> str:
+    """Return the time in UTC; ``SOURCE_DATE_EPOCH`` replaces it for reproducible builds."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         now = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     except (ValueError, OverflowError, OSError):
-        message = f'SOURCE_DATE_EPOCH is "{epoch}"; wanted seconds since 1970'
+        message = f'SOURCE_DATE_EPOCH is "{epoch}": expected seconds since 1970'
         raise UsageError(message, hint="unset SOURCE_DATE_EPOCH") from None
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _torch_version() -> str | None:
-    """The version of the torch that this process used, None where it used none."""
+    """Return the version of the torch that this process has imported, None if it has not."""
     torch = sys.modules.get("torch")
     return None if torch is None else str(torch.__version__)
 
@@ -53,9 +53,9 @@ class FileEntry(msgspec.Struct, frozen=True):
     """One file of an artifact.
 
     Attributes:
-        path: Relative to the artifact, with ``/`` between the parts.
-        sha256: Of its content, 64 hexadecimal digits.
-        size: In bytes.
+        path: Path relative to the artifact, with ``/`` between the parts.
+        sha256: Digest of its content, 64 hexadecimal digits.
+        size: Size in bytes.
     """
 
     path: str
@@ -75,10 +75,10 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``onnx``, ``torchscript`` or ``exported_program``.
-        exporter: The exporter that wrote it; empty where it was given as a file.
+        exporter: The exporter that wrote it; empty if it was passed as a file.
         opset: The ONNX opset; None for other kinds.
-        sha256: Of its main file.
-        notes: What happened on the way: ``the default exporter failed: …``.
+        sha256: Digest of its main file.
+        notes: The exporters' notes: ``the default exporter failed: …``.
     """
 
     kind: str
@@ -89,11 +89,11 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparatorRecord(msgspec.Struct, frozen=True):
-    """What compares some outputs that are sets.
+    """A comparator of outputs that are sets.
 
     Attributes:
-        outputs: Their names.
-        comparator: What the user typed: ``detections:0.5``.
+        outputs: Names of the outputs.
+        comparator: The comparator as typed by the user: ``detections:0.5``.
     """
 
     outputs: tuple[str, ...]
@@ -104,10 +104,10 @@ class Part(msgspec.Struct, frozen=True):
     """One engine of several that run one after the other.
 
     Attributes:
-        folder: Where its files are, relative to the artifact.
+        folder: The folder of its files, relative to the artifact.
         files: Their names relative to the folder, as the backend listed them.
-        inputs: What it takes of the model's inputs and of earlier parts' outputs.
-        outputs: What it gives to later parts and to the caller.
+        inputs: The inputs that it uses, of the model or from earlier parts.
+        outputs: The outputs that later parts or the caller use.
     """
 
     folder: str
@@ -117,21 +117,21 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files relative to the artifact."""
+        """Paths of the files relative to the artifact."""
         return tuple(f"{self.folder}/{file}" for file in self.files)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the machines that an engine is built for, on which its outputs were compared.
+    """Verification of an engine on one of the machines that it is built for.
 
     Attributes:
         host: The machine's name.
-        device: The device's own name, or what the engine calls it; empty where it crashed.
+        device: The device's own name, else the engine's name for it; empty if it crashed.
         engine_version: The version of the engine that ran.
-        enginebay_version: Here.
-        time: When it ran: UTC, ISO 8601.
+        enginebay_version: The version of Enginebay that compared.
+        time: Time of the run: UTC, ISO 8601.
         verification: The verdict with its figures.
-        receipt: What the engine says that it ran; None where it crashed.
+        receipt: The engine's receipt; None if it crashed.
     """
 
     host: str
@@ -148,7 +148,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.verification.verdict
 
     def describe(self) -> str:
-        """One line: the device, the verdict and the time.
+        """Describe the device, the verdict and the time in one line.
 
         Example:
             >>> RunRecord(host="lab", device="B 1", engine_version="2", time="2026-01-31T08:00:00Z",
@@ -159,46 +159,45 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an artifact says about itself.
+    """The record of an artifact: its contents, its origin and its verdict.
 
-    Fields with "here" as their default say where and when the manifest was made; a manifest that
-    is read must bring them along.
+    The versions and the time describe the machine that builds the artifact; a manifest that is read
+    must contain them.
 
     Attributes:
         format: The format's number; see :data:`MANIFEST_FORMAT`.
         backend: The backend's name.
         plugin: The distribution that provides the backend.
         engine_version: The engine's version.
-        enginebay_version: Here.
-        torch_version: Here; None where no torch was used.
-        python: Here: the interpreter's version.
-        platform: Here: operating system and machine.
-        created: Here: UTC, ISO 8601; ``SOURCE_DATE_EPOCH`` is honoured.
+        enginebay_version: The version of Enginebay.
+        torch_version: The version of torch; None if torch was not used.
+        python: The interpreter's version.
+        platform: Operating system and machine.
+        created: Time of the build: UTC, ISO 8601, or ``SOURCE_DATE_EPOCH``.
         params: The backend's parameters.
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
         model_files: The engine's files, as the backend listed them.
-        parts: The engines in the order in which they run; empty where there is only one.
-        data: What it was calibrated with, or verified on besides its example; None for none.
-        kept: Nodes that an 8-bit engine has in floating point, by its own names for them.
-        task: What the model is for, as plain data; None where nobody said. :attr:`Artifact.task`
-            reads it.
-        comparators: What compares outputs that are sets; the others are compared place by place.
-        files: Every file of the artifact but the manifest.
-        ir: What the engine's files were made from; None where they were given as files.
-        receipt: What ran when the artifact was verified.
+        parts: The engines in the order in which they run; empty for a single engine.
+        data: The data set of the calibration, else of the verification; None without data.
+        kept: Nodes that an 8-bit engine runs in floating point, by the engine's own names.
+        task: The model's task as plain data; None if unknown. :attr:`Artifact.task` reads it.
+        comparators: The comparators of outputs that are sets; others are compared by element.
+        files: Every file of the artifact except the manifest.
+        ir: The IR that the engine was built from; None if the engine's files were passed.
+        receipt: The engine's receipt during the verification.
         verification: The verdict with its figures.
-        model: What leads to the model from any folder, ``/models/net.py:build`` or
-            ``timm:resnet18``; empty where it was a Python object.
-        weights: Where the model's weights come from, ``random (seed 0)``, ``pretrained`` or a file
-            with its digest; empty where nobody said.
-        command: What to type to make the artifact again.
-        pinned: Fields that must have these values where the artifact is loaded.
-        built_for: The machines that the engine is built for; empty where that is the one that it
-            was built on, or any.
-        runs: Of such an engine, what :func:`enginebay.verify` found on these machines, the latest
-            last, one record for each device; ``verification`` and ``receipt`` are those of the
-            worst of them.
+        model: Name of the model that is valid in any folder, ``/models/net.py:build`` or
+            ``timm:resnet18``; empty for a Python object.
+        weights: Origin of the weights, ``random (seed 0)``, ``pretrained`` or a file with its
+            digest; empty if unknown.
+        command: The command that builds the artifact again.
+        pinned: Fields that must have these values on the machine that loads the artifact.
+        built_for: The machines that the engine is built for; empty for the machine that it was
+            built on, or any.
+        runs: For ``built_for``: the results of :func:`enginebay.verify` on these machines, the
+            latest last, one for each device. ``verification`` and ``receipt`` are those of the
+            worst.
     """
 
     format: int = MANIFEST_FORMAT
@@ -209,7 +208,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     torch_version: str | None = msgspec.field(default_factory=_torch_version)
     python: str = msgspec.field(default_factory=platform.python_version)
     platform: str = msgspec.field(default_factory=platform.platform)
-    created: str = msgspec.field(default_factory=_created)
+    created: str = msgspec.field(default_factory=_creation_time)
     params: dict[str, Any] = {}
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
@@ -232,27 +231,27 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_made(self) -> Manifest:
-        """The same without what :func:`enginebay.verify` writes into it later."""
+        """The manifest without the fields that :func:`enginebay.verify` writes into it later."""
         if not self.built_for:
             return self
         return msgspec.structs.replace(self, verification=None, receipt=None, runs=())
 
 
 class _Header(msgspec.Struct):
-    """The fields by which an Enginebay manifest of any format is recognised."""
+    """The fields that identify an Enginebay manifest of any format."""
 
     format: int
     enginebay_version: str
 
 
-class _Listed(msgspec.Struct):
-    """The part of a manifest that says which files are the artifact's."""
+class _FileList(msgspec.Struct):
+    """The artifact's files, in a manifest of any format."""
 
     files: tuple[FileEntry, ...]
 
 
-class _Here(_Listed):
-    """The fields whose defaults describe this machine, and so must not be filled in by reading."""
+class _MachineFields(_FileList):
+    """Fields whose defaults describe this machine, which decoding must not fill in."""
 
     torch_version: str | None
     python: str
@@ -260,13 +259,13 @@ class _Here(_Listed):
     created: str
 
 
-def encode(manifest: Manifest) -> bytes:
-    """The manifest as indented JSON, the same bytes for the same manifest.
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Encode a manifest as indented JSON, always to the same bytes.
 
     Raises:
-        ArtifactError: It holds something that JSON cannot carry: NaN, infinity, a path object.
+        ArtifactError: A value cannot be written as JSON: NaN, infinity, a path object.
     """
-    import json  # msgspec writes NaN as null without a word
+    import json  # msgspec silently writes NaN as null
 
     try:
         plain = msgspec.to_builtins(manifest, order="deterministic")
@@ -274,26 +273,26 @@ def encode(manifest: Manifest) -> bytes:
             *("parts", "data", "kept", "task", "comparators", "weights", "built_for", "runs"),
         ):
             if not plain[name]:
-                del plain[name]  # a model in one piece has a manifest without a word of pieces
+                del plain[name]  # most artifacts have none of these
         text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
         return f"{text}\n".encode()
     except (TypeError, ValueError) as error:
         message = f"the manifest cannot be written as JSON: {error}"
-        raise ArtifactError(message, hint="look at the backend's parameters") from error
+        raise ArtifactError(message, hint="check the backend's parameters") from error
 
 
-def read(path: Path) -> Manifest:
-    """The manifest in a file.
+def read_manifest(path: Path) -> Manifest:
+    """Read the manifest in a file.
 
     Raises:
-        ArtifactError: It is not JSON, not a manifest, or from a newer Enginebay.
-        OSError: It cannot be read.
+        ArtifactError: The file is not JSON, not a manifest, or from a newer Enginebay.
+        OSError: The file cannot be read.
     """
-    return decode(path.read_bytes(), path)
+    return decode_manifest(path.read_bytes(), path)
 
 
-def decode(data: bytes, path: Path) -> Manifest:
-    """The manifest in some bytes that came, or will come, from ``path``; see :func:`read`."""
+def decode_manifest(data: bytes, path: Path) -> Manifest:
+    """Decode the manifest that was read from ``path``; see :func:`read_manifest`."""
     header = _decode(data, _Header, path, "is not an Enginebay manifest")
     if header.format > MANIFEST_FORMAT:
         raise ArtifactError(
@@ -303,13 +302,13 @@ def decode(data: bytes, path: Path) -> Manifest:
         )
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"
     if header.format < 1:
-        raise ArtifactError(f'"{path}" {problem}: there is no format {header.format}')
-    _decode(data, _Here, path, problem)
+        raise ArtifactError(f'"{path}" {problem}: unknown format {header.format}')
+    _decode(data, _MachineFields, path, problem)
     return _decode(data, Manifest, path, problem)
 
 
 def is_manifest(path: Path) -> bool:
-    """True where a file is an Enginebay manifest, of whatever format."""
+    """Return True if a file is an Enginebay manifest of any format."""
     try:
         _decode(path.read_bytes(), _Header, path, "")
     except (OSError, ArtifactError):
@@ -318,16 +317,16 @@ def is_manifest(path: Path) -> bool:
 
 
 def listed_paths(path: Path) -> set[str]:
-    """The files that a manifest, of whatever format, lists.
+    """Return the paths that a manifest of any format lists.
 
     Raises:
-        ArtifactError: It lists none in a way that can be understood.
+        ArtifactError: The list of files cannot be decoded.
     """
-    return {entry.path for entry in _decode(path.read_bytes(), _Listed, path, "is damaged").files}
+    return {entry.path for entry in _decode(path.read_bytes(), _FileList, path, "is damaged").files}
 
 
 def _decode(data: bytes, kind: type[_T], path: Path, problem: str) -> _T:
-    """JSON as a Struct, or the one line that says what is wrong with it."""
+    """Decode JSON as a Struct; turn an error into a single line."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,11 +1,11 @@
-"""The manifest of an artifact that is about to be published."""
+"""Building of the manifest of a new artifact."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
-from enginebay.artifact.runs import run_record
+from enginebay.artifact.run_records import run_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,26 +36,26 @@ def build_manifest(
     task: dict[str, Any] | None = None,
     comparators: tuple[ComparatorRecord, ...] = (),
 ) -> Manifest:
-    """Describe an engine's files: what made them, from which IR, and how they were verified.
+    """Build the manifest of an engine's files: their origin and their verdict.
 
     Args:
-        backend: The backend that wrote them.
-        ir: What it converted.
-        params: The parameters it was given.
+        backend: The backend that wrote the files.
+        ir: The converted IR.
+        params: The backend's parameters.
         files: The engine's files, relative to the artifact.
         verification: The verdict with its figures.
-        receipt: What the engine says that it ran; None where it did not run.
-        model: What leads to the model from any folder; empty where it is a Python object.
-        weights: Where its weights come from; empty where nobody said.
-        command: The command that makes the artifact again.
-        parts: The engines that the files belong to, where there are several.
-        data: What it was calibrated with, or verified on besides its example.
-        kept: Nodes that an 8-bit engine has in floating point.
-        task: The record of what the model is for.
-        comparators: What compares outputs that are sets.
+        receipt: The engine's receipt; None if it did not run.
+        model: Name of the model that is valid in any folder; empty for a Python object.
+        weights: Origin of the weights; empty if unknown.
+        command: The command that builds the artifact again.
+        parts: The engines that the files belong to, if there are several.
+        data: The data set of the calibration, else of the verification.
+        kept: Nodes that an 8-bit engine runs in floating point.
+        task: The record of the model's task.
+        comparators: The comparators of outputs that are sets.
     """
     built_for = backend.built_for(params)
-    # Here it ran as well as it will on the others: their verdicts do not replace this one.
+    # This machine is one of those that the engine is built for: record its run like the others'.
     ran = bool(built_for and not built_for.lacking and verification.reference)
     return Manifest(
         backend=backend.name,
@@ -85,5 +85,5 @@ def build_manifest(
 
 
 def portable(params: BackendParams) -> dict[str, Any]:
-    """The parameters as plain data, without the folder, which may be moved."""
+    """Return the parameters as plain data, without the folder, which may be moved."""
     return params.replace(work_dir=None).to_mapping()

@@ -1,4 +1,4 @@
-"""Opening an artifact: every check there is, before any engine reads a byte of it."""
+"""Opening of an artifact, with every check before an engine reads it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from enginebay.artifact import manifest as manifests
-from enginebay.artifact.file_checks import HINT, check_file, check_paths, check_presence
+from enginebay.artifact.consistent_reading import read_consistently
+from enginebay.artifact.file_checks import REBUILD_HINT, check_file, check_paths, check_presence
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
-from enginebay.artifact.replacement import read_whole
 from enginebay.display import human_size, short_path
 from enginebay.errors import ArtifactError, UsageError, check_text, nearest
 from enginebay.ir import IR_FOLDER, SUFFIXES
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import Sample, TensorSpec
     from enginebay.verdict import Verdict
 
-#: Where an artifact keeps the inputs and outputs that it was verified with.
+#: The file with the inputs and outputs that an artifact was verified with.
 SAMPLES_FILE = "samples.npz"
 
 _T = TypeVar("_T")
@@ -34,7 +34,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     Attributes:
         path: The directory, absolute and without symbolic links.
-        manifest: What it says about itself.
+        manifest: Its manifest.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def backend(self) -> str:
-        """The name of the backend that made it."""
+        """The name of its backend."""
         return self.manifest.backend
 
     @property
@@ -62,16 +62,16 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict it carries; ``unverified`` where it carries none."""
+        """The verdict in its manifest; ``unverified`` if it has none."""
         verification = self.manifest.verification
         return "unverified" if verification is None else verification.verdict
 
     @property
     def task(self) -> Task | None:
-        """What the model is for; None where nobody said.
+        """The model's task; None if unknown.
 
         Raises:
-            ArtifactError: It is written in a way that the installed plugin does not read.
+            ArtifactError: The installed plugin cannot read its record.
             MissingDependencyError: No installed plugin declares its kind.
         """
         from enginebay.tasks import read_task
@@ -84,12 +84,12 @@ class Artifact(msgspec.Struct, frozen=True):
         except UsageError as error:
             raise ArtifactError(
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
-                hint="deploy the model again, or use packages as new as those that made it",
+                hint="deploy the model again, or upgrade the packages to the versions that made it",
             ) from error
 
     @property
     def ir_file(self) -> Path | None:
-        """The IR that its engine was built from; None where it keeps none."""
+        """The IR that its engine was built from; None if the artifact does not contain it."""
         for entry in self.manifest.files:
             file = PurePosixPath(entry.path)
             if file.parts[0] == IR_FOLDER and file.suffix in SUFFIXES.values():
@@ -97,27 +97,28 @@ class Artifact(msgspec.Struct, frozen=True):
         return None
 
     def modules(self) -> dict[str, str]:
-        """The path of the module that each node comes from, by its name; empty if unknown."""
+        """Return the module path of each node by the node's name; empty if unknown."""
         from enginebay.artifact.node_modules import read_modules
 
         return read_modules(self.path)
 
     @property
     def digest(self) -> str:
-        """The sha256 of its manifest as it was made, which has the digest of every file."""
-        return sha256(manifests.encode(self.manifest.as_made)).hexdigest()
+        """The sha256 of its original manifest, which contains the digest of every file."""
+        return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 
     def __repr__(self) -> str:
         return f"<Artifact of {self.backend}, {self.verdict}, in '{self.path}'>"
 
     def describe(self) -> str:
-        """The folder, the number of files in it, and their size together."""
+        """Describe the folder, the number of files and their total size in one line."""
         files = self.manifest.files
         count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
-        return f"{short_path(self.path)} ({count}, {human_size(sum(f.size for f in files))})"
+        size = human_size(sum(file.size for file in files))
+        return f"{short_path(self.path)} ({count}, {size})"
 
     def _repr_html_(self) -> str:
-        """What it is and what it holds, for notebooks."""
+        """Return a table of its fields, for notebooks."""
         from enginebay.display import html_fields
 
         manifest = self.manifest
@@ -134,7 +135,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return html_fields("Artifact", pairs)
 
     def samples(self) -> list[Sample]:
-        """The inputs that it was verified with, and the reference's outputs; maybe none.
+        """Return the inputs that it was verified with, and the reference's outputs if recorded.
 
         Raises:
             ArtifactError: They cannot be read, or another artifact has replaced this one.
@@ -145,35 +146,34 @@ class Artifact(msgspec.Struct, frozen=True):
         return use_artifact(self, lambda _: load_samples(path) if path.is_file() else [])
 
     def named_model(self) -> str:
-        """The model that it was made from, as :func:`enginebay.deploy` takes it.
+        """Return the name of its model, for :func:`enginebay.deploy`.
 
         Raises:
-            UsageError: It was a Python object, or its file is not there.
+            UsageError: The model was a Python object, or its file does not exist any more.
         """
-        named = self.manifest.model
-        if not named:
+        model = self.manifest.model
+        if not model:
             raise UsageError(
-                f"'{self.path}' does not say which model it was made from",
-                hint="name it: --model MODEL",
+                f"'{self.path}' does not record its model", hint="name it: --model MODEL"
             )
-        before, colon, _ = named.partition("?")[0].rpartition(":")
-        path = Path(before if colon and before.endswith(".py") else named)
+        before, colon, _ = model.partition("?")[0].rpartition(":")
+        path = Path(before if colon and before.endswith(".py") else model)
         if path.is_absolute() and not path.exists():
             raise UsageError(
-                f"'{self.path}' was made from '{named}', and there is no '{path}'",
+                f"'{self.path}' was made from '{model}', but '{path}' does not exist",
                 hint="name the model: --model MODEL",
             )
-        return named
+        return model
 
     def check_current(self) -> None:
-        """Refuse to go on where another artifact has taken the place of this one.
+        """Check that no other artifact has replaced this one.
 
         Raises:
-            ArtifactError: It has, or the manifest is gone.
+            ArtifactError: Another artifact has, or the manifest does not exist any more.
         """
         where = self.path / MANIFEST_NAME
         try:
-            current = manifests.read(where)
+            current = manifests.read_manifest(where)
         except OSError as error:
             raise ArtifactError(f'"{where}" cannot be read: {error.strerror}') from error
         if current.as_made != self.manifest.as_made:
@@ -184,20 +184,15 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 def open_artifact(artifact: str | Path | Artifact) -> Artifact:
-    """Read an artifact and check it whole.
+    """Open an artifact and check the size and sha256 of every listed file.
 
-    Files that the manifest does not list are left alone: whatever a listed file refers to was
-    listed when the artifact was published, so no engine reads them. Digests guard against
-    accidents, not against somebody who can rewrite the manifest as well.
+    Digests protect against accidents, not against an attacker who can also rewrite the manifest.
 
     Args:
         artifact: The directory. An artifact that is already open is returned as it is.
 
-    Returns:
-        The artifact, each of its files as long and of the same sha256 as when it was made.
-
     Raises:
-        ArtifactError: Names the file or field that differs, what was wanted and what was found.
+        ArtifactError: Names the file or field that differs, and the expected and the found value.
         UsageError: Its path is not text in this locale.
     """
     if isinstance(artifact, Artifact):
@@ -206,87 +201,87 @@ def open_artifact(artifact: str | Path | Artifact) -> Artifact:
 
 
 def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T]) -> _T:
-    """Read an artifact's files, all of them of one artifact, though others may replace it.
+    """Read an artifact's files consistently, even if another process replaces the artifact.
 
     Args:
         artifact: The directory, or an open artifact.
-        use: Called with the open artifact; again with the next one if it is replaced meanwhile.
+        use: Called with the open artifact, and again with the new one if it was replaced.
 
     Returns:
         The result of ``use``.
 
     Raises:
-        ArtifactError: As :func:`open_artifact`; or an artifact that was open is replaced.
+        ArtifactError: As for :func:`open_artifact`; or an open artifact was replaced.
     """
     if not isinstance(artifact, Artifact):
         path = Path(artifact)
-        return read_whole(path, lambda: use(_checked(path)))
+        return read_consistently(path, lambda: use(_open_checked(path)))
 
     def read() -> _T:
         artifact.check_current()
         return use(artifact)
 
-    return read_whole(artifact.path, read)
+    return read_consistently(artifact.path, read)
 
 
-def _checked(path: Path) -> Artifact:
-    """The artifact at a path, or one line that says why it cannot be read."""
+def _open_checked(path: Path) -> Artifact:
+    """Open the artifact at a path; turn system errors into a single line."""
     try:
-        return _open(path)
+        return _open_directory(path)
     except OSError as error:
         name = error.filename or path
         raise ArtifactError(f'"{name}" cannot be read: {error.strerror}') from error
 
 
-def _open(path: Path) -> Artifact:
-    """:func:`_checked` with the system's errors as they come."""
+def _open_directory(path: Path) -> Artifact:
     if not path.is_dir():
         state = "is not a directory" if path.exists() else "does not exist"
-        message = f'"{path}" {state}; wanted the directory of an artifact'
-        raise ArtifactError(message, hint=_neighbour(path))
+        message = f'"{path}" {state}: expected the directory of an artifact'
+        raise ArtifactError(message, hint=_suggest_neighbour(path))
     where = path / MANIFEST_NAME
     if not where.is_file():
-        raise ArtifactError(f'"{path}" is not an artifact: it holds no {MANIFEST_NAME}')
-    manifest = manifests.read(where)
+        raise ArtifactError(f'"{path}" is not an artifact: it contains no {MANIFEST_NAME}')
+    manifest = manifests.read_manifest(where)
     check_paths(manifest.files, where)
     _check_model_files(manifest, where)
     root = path.resolve()
     check_text(str(root))
     for entry in manifest.files:
-        check_presence(root, entry)  # all of these first: they cost nothing, a digest does
+        check_presence(root, entry)  # before the digests, which take much longer
     for entry in manifest.files:
         check_file(root, entry)
     return Artifact(root, manifest)
 
 
-def _neighbour(path: Path) -> str | None:
-    """Suggest the artifact beside a path that its name is most like."""
-    beside = [found.parent.name for found in path.parent.glob(f"*/{MANIFEST_NAME}")]
-    guess = nearest(path.name, beside)
+def _suggest_neighbour(path: Path) -> str | None:
+    """Suggest the artifact with the most similar name in the same folder."""
+    artifacts = [manifest.parent.name for manifest in path.parent.glob(f"*/{MANIFEST_NAME}")]
+    guess = nearest(path.name, artifacts)
     return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None
 
 
 def _check_model_files(manifest: Manifest, where: Path) -> None:
-    """The engine's files must be among those that have a digest."""
+    """Check that every file of the engine has a digest."""
     listed = {entry.path for entry in manifest.files}
     names = (*manifest.model_files, *(path for part in manifest.parts for path in part.paths))
     if not names:
-        raise ArtifactError(f'"{where}" lists no model file; wanted the engine\'s', hint=HINT)
+        message = f'"{where}" lists no model file: expected the engine\'s files'
+        raise ArtifactError(message, hint=REBUILD_HINT)
     for name in names:
         if name not in listed:
             raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
 
 
 def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:
-    """Refuse an artifact that is bound to something which is different here.
+    """Check the fields that an artifact is bound to, such as the engine's version.
 
     Args:
-        manifest: The artifact's.
-        found: The same fields, as they are where it is to be loaded.
-        hint: What to type instead; by default the command that made the artifact.
+        manifest: The artifact's manifest.
+        found: The same fields on this machine.
+        hint: A remedy; by default the command that built the artifact.
 
     Raises:
-        ArtifactError: Names the field, what was wanted and what was found.
+        ArtifactError: Names the field, and the expected and the found value.
 
     Example:
         >>> from enginebay.artifact import PluginRecord
@@ -294,10 +289,10 @@ def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = ""
         ...                 model_files=(), pinned={"engine_version": "10.1"})
         >>> check_pinned(made, {"engine_version": "10.1"})
     """
-    for field, wanted in manifest.pinned.items():
-        if found.get(field) != wanted:
+    for field, expected in manifest.pinned.items():
+        if found.get(field) != expected:
             here = f'"{found[field]}"' if field in found else "none"
             raise ArtifactError(
-                f'the artifact is bound to {field} "{wanted}", found {here}',
+                f'the artifact is bound to {field} "{expected}", found {here}',
                 hint=hint or manifest.command or "deploy the model again here",
             )

@@ -1,4 +1,4 @@
-"""A model in several parts: each converted and loaded by itself, run as one."""
+"""Parts of a model that was cut: each is converted and loaded separately, and run as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from enginebay.artifact.manifest import Part
 from enginebay.hooks import ConvertRequest
 
-#: Where the graph of an engine that cannot run here is put, beside the engine's files.
+#: The folder, next to the engine's files, for the graph of an engine that cannot run here.
 SIMULATION_FOLDER = "simulation"
 
 if TYPE_CHECKING:
@@ -32,12 +32,17 @@ def convert_parts(
     work_dir: Path,
     progress: Callable[[str], None],
     *,
-    simulated: bool = False,
+    simulate: bool = False,
 ) -> tuple[Part, ...]:
-    """Convert each model into a folder of its own below ``work_dir``.
+    """Convert each model into its own folder below ``work_dir``: ``part_0``, ``part_1`` and so on.
 
-    The folders are called ``part_0``, ``part_1`` and so on; each gets a folder for its graph where
-    the engines cannot run here (``simulated``).
+    Args:
+        backend: The backend.
+        models: The parts of the model.
+        params: The backend's parameters for the whole model.
+        work_dir: The parent of the new folders.
+        progress: Called with the converter's progress.
+        simulate: True if the engines cannot run here: each folder gets a folder for its graph.
 
     Raises:
         ConversionError: As for :meth:`Backend.convert`.
@@ -48,10 +53,10 @@ def convert_parts(
         folder.mkdir()
         request = ConvertRequest(
             ir=model,
-            params=_own_shapes(params, model.inputs),
+            params=_select_shapes(params, model.inputs),
             work_dir=folder,
             progress=progress,
-            simulation=simulation_folder(folder) if simulated else None,
+            simulation=simulation_folder(folder) if simulate else None,
         )
         files = backend.convert(request)
         names = tuple(file.as_posix() for file in files)
@@ -63,7 +68,7 @@ def simulation_folder(directory: Path) -> Path:
     """Make the folder for the graph of an engine that cannot run here.
 
     Args:
-        directory: Where the engine's files are.
+        directory: The folder of the engine's files.
     """
     folder = directory / SIMULATION_FOLDER
     folder.mkdir()
@@ -73,12 +78,12 @@ def simulation_folder(directory: Path) -> Path:
 def load_parts(
     load: Callable[[WrapperRequest], Wrapper], request: WrapperRequest, parts: Sequence[Part]
 ) -> Wrapper:
-    """The wrapper of the whole model, which may be in one part: then ``parts`` is empty.
+    """Load the wrapper of the whole model.
 
     Args:
         load: Loads one part: :meth:`Backend.load`.
         request: The request for the whole model.
-        parts: The parts.
+        parts: The parts; empty if the model was not cut.
 
     Raises:
         ConversionError: As for :meth:`Backend.load`; the parts loaded before are closed.
@@ -89,31 +94,31 @@ def load_parts(
     from enginebay.inference import ChainedWrapper
 
     with ExitStack() as loaded:
-        wrappers = [loaded.enter_context(load(_of(part, request))) for part in parts]
+        wrappers = [loaded.enter_context(load(_request_for_part(part, request))) for part in parts]
         chain = ChainedWrapper(wrappers, inputs=request.inputs, outputs=request.outputs)
         loaded.pop_all()
         return chain
 
 
-def _of(part: Part, request: WrapperRequest) -> WrapperRequest:
+def _request_for_part(part: Part, request: WrapperRequest) -> WrapperRequest:
     folder = request.directory / part.folder
     return msgspec.structs.replace(
         request,
         directory=folder,
         simulation=folder / SIMULATION_FOLDER if request.simulation else None,
         files=tuple(Path(name) for name in part.files),
-        params=_own_shapes(request.params, part.inputs),
+        params=_select_shapes(request.params, part.inputs),
         inputs=part.inputs,
         outputs=part.outputs,
     )
 
 
-def _own_shapes(params: BackendParams, inputs: Sequence[TensorSpec]) -> BackendParams:
-    """The parameters without the shapes of inputs that other parts take."""
-    own = {spec.name for spec in inputs}
+def _select_shapes(params: BackendParams, inputs: Sequence[TensorSpec]) -> BackendParams:
+    """Return the parameters with the shapes of these inputs only."""
+    names = {spec.name for spec in inputs}
     return params.replace(
         **{
-            field: {name: shape for name, shape in getattr(params, field).items() if name in own}
+            field: {name: shape for name, shape in getattr(params, field).items() if name in names}
             for field in ("input_shapes", "min_shapes", "max_shapes")
         }
     )

@@ -1,7 +1,7 @@
-"""Comparators: they compare outputs that are sets, such as indices, instead of place by place.
+"""Comparators of outputs that are sets, such as indices, which have no fixed order.
 
-A comparator is a callable: a :class:`~enginebay.hooks.ComparisonRequest` in, a
-:class:`~enginebay.hooks.ComparisonResult` out. Those here are called like those of plugins.
+A comparator is a callable that takes a :class:`~enginebay.hooks.ComparisonRequest` and returns a
+:class:`~enginebay.hooks.ComparisonResult`. Built-in ones and those of plugins are called the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         touching as touching,
     )
     from enginebay.comparators.comparator import Comparator as Comparator
-    from enginebay.comparators.find import (
+    from enginebay.comparators.comparator_lookup import (
         find_comparators as find_comparators,
         recorded_comparators as recorded_comparators,
     )
@@ -27,6 +27,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "comparators.assignment": "assign touching",
         "comparators.comparator": "Comparator",
-        "comparators.find": "find_comparators recorded_comparators",
+        "comparators.comparator_lookup": "find_comparators recorded_comparators",
     },
 )

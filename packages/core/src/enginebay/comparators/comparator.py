@@ -1,4 +1,4 @@
-"""A comparator of some outputs, and what can go wrong in it."""
+"""A comparator of some outputs, with the checks of its results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Comparator(NamedTuple):
     """A comparator, and the outputs that it compares.
 
     Attributes:
-        outputs: Their names, in the order in which it wants them.
-        name: What the user typed; for messages and the manifest.
+        outputs: Names of the outputs, in the order in which it expects them.
+        name: The comparator as typed by the user; for messages and the manifest.
         call: Compares one sample.
     """
 
@@ -30,18 +30,18 @@ class Comparator(NamedTuple):
     call: Callable[[ComparisonRequest], Any]
 
     def check_names(self, known: Iterable[str]) -> None:
-        """Check that there are such outputs.
+        """Check that all outputs exist.
 
         Raises:
-            UsageError: There is no output of a name.
+            UsageError: An output does not exist.
         """
         names = list(known)
         for name in self.outputs:
             if name not in names:
                 close = nearest(name, names)
                 raise UsageError(
-                    f"'{name}' is to be compared by {self.name}, and there is no such output; "
-                    f"outputs: {', '.join(names)}",
+                    f"unknown output '{name}' for the comparator {self.name}; "
+                    f"available: {', '.join(names)}",
                     hint=f"did you mean '{close}'?" if close else None,
                 )
 
@@ -49,28 +49,27 @@ class Comparator(NamedTuple):
         """Compare one sample.
 
         Raises:
-            UsageError: It raised, or returned something else than a result.
+            UsageError: The comparator raised, or did not return a valid result.
         """
         with errors_named(UsageError, f"comparator '{self.name}' raised"):
             result = self.call(request)
         if not isinstance(result, ComparisonResult):
             raise UsageError(
-                f"comparator '{self.name}' returned {type(result).__name__}: wanted an "
-                "enginebay.hooks.ComparisonResult"
+                f"comparator '{self.name}' returned the wrong type: expected an "
+                f"enginebay.hooks.ComparisonResult, found {type(result).__name__}"
             )
         for aligned in result.aligned:
-            self._check(aligned)
+            self._check_aligned(aligned)
         return result
 
-    def _check(self, aligned: Any) -> None:
-        """What is to be held place by place must be two arrays of one shape."""
+    def _check_aligned(self, aligned: Any) -> None:
         if not isinstance(aligned, Aligned) or aligned.output not in self.outputs:
             raise UsageError(
-                f"comparator '{self.name}' aligned {aligned!r:.80}: wanted an "
-                f"enginebay.hooks.Aligned of {', '.join(self.outputs)}"
+                f"comparator '{self.name}' aligned the wrong value: expected an "
+                f"enginebay.hooks.Aligned of {', '.join(self.outputs)}, found {aligned!r:.80}"
             )
         if np.shape(aligned.expected) != np.shape(aligned.found):
             raise UsageError(
-                f"comparator '{self.name}' aligned values of '{aligned.output}' of the shapes "
-                f"{np.shape(aligned.expected)} and {np.shape(aligned.found)}: wanted the same"
+                f"comparator '{self.name}' aligned values of '{aligned.output}' with different "
+                f"shapes: {np.shape(aligned.expected)} and {np.shape(aligned.found)}"
             )

@@ -1,4 +1,4 @@
-"""``top-k``: the same K best classes in the same order, with their scores."""
+"""``top-k``: compares the K best classes and their order, with their scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from enginebay.comparators.reading import positive_number
+from enginebay.comparators.argument_parsing import parse_positive_number
 from enginebay.errors import UsageError
 from enginebay.verdict import Aligned, ComparisonResult
 
@@ -14,115 +14,120 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
     from enginebay.verdict import Allowed, ComparisonRequest
 
-#: As ImageNet counts.
-_DEFAULT = 5
+#: ImageNet's top-5 accuracy.
+_DEFAULT_K = 5
 
 
 class TopK:
-    """Compares the best classes and their scores; the other classes may have any.
+    """Compares the best classes and their scores, and ignores all other classes.
 
-    One output: scores of all classes along the last axis, or the best classes themselves, if they
-    are integers. Two: the scores of the best, and which classes these are, as ``torch.topk`` has
-    them.
+    A single output contains the scores of all classes along the last axis, or the best classes
+    themselves as integers. Two outputs are the best scores and their classes, as ``torch.topk``
+    returns them.
 
-    An engine whose scores are each within their tolerance may exchange two classes only if these
-    are no further apart than both tolerances. So the class found in each place must have, in the
-    reference, the score of that place up to twice the tolerance. The scores in order are as near
-    as the scores themselves, and are held to the tolerance as it is.
+    An engine whose scores are within tolerance may exchange two classes only if their scores differ
+    by no more than twice the tolerance. So each class that it found must have, in the reference,
+    the score of that rank up to twice the tolerance. The sorted scores themselves must be within
+    the tolerance.
     """
 
     def __init__(self, argument: str) -> None:
-        self.k = positive_number("top-k", argument) if argument else _DEFAULT
+        self.k = parse_positive_number("top-k", argument) if argument else _DEFAULT_K
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
         """Compare one sample."""
         expected, found = list(request.expected.items()), list(request.found.items())
-        self._check(expected)
-        for (name, wanted), (_, given) in zip(expected, found, strict=True):
-            if wanted.shape != given.shape:
+        self._check_outputs(expected)
+        for (name, left), (_, right) in zip(expected, found, strict=True):
+            if left.shape != right.shape:
                 reason = (
-                    f"the shape of '{name}' differs: expected {wanted.shape}, found {given.shape}"
+                    f"the shape of '{name}' differs: expected {left.shape}, found {right.shape}"
                 )
                 return ComparisonResult(passed=False, matched=0, reason=reason)
-        right, other = _Ranking.of(expected), _Ranking.of(found)
-        best, others = right.classes[..., : self.k], other.classes[..., : self.k]
-        same = best == others
+        reference, engine = _Ranking.from_outputs(expected), _Ranking.from_outputs(found)
+        best, found_best = reference.classes[..., : self.k], engine.classes[..., : self.k]
+        same = best == found_best
         aligned: tuple[Aligned, ...] = ()
-        if right.scores is not None and other.scores is not None:
+        if reference.scores is not None and engine.scores is not None:
             name = expected[0][0]
-            same |= self._tied(request.allowed, name, right, others)
-            # A NaN is sorted to the end, out of sight.
-            same &= (np.isnan(right.scores) == np.isnan(other.scores)).all(-1, keepdims=True)
-            aligned = (self._aligned(name, right, other, is_sorted=len(expected) == 2),)
-        same &= _distinct(best) == _distinct(others)
+            same |= self._find_ties(request.allowed, name, reference, found_best)
+            # NaN is sorted to the end, where the best classes do not show it.
+            is_nan, found_nan = np.isnan(reference.scores), np.isnan(engine.scores)
+            same &= (is_nan == found_nan).all(-1, keepdims=True)
+            aligned = (self._align_scores(name, reference, engine, is_sorted=len(expected) == 2),)
+        same &= _mark_first(best) == _mark_first(found_best)
         wrong = int(np.count_nonzero(~same))
         return ComparisonResult(
             passed=not wrong,
             matched=same.size - wrong,
             expected_alone=wrong,
-            reason=f"{wrong} of {same.size} places have another class" if wrong else "",
-            worst=_worst(same, best, others),
+            reason=f"{wrong} of {same.size} ranks have a different class" if wrong else "",
+            worst=_describe_worst(same, best, found_best),
             badness=wrong,
             aligned=aligned,
         )
 
-    def _tied(self, allowed: Allowed, name: str, wanted: _Ranking, given: NumpyArray) -> NumpyArray:
-        """True where the class found has, in the reference, the score of its place."""
-        assert wanted.scores is not None
-        at_place = wanted.scores[..., : self.k]
+    def _find_ties(
+        self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
+    ) -> NumpyArray:
+        """Return a mask of the found classes that have, in the reference, the score of the rank."""
+        assert reference.scores is not None
+        at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
-            reach = 2 * allowed(name, wanted.scores, wanted.scores.reshape(-1))
-            error = np.abs(_score_of(given, wanted, reach) - at_place)
-            near: NumpyArray = error <= reach[..., : self.k]
-        return near
+            reach = 2 * allowed(name, reference.scores, reference.scores.reshape(-1))
+            error = np.abs(_look_up_scores(found_best, reference, reach) - at_rank)
+            tied: NumpyArray = error <= reach[..., : self.k]
+        return tied
 
-    def _aligned(self, name: str, wanted: _Ranking, given: _Ranking, *, is_sorted: bool) -> Aligned:
-        """The scores in descending order; each at its place in the reference's output."""
-        assert wanted.scores is not None
-        assert given.scores is not None
-        places = np.indices(wanted.classes.shape).reshape(wanted.classes.ndim, -1).T
+    def _align_scores(
+        self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
+    ) -> Aligned:
+        """Align the scores in descending order, with their indices in the reference's output."""
+        assert reference.scores is not None
+        assert engine.scores is not None
+        indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T
         if not is_sorted:
-            places[:, -1] = wanted.classes.reshape(-1)
-        kept = np.zeros(wanted.classes.shape, bool)
-        kept[..., : self.k] = True
+            indices[:, -1] = reference.classes.reshape(-1)
+        is_best = np.zeros(reference.classes.shape, bool)
+        is_best[..., : self.k] = True
         return Aligned(
             output=name,
-            expected=wanted.scores[kept],
-            found=given.scores[kept],
-            places=places[kept.reshape(-1)],
-            scale=wanted.scores,
+            expected=reference.scores[is_best],
+            found=engine.scores[is_best],
+            places=indices[is_best.reshape(-1)],
+            scale=reference.scores,
         )
 
-    def _check(self, outputs: list[tuple[str, NumpyArray]]) -> None:
+    def _check_outputs(self, outputs: list[tuple[str, NumpyArray]]) -> None:
         name, values = outputs[0]
         if len(outputs) > 2 or values.ndim == 0 or values.dtype.kind not in "iuf":
-            there = ", ".join(f"'{n}' {array.dtype} {array.shape}" for n, array in outputs)
+            found = ", ".join(f"'{n}' {array.dtype} {array.shape}" for n, array in outputs)
             raise UsageError(
-                "top-k compares numbers of one output along its last axis, or of two as torch.topk "
-                f"has them, and not {there}"
+                "top-k compares the last axis of one output of numbers, or two outputs of "
+                f"torch.topk; found {found}"
             )
         if values.shape[-1] < self.k:
             raise UsageError(
-                f"'{name}' has {values.shape[-1]} classes, and top-k:{self.k} compares {self.k}",
+                f"top-k:{self.k} compares {self.k} classes, but '{name}' has {values.shape[-1]}",
                 hint=f"--compare {name}=top-k:{values.shape[-1] or 1}",
             )
         if len(outputs) == 2:
             other, classes = outputs[1]
             if classes.shape != values.shape or classes.dtype.kind not in "iu":
                 raise UsageError(
-                    f"top-k wants '{other}' to be the classes of '{name}', integers of shape "
-                    f"{values.shape}, and it is {classes.dtype} {classes.shape}"
+                    f"'{other}' must be the classes of '{name}' for top-k: expected integers of "
+                    f"shape {values.shape}, found {classes.dtype} {classes.shape}"
                 )
 
 
 class _Ranking(NamedTuple):
-    """Classes in descending order of their scores; None where only the classes are known."""
+    """Classes in descending order of their scores, which are None if unknown."""
 
     classes: NumpyArray
     scores: NumpyArray | None
 
     @classmethod
-    def of(cls, outputs: list[tuple[str, NumpyArray]]) -> _Ranking:
+    def from_outputs(cls, outputs: list[tuple[str, NumpyArray]]) -> _Ranking:
         values = outputs[0][1]
         if len(outputs) == 2:
             return cls(outputs[1][1], values)
@@ -132,33 +137,30 @@ class _Ranking(NamedTuple):
         return cls(order, np.take_along_axis(values, order, -1))
 
 
-def _score_of(given: NumpyArray, wanted: _Ranking, reach: NumpyArray) -> NumpyArray:
-    """The reference's score of each class found.
-
-    Of ``torch.topk`` only the best are known. A class beyond them may have the last one's score
-    where the last two are tied: the tie may go on. Elsewhere it is given NaN, which is near no
-    score: else the class in the last place would be compared with nothing.
-    """
-    classes, scores = wanted
+def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArray) -> NumpyArray:
+    """Return the reference's score of each found class; NaN, which equals nothing, if unknown."""
+    classes, scores = reference
     assert scores is not None
-    hits = given[..., :, None] == classes[..., None, :]
+    hits = found_best[..., :, None] == classes[..., None, :]
     known = np.take_along_axis(scores, hits.argmax(-1), -1)
     last = scores[..., -1:]
+    # torch.topk returns the best classes only. If its last two are tied, the tie may continue
+    # beyond them: a class that is not among them then gets the last score.
     is_tied = scores[..., -2:-1] - last <= reach[..., -1:] if scores.shape[-1] > 1 else False
     result: NumpyArray = np.where(hits.any(-1), known, np.where(is_tied, last, np.nan))
     return result
 
 
-def _distinct(given: NumpyArray) -> NumpyArray:
-    """False for a class that stood at an earlier place already."""
-    earlier: Any = np.tril(np.ones((given.shape[-1],) * 2, bool), -1)
-    repeated: NumpyArray = ((given[..., :, None] == given[..., None, :]) & earlier).any(-1)
+def _mark_first(classes: NumpyArray) -> NumpyArray:
+    """Return a mask of the classes that have no better rank already."""
+    earlier: Any = np.tril(np.ones((classes.shape[-1],) * 2, bool), -1)
+    repeated: NumpyArray = ((classes[..., :, None] == classes[..., None, :]) & earlier).any(-1)
     return ~repeated
 
 
-def _worst(same: NumpyArray, wanted: NumpyArray, given: NumpyArray) -> str:
+def _describe_worst(same: NumpyArray, best: NumpyArray, found_best: NumpyArray) -> str:
     if same.all():
         return ""
-    place = tuple(int(i) for i in np.argwhere(~same)[0])
-    shown = ", ".join(map(str, place))
-    return f"at [{shown}]: expected class {wanted[place]}, found {given[place]}"
+    index = tuple(int(i) for i in np.argwhere(~same)[0])
+    shown = ", ".join(map(str, index))
+    return f"at [{shown}]: expected class {best[index]}, found {found_best[index]}"

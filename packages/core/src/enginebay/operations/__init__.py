@@ -1,6 +1,6 @@
-"""The verbs: deploy, export, rewrite, convert, load, verify, preview. One file each.
+"""The operations deploy, export, rewrite, convert, load, verify and preview, one file each.
 
-Loading an artifact must not import what deploying one needs.
+Loading an artifact must not import the dependencies of deploying one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         typed as typed,
     )
     from enginebay.operations.rewrite_model import find_sets as find_sets, rewrite as rewrite
-    from enginebay.operations.shown_steps import show_steps as show_steps
+    from enginebay.operations.step_display import show_steps as show_steps
     from enginebay.operations.steps import (
         Step as Step,
         Steps as Steps,
@@ -51,7 +51,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "operations.preview_model": "BackendPreview Preview preview",
         "operations.recorded_command": "python_call typed",
         "operations.rewrite_model": "find_sets rewrite",
-        "operations.shown_steps": "show_steps",
+        "operations.step_display": "show_steps",
         "operations.steps": "Step Steps",
         "operations.verify_artifact": "input_sets verify verify_here",
         "operations.work_dir": "default_work_dir",

@@ -1,4 +1,4 @@
-"""Export and convert: the first IR that goes through both becomes the engine's files."""
+"""Export and conversion of a model: the engine is built from the first IR that passes both."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Build:
     """The input of a build.
 
     Attributes:
-        settings: The backend, its parameters, and how to export.
+        settings: The settings of the deployment.
         model: The model with its inputs bound.
         reference: The samples that the engine will be verified with.
-        folder: Where the files go.
+        folder: The folder for the engine's files.
         steps: Records the steps.
         timeout: Seconds that the converter's processes may take.
-        data: What int8 is calibrated with; None for nothing.
-        keep: Nodes, operators and parts of names that stay out of int8, as the caller wrote them.
+        data: The calibration data of int8; None without any.
+        keep: Nodes, operators and parts of names to exclude from int8, as passed by the caller.
         unordered: Outputs that are compared as sets.
     """
 
@@ -67,23 +67,23 @@ class Build:
     unordered: tuple[str, ...] = ()
 
     @property
-    def elsewhere(self) -> BuiltFor | None:
-        """The machines that the engine is built for, where this is none of them; else None."""
+    def built_for(self) -> BuiltFor | None:
+        """The machines that the engine is built for, if it cannot run on this one; else None."""
         return self.settings.backend.elsewhere(self.settings.params)
 
 
 @dataclass(frozen=True)
-class Engine:
-    """An engine's files, before anything is verified.
+class BuiltEngine:
+    """An engine's files, before the verification.
 
     Attributes:
-        build: What it was built from.
-        ir: What was converted.
+        build: The input of the build.
+        ir: The converted IR.
         files: The engine's files, relative to the folder.
-        parts: The engines that the files belong to, where the model was cut.
-        rewriting: What was rewritten in the export; None where nothing could be.
+        parts: The engines that the files belong to, if the model was cut.
+        rewriting: The report of the rewriters; None if no rewriter could apply.
         notes: Why earlier IRs were not used.
-        kept: Names of the nodes that stay out of int8.
+        kept: Names of the nodes that are excluded from int8.
     """
 
     build: Build
@@ -96,15 +96,15 @@ class Engine:
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples without the inputs that the exporter has dropped, as no node uses them."""
-        return _used(self.build.reference.samples, self.ir)
+        """The samples without unused inputs, which the exporter has dropped."""
+        return _drop_unused_inputs(self.build.reference.samples, self.ir)
 
-    def compared_on(self, reference: RecordedReference) -> Engine:
-        """The same, verified with other samples."""
+    def with_reference(self, reference: RecordedReference) -> BuiltEngine:
+        """Return the same engine with other samples for its verification."""
         return replace(self, build=replace(self.build, reference=reference))
 
     def load_request(self, directory: Path, *, strict: bool) -> LoadRequest:
-        """The request that loads the engine from where its files are by then."""
+        """Return the request that loads the engine from a folder with its files."""
         settings = self.build.settings
         return LoadRequest(
             backend=settings.backend.name,
@@ -115,27 +115,27 @@ class Engine:
             outputs=self.ir.outputs,
             parts=self.parts,
             strict=strict,
-            built_for=self.build.elsewhere,
+            built_for=self.build.built_for,
         )
 
 
-def build_engine(build: Build) -> Engine:
+def build_engine(build: Build) -> BuiltEngine:
     """Try the IRs in the backend's order, until one is exported and converted.
 
     Raises:
         ExportError: The only IR could not be exported.
-        ConversionError: The only IR could not be converted, or no IR went through.
-        ChildTimeoutError: A conversion ran past its time limit; no other IR was tried.
+        ConversionError: The only IR could not be converted, or several IRs failed.
+        ChildTimeoutError: A conversion exceeded its time limit; no other IR was tried.
     """
     failures: dict[IRKind, EnginebayError] = {}
-    for kind in _kinds(build.settings):
+    for kind in _choose_irs(build.settings):
         try:
-            engine = _through(build, kind)
+            engine = _build_from_ir(build, kind)
         except (ExportError, ConversionError) as err:
             if full := disk_error(err):
-                raise full from err  # no other IR would help; staging says which disk
+                raise full from err  # no other IR would help; staging names the disk
             failures[kind] = err
-            _empty(build.folder)
+            _clear_folder(build.folder)
         else:
             notes = (f"{failed} was not used: {err}" for failed, err in failures.items())
             return replace(engine, notes=tuple(notes))
@@ -145,12 +145,12 @@ def build_engine(build: Build) -> Engine:
     hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
     name = build.settings.backend.name
     raise ConversionError(
-        f"no IR leads to backend '{name}': {reasons}", hint="; or ".join(hints) or None
+        f"every IR of backend '{name}' failed: {reasons}", hint="; or ".join(hints) or None
     ) from ExceptionGroup("every IR failed", list(failures.values()))
 
 
-def _kinds(settings: Settings) -> tuple[IRKind, ...]:
-    """The IRs to try, in order; only an ONNX graph can be cut."""
+def _choose_irs(settings: Settings) -> tuple[IRKind, ...]:
+    """Return the IRs to try, in order."""
     kinds: tuple[IRKind, ...] = (
         (settings.export.ir,) if settings.export.ir else settings.backend.info.irs
     )
@@ -159,22 +159,22 @@ def _kinds(settings: Settings) -> tuple[IRKind, ...]:
         return kinds
     if "onnx" not in kinds:
         raise UsageError(
-            f"only an ONNX graph can be cut, and this deployment goes through {', '.join(kinds)}",
-            hint="leave out the cuts, or choose ir='onnx' and a backend that takes it",
+            f"only an ONNX graph can be cut, but the IR of this deployment is {', '.join(kinds)}",
+            hint="leave out the cuts, or choose ir='onnx' and a backend that accepts it",
         )
     return ("onnx",)
 
 
-def _through(build: Build, kind: IRKind) -> Engine:
+def _build_from_ir(build: Build, kind: IRKind) -> BuiltEngine:
     settings = build.settings
     with build.steps("export") as set_detail:
-        exported, rewriting = _export(build, kind)
+        exported, rewriting = _export_model(build, kind)
         set_detail(f"{exported.kind} by {exported.exporter}")
-    with build.steps("convert") as show, _in_time(build.timeout):
+    with build.steps("convert") as show_detail, _limit_time(build.timeout):
 
         def set_detail(detail: str) -> None:
             check_time_limit()
-            show(detail)
+            show_detail(detail)
 
         parts: tuple[Part, ...] = ()
         kept: tuple[str, ...] = ()
@@ -182,46 +182,44 @@ def _through(build: Build, kind: IRKind) -> Engine:
             parts = _convert_parts(build, exported, rewriting, set_detail)
             files = tuple(Path(path) for part in parts for path in part.paths)
         else:
-            kept = kept_nodes(_quantizable(build, exported), build.keep) if build.keep else ()
+            if build.keep:
+                nodes = settings.backend.quantizable_nodes(_convert_request(build, exported))
+                kept = kept_nodes(nodes, build.keep)
             lower = settings.backend.lowering(kind, settings.export.rewriters)
             files = _convert_whole(build, exported, keep=kept, progress=set_detail, lower=lower)
             rewriting = join_reports(rewriting, lower.report)
-        show(", ".join(file.as_posix() for file in files))
-    return Engine(build, exported, files, parts, rewriting, kept=kept)
+        show_detail(", ".join(file.as_posix() for file in files))
+    return BuiltEngine(build, exported, files, parts, rewriting, kept=kept)
 
 
-def _request(build: Build, ir: IRModel, **over: Any) -> ConvertRequest[Any]:
-    samples = _used(build.reference.samples, ir)
+def _convert_request(build: Build, ir: IRModel, **fields: Any) -> ConvertRequest[Any]:
+    samples = _drop_unused_inputs(build.reference.samples, ir)
     return ConvertRequest(
         ir=ir,
         params=build.settings.params,
         work_dir=build.folder,
         shapes=build.model.profiles,
         samples=tuple(sample.inputs for sample in samples if sample.kind == "example"),
-        calibration=_calibration(build, ir),
+        calibration=_calibration_data(build, ir),
         unordered=build.unordered,
-        **over,
+        **fields,
     )
 
 
-def _convert_whole(build: Build, ir: IRModel, **over: Any) -> tuple[Path, ...]:
-    simulation = simulation_folder(build.folder) if build.elsewhere else None
-    return build.settings.backend.convert(_request(build, ir, simulation=simulation, **over))
+def _convert_whole(build: Build, ir: IRModel, **fields: Any) -> tuple[Path, ...]:
+    simulation = simulation_folder(build.folder) if build.built_for else None
+    request = _convert_request(build, ir, simulation=simulation, **fields)
+    return build.settings.backend.convert(request)
 
 
-def _quantizable(build: Build, ir: IRModel) -> dict[str, str]:
-    return build.settings.backend.quantizable_nodes(_request(build, ir))
-
-
-def _calibration(build: Build, exported: IRModel) -> CalibrationData | None:
+def _calibration_data(build: Build, exported: IRModel) -> CalibrationData | None:
     unused = build.model.examples.keys() - {spec.name for spec in exported.inputs}
     settings = build.settings
     return settings.backend.calibration(exported, settings.params, build.data, unused)
 
 
 @contextmanager
-def _in_time(seconds: float) -> Iterator[None]:
-    """Hold a conversion to a time limit."""
+def _limit_time(seconds: float) -> Iterator[None]:
     with time_limit(seconds) as limit:
         try:
             yield
@@ -234,13 +232,12 @@ def _in_time(seconds: float) -> Iterator[None]:
             ) from err
 
 
-def _export(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
-    """The IR, with the rewriters for the backend applied; a file of this kind is one already."""
+def _export_model(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
+    """Export with the rewriters for the backend; a model file of this kind is returned as it is."""
     if (file := build.model.file(kind)) is not None:
         return file, None
     settings = build.settings
-    wanted = settings.export.opset or settings.backend.info.opset
-    opset = wanted if kind == "onnx" else None
+    opset = (settings.export.opset or settings.backend.info.opset) if kind == "onnx" else None
     patch = export_patch(
         backend=settings.backend.name,
         ir=kind,
@@ -267,23 +264,23 @@ def _convert_parts(
     try:
         models = split(exported, settings.export.cuts, build.folder / IR_FOLDER / "parts")
     except UsageError as err:
-        # A function that was to be marked and is not there has no mark to cut at.
+        # The mark to cut at may be missing because its function was not found.
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(
         *(settings.backend, models, settings.params, build.folder, progress),
-        simulated=build.elsewhere is not None,
+        simulate=build.built_for is not None,
     )
 
 
-def _used(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
+def _drop_unused_inputs(samples: Sequence[Sample], ir: IRModel) -> list[Sample]:
     return [
         sample._replace(inputs={spec.name: sample.inputs[spec.name] for spec in ir.inputs})
         for sample in samples
     ]
 
 
-def _empty(folder: Path) -> None:
+def _clear_folder(folder: Path) -> None:
     for entry in folder.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a config."""
+"""Check of a config: all of its problems at once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from enginebay.config import Sections
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check.
 
     Attributes:
-        problems: Everything that is wrong, each with its place.
-        notes: Keys that have no effect, and what was not checked.
+        problems: All problems, each with its place.
+        notes: Keys without an effect, and sections that were not checked.
         backend: The backend that the config is for; None if it names none.
-        ir: The IR that it requests; None if it leaves that to the backend.
+        ir: The requested IR; None for the backend's choice.
     """
 
     problems: tuple[ConfigError, ...]
@@ -32,17 +32,17 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     ir: str | None
 
 
-def check(config: Mapping[str, Any]) -> Checked:
-    """Check every section, the backend's with that backend's own parameters.
+def check(config: Mapping[str, Any]) -> ConfigCheck:
+    """Check every section; the backend checks its own parameters.
 
     Args:
-        config: The config; one that :func:`enginebay.config.read` returned has places.
+        config: The config; read by :func:`enginebay.config.read` it has places.
     """
     problems = Problems()
     sections = read_sections(config, problems)
     _check_backend(sections, problems)
     _note_codebase(config, problems)
-    return Checked(
+    return ConfigCheck(
         problems=tuple(problems.with_places(config)),
         notes=tuple(problems.notes),
         backend=sections.backend,
@@ -64,7 +64,7 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
 
 
 def _note_codebase(config: Mapping[str, Any], problems: Problems) -> None:
-    """Say that nothing has the codebase's models; a file with its own needs nothing."""
+    """Add a note if no installed plugin has the codebase's models."""
     section = config.get("codebase_config")
     name = section.get("type") if isinstance(section, Mapping) else None
     if isinstance(name, str) and name not in contributed("model_sources"):

@@ -1,4 +1,4 @@
-"""``convert``: an IR becomes an artifact, described and not verified."""
+"""``convert``: build an unverified artifact from an IR."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from enginebay.params import BackendParams
 
 
-#: Seconds that loading the new engine once may take, as for ``deploy``.
-_LOAD_TIMEOUT = 1800.0
+#: Limit for loading the new engine once, the same as the default of ``deploy``.
+_LOAD_TIMEOUT_SECONDS = 1800.0
 
 
 def convert(
@@ -37,67 +37,67 @@ def convert(
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Artifact:
-    """Turn an IR into a backend's artifact, which its engine has loaded once.
+    """Convert an IR to a backend's artifact, and load its engine once.
 
     Args:
-        ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or what :func:`enginebay.export`
-            returned.
+        ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or the result of
+            :func:`enginebay.export`.
         backend: The backend's name.
-        work_dir: The folder that the artifact becomes; it must not exist yet.
+        work_dir: The folder of the new artifact; it must not exist yet.
         params: The backend's parameters, or its fields by name.
-        data: An :class:`enginebay.DataSet`, or what one is made of, to calibrate int8 with.
+        data: Calibration data for int8: an :class:`enginebay.DataSet`, or its source.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
-        overwrite: Replace the artifact that is there already, once the new one is complete.
+        overwrite: Replace an existing artifact, once the new one is complete.
 
     Returns:
         The artifact, with the verdict ``unverified``: nothing was compared.
 
     Raises:
         BackendUnavailableError: The backend cannot be used.
-        UsageError: The precision needs data and there is none, or the data cannot be used.
-        ConversionError: Its converter failed, or its engine cannot load the result.
+        UsageError: The precision requires data, or the data cannot be used.
+        ConversionError: The converter failed, or the engine cannot load the result.
         ArtifactExistsError: ``work_dir`` is taken.
     """
     command = python_call()
     engine = get_backend(backend)
-    given = engine.params_from(params)
+    typed_params = engine.params_from(params)
     if int8_keep:
-        engine.check_calibrated(given, "int8_keep keeps layers out of int8")
-    engine.check_data(given, has_data=data is not None)
+        engine.check_calibrated(typed_params, "int8_keep keeps layers out of int8")
+    engine.check_data(typed_params, has_data=data is not None)
     model = read_ir(ir)
-    held = None if data is None else DataSet.of(data).for_inputs(model.inputs)
+    data_set = None if data is None else DataSet.of(data).for_inputs(model.inputs)
     with staging(work_dir, overwrite=overwrite) as stage:
-        calibration = engine.calibration(model, given, held)
+        calibration = engine.calibration(model, typed_params, data_set)
         request = ConvertRequest(
-            ir=model, params=given, work_dir=stage.dir, calibration=calibration
+            ir=model, params=typed_params, work_dir=stage.dir, calibration=calibration
         )
         if int8_keep:
             keep = kept_nodes(engine.quantizable_nodes(request), int8_keep)
             request = msgspec.structs.replace(request, keep=keep)
         files = engine.convert(request)
         reason = "converted without a reference to compare with"
-        if other := engine.elsewhere(given):
-            reason += f"; {other.describe()}"
+        if built_for := engine.elsewhere(typed_params):
+            reason += f"; {built_for.describe()}"
         else:
-            with stage.moved() as folder:
+            with stage.move_away() as folder:
                 check_loads(
                     LoadRequest(
                         backend=engine.name,
                         directory=folder,
                         files=files,
-                        params=portable(given),
+                        params=portable(typed_params),
                         inputs=model.inputs,
                         outputs=model.outputs,
                     ),
-                    timeout=_LOAD_TIMEOUT,
+                    timeout=_LOAD_TIMEOUT_SECONDS,
                 )
         record_modules(stage.dir, model, engine.name)
         return stage.publish(
             build_manifest(
-                *(engine, model, given, files),
+                *(engine, model, typed_params, files),
                 verification=Verification.unverified(reason),
                 command=command,
-                data=None if held is None or calibration is None else held.record(),
+                data=None if data_set is None or calibration is None else data_set.record(),
                 kept=request.keep,
             )
         )

@@ -1,4 +1,4 @@
-"""``deploy``: the straight line on which a model becomes a verified artifact."""
+"""``deploy``: build a verified artifact from a model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 from enginebay.artifact import staging
 from enginebay.models import RecordedCalls, unchanged
-from enginebay.operations.deployment import Deployment, Line
+from enginebay.operations.deployment import Deployer, Deployment
 from enginebay.operations.recorded_command import python_call
 from enginebay.operations.settings import resolve_settings
-from enginebay.operations.shown_steps import show_steps
+from enginebay.operations.step_display import show_steps
 from enginebay.operations.steps import Steps
 from enginebay.operations.work_dir import default_work_dir
 
@@ -43,38 +43,38 @@ def deploy(
     overwrite: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
 ) -> Deployment:
-    """Turn a model into a verified artifact.
+    """Deploy a model: build its artifact and verify it.
 
-    The reference outputs come from the model as it is; then it is exported with the rewriters for
-    its engine, converted, run by the engine in a child process, and compared. The artifact
-    appears under its final name complete, or not at all.
+    The reference outputs come from the unchanged model. Then it is exported with the rewriters for
+    its engine and converted, and the engine runs in a child process to compare its outputs. The
+    artifact appears at its final name complete, or not at all.
 
     Args:
         model: An ``nn.Module``, a function of tensors, or text: ``file.py:attr``,
             ``module:attr``, or a ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
-            the calls that :func:`enginebay.record` has seen, which say what is open and are the
-            data as well; by default the model's own, else an item of the data.
+            the calls that :func:`enginebay.record` recorded, which are also the data and define
+            the open dimensions. By default the model's own example, else an item of the data.
         backend: The engine; by default the only one installed, else ``onnxruntime``.
-        work_dir: The folder that the artifact becomes; it must not exist yet. By default a folder
-            in the current one with the names of the model and the backend.
+        work_dir: The folder of the new artifact; it must not exist yet. By default a folder in the
+            current one with the names of the model and the backend.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
         dynamic: The open dimensions: ``"batch"`` for the first axis of the inputs, or
             ``{"x": {0: "batch"}}``, ``{"x": {0: (1, 8)}}``, or text as on the command line,
-            ``["x:0=1:8"]``; by default those that have a ``?`` in the params' ``input_shapes``, or
-            where their smallest and largest shapes differ. The artifact is
-            verified at the example's, the smallest and the largest sizes, and at some in between;
-            a size without a largest one is tried up to ten times the example's, if that is quick.
-        data: An :class:`enginebay.DataSet`, or what one is made of: int8 is calibrated with all of
-            it, and every artifact is verified on 64 of its items, or all if there are fewer.
-        int8_keep: Nodes, operators and beginnings of nodes' names (up to a ``/``) that stay in
-            floating point where the precision is int8 or fp8; by the engine's names for them.
+            ``["x:0=1:8"]``. By default those with a ``?`` in the params' ``input_shapes``, or with
+            different smallest and largest shapes. The artifact is verified at the example's, the
+            smallest and the largest sizes, and at some in between; a size without a limit is tried
+            up to ten times the example's, if that is quick.
+        data: An :class:`enginebay.DataSet`, or its source. All of it calibrates int8, and every
+            artifact is verified on 64 of its items, or all if there are fewer.
+        int8_keep: Nodes, operators and prefixes of node names (up to a ``/``) that stay in
+            floating point if the precision is int8 or fp8; by the engine's names.
         params: The backend's parameters, or its fields by name.
         export: How to export: the IR, the exporter, rewriters of your own, cuts.
-        verify: How to compare: probes, tolerances, what may pass.
-        config: A deploy config or the path of one: it says what is not given here, and rewriters
-            see it as ``ctx.config``.
-        overwrite: Replace the artifact that is there already, once the new one is complete.
+        verify: How to compare: probes, tolerances, allowed verdicts.
+        config: A deploy config or its path: it sets what no argument sets, and rewriters see it as
+            ``ctx.config``.
+        overwrite: Replace an existing artifact, once the new one is complete.
         watch: Called with each step when it starts, when its detail changes and when it ends. True
             shows the steps, in a notebook, on a terminal or as lines on stderr.
 
@@ -82,11 +82,11 @@ def deploy(
         UsageError: An argument is wrong; nothing was written.
         BackendUnavailableError: The backend cannot be used.
         ModelError: The model's forward raised.
-        ExportError: No exporter could do it.
+        ExportError: Every exporter failed.
         ConversionError: The engine's converter failed.
-        ChildTimeoutError: Its processes ran past ``verify.timeout``.
-        NotVerifiedError: The numbers differ, the engine crashed, or nothing shows that they are
-            right; carries ``.verdict``.
+        ChildTimeoutError: The converter exceeded ``verify.timeout``.
+        NotVerifiedError: The outputs differ, the engine crashed, or there is no evidence that the
+            outputs are right; carries ``.verdict``.
 
     Example:
         >>> import enginebay as eb, tempfile, torch
@@ -106,17 +106,18 @@ def deploy(
     )
     if isinstance(args, RecordedCalls) and settings.data is None:
         settings = msgspec.structs.replace(settings, data=args)
-    line = Line(settings, int8_keep=int8_keep, command=python_call())
+    deployer = Deployer(settings, int8_keep=int8_keep, command=python_call())
     target = work_dir or default_work_dir(model, settings.backend.name)
     with staging(target, overwrite=overwrite) as stage, ExitStack() as model_use:
         shown = model_use.enter_context(show_steps()) if watch is True else watch or None
         steps = Steps(shown)
         with steps("reference") as set_detail:
             was_imported = "torch" in sys.modules
-            source = settings.find(model, args)
+            source = settings.find_model(model, args)
             model_use.enter_context(unchanged(source))
-            prepared = line.prepare(source, args)
-            imported = "torch" in sys.modules and not was_imported  # seconds, often most of them
+            prepared = deployer.prepare(source, args)
+            # The import of torch takes seconds, often most of this step.
+            imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
-        return line.deploy(prepared, stage, steps)
+        return deployer.deploy(prepared, stage, steps)

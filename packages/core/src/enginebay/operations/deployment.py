@@ -1,4 +1,4 @@
-"""From a prepared model to the artifact: build the engine, judge it, publish it."""
+"""Deployment of a prepared model: build the engine, verify it, publish the artifact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from enginebay.inference import Receipt
 from enginebay.ir import IR_FOLDER
 from enginebay.models import weights_text
 from enginebay.operations.build_engine import Build, build_engine
-from enginebay.operations.preparation import prepare
+from enginebay.operations.preparation import prepare_model
 from enginebay.operations.steps import Step
 from enginebay.rewriting import RewriteReport
 from enginebay.tasks import read_task
@@ -36,33 +36,32 @@ from enginebay.verification import ProbeSettings, judge, without_rounding
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from enginebay.artifact import Staging
+    from enginebay.artifact import StagingDirectory
     from enginebay.comparators import Comparator
     from enginebay.config import VerifyOptions
     from enginebay.data import DataSet
     from enginebay.display import Block
     from enginebay.models import ModelSource
-    from enginebay.operations.build_engine import Engine
-    from enginebay.operations.preparation import Prepared
+    from enginebay.operations.build_engine import BuiltEngine
+    from enginebay.operations.preparation import PreparedModel
     from enginebay.operations.settings import Settings
     from enginebay.operations.steps import Steps
     from enginebay.tensors import TensorSpec
 
-#: Items of a data set that an artifact is verified on and carries along.
-_VERIFIED_ITEMS = 64
+#: Items of a data set that an artifact is verified on and stores.
+_MAX_VERIFIED_ITEMS = 64
 
 
 class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`enginebay.deploy`.
 
     Attributes:
-        artifact: The artifact under its final name.
+        artifact: The artifact at its final name.
         verification: The verdict with its figures.
-        receipt: What the engine says that it ran; None where it crashed.
-        steps: The steps, and how long each took, in seconds.
-        notes: For the caller: which exporter or IR was not used and why.
-        rewriting: Which rewriters fired, how often, and which never did; None where the model
-            came as a file that needs no export.
+        receipt: The engine's receipt; None if it crashed.
+        steps: The steps with their durations in seconds.
+        notes: Exporters and IRs that were not used, with the reason.
+        rewriting: The report of the rewriters; None for a model file that needs no export.
     """
 
     artifact: Artifact
@@ -79,7 +78,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the engine is built for other machines, so that it did not run here."""
+        """True if the engine is built for other machines, and did not run here."""
         ran = self.receipt is not None or self.verdict == "crashed"
         return bool(self.artifact.manifest.built_for) and not ran
 
@@ -88,7 +87,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Deployment on {backend}, {self.verdict}, in '{self.artifact.path}'>"
 
     def blocks(self) -> Iterator[Block]:
-        """The steps, the verdict, the artifact, and a row for each output."""
+        """Yield the steps, the verdict, the artifact, and a row for each output."""
         manifest, receipt = self.artifact.manifest, self.receipt
         yield _steps_table(self.steps)
         yield ""
@@ -109,7 +108,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
             yield from ("", *outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that ``enginebay deploy --json`` prints."""
+        """Return the document that ``enginebay deploy --json`` prints."""
         report = self.rewriting
         rewriting = report and {
             "fired": report.fired,
@@ -131,17 +130,17 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Line:
-    """The way of a model to an artifact of one backend.
+class Deployer:
+    """Deploys one model to one backend.
 
     Args:
-        settings: The backend, its parameters, and how to export.
-        int8_keep: Nodes, operators and beginnings of names that stay out of 8 bits.
-        command: What to type to make the artifact again.
+        settings: The settings of the deployment.
+        int8_keep: Nodes, operators and prefixes of names that are excluded from 8 bits.
+        command: The command that builds the artifact again.
 
     Raises:
         UsageError: An option is wrong, or does not fit the settings.
-        ParamsError: There is no data, and the precision needs some.
+        ParamsError: The precision requires data.
     """
 
     def __init__(
@@ -169,18 +168,18 @@ class Line:
             large=verify.probes_extreme,
             calibrated=engine.calibrated_precision(params),
         )
-        self._data: DataSet | None = settings.data_set()
+        self._data: DataSet | None = settings.open_data()
 
-    def prepare(self, source: ModelSource, args: Any) -> Prepared:
-        """Record the reference.
+    def prepare(self, source: ModelSource, args: Any) -> PreparedModel:
+        """Bind the model's inputs and record the reference.
 
         Args:
             source: The model.
             args: Example inputs; None for the model's own, else an item of the data.
         """
-        return prepare(
+        return prepare_model(
             *(self.settings, source, args, self._data),
-            items=_VERIFIED_ITEMS,
+            items=_MAX_VERIFIED_ITEMS,
             probes=self._probes,
             task=self._task,
             comparators=self._comparators,
@@ -188,15 +187,15 @@ class Line:
 
     def deploy(
         self,
-        prepared: Prepared,
-        stage: Staging,
+        prepared: PreparedModel,
+        stage: StagingDirectory,
         steps: Steps,
     ) -> Deployment:
-        """Build the engine, judge it and publish it.
+        """Build the engine, verify it and publish the artifact.
 
         Args:
             prepared: The model with its reference.
-            stage: Where the artifact is built.
+            stage: The directory that the artifact is built in.
             steps: Records the steps.
 
         Raises:
@@ -207,15 +206,17 @@ class Line:
             *(self.settings, model, prepared.reference, stage.dir),
             *(steps, verify.timeout, prepared.data),
             keep=self._int8_keep,
-            unordered=tuple(name for one in self._comparators for name in one.outputs),
+            unordered=tuple(
+                name for comparator in self._comparators for name in comparator.outputs
+            ),
         )
         engine = build_engine(build)
 
-        def judged() -> tuple[Verification, Receipt | None]:
+        def judge_engine() -> tuple[Verification, Receipt | None]:
             reference = engine.build.reference
-            # A simulation runs here alone, and its files hold the path of the IR.
-            place = nullcontext(stage.dir) if engine.build.elsewhere else stage.moved()
-            with place as folder:
+            # A simulation is never moved, and its files contain the path of the IR.
+            location = nullcontext(stage.dir) if engine.build.built_for else stage.move_away()
+            with location as folder:
                 return judge(
                     engine.load_request(folder, strict=verify.strict),
                     folder / SAMPLES_FILE,
@@ -230,11 +231,11 @@ class Line:
 
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
-            verification, receipt = judged()
+            verification, receipt = judge_engine()
             while rest := without_rounding(engine.build.reference, verification, self._comparators):
-                engine = engine.compared_on(rest)
+                engine = engine.with_reference(rest)
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
-                verification, receipt = judged()
+                verification, receipt = judge_engine()
             set_detail(verification.verdict)
         _check_verdict(verification, verify, stage.target, ran_here=receipt is not None)
         with steps("publish") as set_detail:
@@ -252,11 +253,11 @@ class Line:
 
     def _publish(
         self,
-        engine: Engine,
+        engine: BuiltEngine,
         verification: Verification,
         receipt: Receipt | None,
-        prepared: Prepared,
-        stage: Staging,
+        prepared: PreparedModel,
+        stage: StagingDirectory,
     ) -> Artifact:
         settings = self.settings
         manifest = build_manifest(
@@ -283,37 +284,40 @@ class Line:
 def _check_verdict(
     verification: Verification, options: VerifyOptions, target: Path, *, ran_here: bool
 ) -> None:
-    """Refuse what is not verified, unless an option allows it or its engine is for elsewhere.
+    """Check that the artifact is verified, or that its verdict is allowed.
 
     Raises:
-        NotVerifiedError: It may not be published.
+        NotVerifiedError: The artifact may not be published.
     """
     verdict = verification.verdict
-    is_free = not ran_here or options.allow_unverified
-    if verdict == "verified" or options.allow_mismatch or (verdict == "unverified" and is_free):
+    # An engine for other machines is always unverified until it runs on one of them.
+    allows_unverified = not ran_here or options.allow_unverified
+    if verdict == "verified" or options.allow_mismatch:
+        return
+    if verdict == "unverified" and allows_unverified:
         return
     option = "--allow-unverified" if verdict == "unverified" else "--allow-mismatch"
     hint = f"{option} publishes the artifact with this verdict"
     if verdict != "unverified":
-        hint = f"look at the model, the rewriters or the params; {hint}"
-        if verification.simulation is None:  # else no engine runs here that could be bisected
+        hint = f"check the model, the rewriters or the params; {hint}"
+        if verification.simulation is None:  # an engine that cannot run here cannot be bisected
             here = Path.cwd()
-            typed = str(target.relative_to(here) if target.is_relative_to(here) else target)
-            hint += f", and then enginebay bisect {shlex.quote(typed)} names the layer"
+            path = str(target.relative_to(here) if target.is_relative_to(here) else target)
+            hint += f", and then enginebay bisect {shlex.quote(path)} names the layer"
     raise NotVerifiedError(verification.explain(), verdict=verification, hint=hint)
 
 
 def _steps_table(steps: Sequence[Step]) -> Table:
     rows = [
-        (one.name, f"{one.seconds or 0.0:.2f}", "failed" if one.failed else one.detail)
-        for one in steps
+        (step.name, f"{step.seconds or 0.0:.2f}", "failed" if step.failed else step.detail)
+        for step in steps
     ]
     total = sum(step.seconds or 0.0 for step in steps)
     return Table(("STEP", "SECONDS", ""), [*rows, ("total", f"{total:.2f}", "")], ("SECONDS",))
 
 
 def sizes_text(inputs: Sequence[TensorSpec]) -> str:
-    """Which sizes of the inputs are open; of none, that all are fixed, and how to open one.
+    """Describe the open sizes of the inputs; if all are fixed, how to open one.
 
     Example:
         >>> from enginebay.tensors import TensorSpec
@@ -336,14 +340,14 @@ def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
     report = deployment.rewriting
     if report is None:
         return
-    fired = [f"{each.name} ({each.count})" for each in report.applied if each.count]
+    fired = [f"{rewriter.name} ({rewriter.count})" for rewriter in report.applied if rewriter.count]
     if fired:
         yield f"fired: {join_names(fired)}"
-    # Core's and the backend's own rarely fire: most models need few of them. --json has them all.
-    own = ("enginebay", deployment.artifact.manifest.plugin.distribution)
-    idle = [r.name for r in report.applied if not r.count and r.distribution not in own]
+    # Most models need few of core's and the backend's own rewriters. --json lists them all.
+    builtin = ("enginebay", deployment.artifact.manifest.plugin.distribution)
+    idle = [r.name for r in report.applied if not r.count and r.distribution not in builtin]
     if idle:
         yield f"never fired: {join_names(idle)}"
     yield from report.not_found
     yield from report.not_served
-    yield from (f"lost: {each.loss}" for each in report.lost if each.distribution not in own)
+    yield from (f"lost: {r.loss}" for r in report.lost if r.distribution not in builtin)

@@ -1,4 +1,4 @@
-"""``export``: a model becomes an IR, with the rewriters for its engine applied."""
+"""``export``: export a model to an IR, with the rewriters for its engine applied."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ def export(
     config: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> IRModel:
-    """Turn a model into an IR.
+    """Export a model to an IR.
 
     Args:
         model: An ``nn.Module``, or text that names one: ``file.py:attr``, ``module:attr``, a
             ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
-            the calls that :func:`enginebay.record` has seen.
-        path: The file to write; by default the model's name in the current folder. What it ends
-            with says which IR it is, where the options do not; else it is ONNX.
+            the calls that :func:`enginebay.record` recorded.
+        path: The file to write; by default the model's name in the current folder. Its suffix
+            selects the IR if the options do not; the default is ONNX.
         backend: Apply the rewriters for this engine.
-        dynamic: The open dimensions, as :func:`enginebay.deploy` takes them.
-        min_shapes: The smallest shape of inputs, another way to say which dimensions are open.
+        dynamic: The open dimensions, as for :func:`enginebay.deploy`.
+        min_shapes: The smallest shape of inputs, an alternative to ``dynamic``.
         max_shapes: The largest shape of inputs.
-        options: How to export, as :func:`enginebay.deploy` takes it: without cuts, a task and
-            ``keep_ir``, which are about artifacts.
+        options: How to export, as for :func:`enginebay.deploy`; cuts, tasks and ``keep_ir``, which
+            concern artifacts, are not allowed.
         config: The deployment config that rewriters see as ``ctx.config``. Its
-            ``codebase_config`` says whose model a bare name is.
-        overwrite: Replace a file that is there already.
+            ``codebase_config`` selects the model source of a bare name.
+        overwrite: Replace an existing file.
 
     Returns:
-        The IR: its files, inputs, outputs, which exporter wrote it, and notes on the way.
+        The IR: its files, inputs, outputs, exporter and notes.
 
     Raises:
-        ModelSourceError: ``model`` does not lead to a model.
+        ModelSourceError: ``model`` does not name a model.
         ModelError: The model's forward raised.
-        ExportError: No exporter could do it.
-        ArtifactExistsError: The file is there already.
+        ExportError: Every exporter failed.
+        ArtifactExistsError: The file exists.
     """
     from enginebay.exporters import check_choices, write_ir
     from enginebay.models import bind, find_model, unchanged
 
     options = options or ExportOptions()
     refuse_options(options, "export")
-    kind = _kind_of(path, options.ir)
+    kind = _choose_ir(path, options.ir)
     source = find_model(model, (config or {}).get("codebase_config"), shapes_of(args))
     check_choices(source, kind, options.exporter)
     target = Path(path) if path else Path(f"{source.name}{SUFFIXES[kind]}")
     if target.exists() and not overwrite:
         raise ArtifactExistsError(
-            f"'{target}' is there already",
+            f"'{target}' exists",
             hint="pass --overwrite, or another name",
         )
     if source.model is None and source.ir is not None:
@@ -95,20 +95,21 @@ def export(
         return write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
 
 
-def _kind_of(path: str | Path | None, wanted: IRKind | None) -> IRKind:
+def _choose_ir(path: str | Path | None, requested: IRKind | None) -> IRKind:
     if path is None:
-        return wanted or "onnx"
+        return requested or "onnx"
     for kind, suffix in SUFFIXES.items():
         if Path(path).suffix == suffix:
-            if wanted not in (kind, None):
+            if requested not in (kind, None):
+                new_path = Path(path).with_suffix(SUFFIXES[requested])
                 raise UsageError(
-                    f"'{path}' has the suffix of {kind}, and {wanted} is to be written",
-                    hint=f"name it {Path(path).with_suffix(SUFFIXES[wanted])}, or leave --ir out",
+                    f"'{path}' has the suffix of {kind}, but {requested} was requested",
+                    hint=f"name it {new_path}, or leave --ir out",
                 )
             return kind
-    if wanted:
-        return wanted
+    if requested:
+        return requested
     raise UsageError(
-        f"'{path}' does not say which IR to write: wanted {', '.join(SUFFIXES.values())}",
+        f"unknown suffix of '{path}': expected {', '.join(SUFFIXES.values())}",
         hint="pass --ir",
     )

@@ -1,4 +1,4 @@
-"""``load``: an artifact becomes a wrapper, once it has been checked."""
+"""``load``: load a checked artifact for inference."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def load(
     strict: bool = False,
     isolated: bool = False,
 ) -> Wrapper:
-    """Make an artifact ready for inference. Needs no torch.
+    """Load an artifact for inference, which needs no torch.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` returned.
-        device: Where to run instead of the device that the artifact was made for.
-        strict: Raise where the engine falls back from what was requested; otherwise its receipt
-            lists it.
-        isolated: Run the engine in a child process: where it crashes, a call raises
-            :class:`~enginebay.errors.ChildCrashedError` and this process goes on. Each call costs
-            a copy of its inputs and outputs, and tensors on a GPU go through the host.
+        artifact: The folder, or the result of :func:`enginebay.deploy`.
+        device: Replaces the device that the artifact was made for.
+        strict: Raise if the engine falls back from the requested device or precision; by default
+            its receipt lists fallbacks.
+        isolated: Run the engine in a child process: if it crashes, the call raises
+            :class:`~enginebay.errors.ChildCrashedError` and this process continues. Each call
+            copies its inputs and outputs, and tensors on a GPU are copied through the host.
 
     Returns:
         ``wrapper({"x": x}) -> {"y": y}``; close it, or use it in a ``with`` block.
 
     Raises:
-        ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device;
-            the message names the field that differs. No engine has touched the files.
+        ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
+            No engine has read the files.
         BackendUnavailableError: Its backend cannot be used here.
-        FallbackError: Another device than the requested one, or ``strict`` and a fallback.
+        FallbackError: The device is not the requested one, or there is a fallback and ``strict``.
     """
 
     def load_opened(opened: Artifact) -> Wrapper:
@@ -50,7 +50,8 @@ def load(
             wrapper: Wrapper = IsolatedWrapper(request)
         else:
             wrapper = request.load()
-        wrapper.set_task(cache(lambda: opened.task))  # its plugin may be absent, and not be needed
+        # Read on first use: the task's plugin may be missing, and not be needed.
+        wrapper.set_task(cache(lambda: opened.task))
         return wrapper
 
     return use_artifact(artifact, load_opened)

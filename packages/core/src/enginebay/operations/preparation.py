@@ -1,4 +1,4 @@
-"""The model before its export: bound to its inputs, with its own outputs recorded on them."""
+"""Preparation of a model for its export: bound inputs and recorded reference outputs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """A model whose engine can be built and verified.
 
     Attributes:
         model: The model with its inputs bound.
         reference: The samples that the engine will be verified with.
-        task: The record of what the model is for; None where nothing says it.
-        notes: What could not be done about it.
-        data: What int8 is calibrated with; None for nothing.
-        verified_on: The items of it among the samples; None for none.
+        task: The record of the model's task; None if unknown.
+        notes: Notes on a task that could not be read.
+        data: The calibration data of int8; None without any.
+        verified_on: The items of ``data`` among the samples; None without any.
     """
 
     model: BoundModel
@@ -43,14 +43,14 @@ class Prepared:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """What the engine is calibrated with, and else what it is verified on."""
+        """Return the record of the calibration data, else of the verified items."""
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record
         return None
 
 
-def prepare(
+def prepare_model(
     settings: Settings,
     source: ModelSource,
     args: Any,
@@ -60,23 +60,23 @@ def prepare(
     probes: ProbeSettings,
     task: Task | None = None,
     comparators: Sequence[Comparator] = (),
-) -> Prepared:
-    """Bind a model's inputs, and record what it gives, before any rewriter touches it.
+) -> PreparedModel:
+    """Bind a model's inputs, and record its outputs before any rewriter changes it.
 
     Args:
         settings: The settings of the deployment.
         source: The model.
         args: Example inputs; None for the model's own, else an item of the data.
-        data: The data set; None for none.
-        items: How many items to record, at most.
+        data: The data set; None without any.
+        items: The maximum number of items to record.
         probes: Which probes to record.
-        task: What the model is for, instead of what comes with it.
-        comparators: What will compare outputs that are sets.
+        task: The model's task; None for the task that comes with the model.
+        comparators: The comparators of outputs that are sets.
     """
     notes: tuple[str, ...] = ()
     if task is None and source.task is not None:
         task, notes = _read_own_task(source, data)
-    # Not by truth: that would read a stream to its end, to count it.
+    # Not "if data": the truth value counts the items, which reads a stream to its end.
     some = None if data is None else data.for_task(task).some(items)
     state = None if source.model is None else ModelState(source.module, fully=True)
     model, fitted = settings.bind(source, args, some, task)
@@ -100,13 +100,13 @@ def prepare(
         comparators=comparators,
     )
     record = source.task if fitted is None else record_task(fitted)
-    return Prepared(model, reference, record, notes, data, some)
+    return PreparedModel(model, reference, record, notes, data, some)
 
 
 def _read_own_task(
     source: ModelSource, data: DataSet | None
 ) -> tuple[Task | None, tuple[str, ...]]:
-    """Read the task that comes with a model; without its plugin it is kept unread, with a note."""
+    """Read the task that comes with a model; without its plugin, return a note instead."""
     try:
         return read_task(source.task), ()
     except UsageError as err:
@@ -116,4 +116,4 @@ def _read_own_task(
     except MissingDependencyError as err:
         if data is not None and data.needs_task:
             raise
-        return None, (f"{err}, so it is kept as it is: {err.hint}",)
+        return None, (f"{err}, so it is stored unread: {err.hint}",)

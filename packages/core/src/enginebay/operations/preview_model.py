@@ -1,4 +1,4 @@
-"""``preview``: all that stands between a model and each engine, before anything is built."""
+"""``preview``: list the operators that each engine lacks for a model, without building it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from enginebay.exporters import Obstacle, merged, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
-from enginebay.operations.previewed_ir import explained, replacement, unlowered
+from enginebay.operations.preview_obstacles import (
+    explain_lacking,
+    find_replacement,
+    list_unlowered,
+)
 from enginebay.operations.rewrite_model import export_patch, find_sets
 from enginebay.operations.settings import check_timeout
 from enginebay.plugins import installed_backends
@@ -30,24 +34,25 @@ if TYPE_CHECKING:
     from enginebay.rewriting import RewriterSet
 
     #: The model, its inputs and the caller's rewriters.
-    _Given: TypeAlias = tuple[Any, Any, Sequence[RewriterSet | str]]
+    _Arguments: TypeAlias = tuple[Any, Any, Sequence[RewriterSet | str]]
 
-_PREVIEW = "enginebay.operations.preview_model:preview_here"
+#: The functions that are called in the child process.
+_PREVIEW = "enginebay.operations.preview_model:preview_in_child"
 _ENGINE = "enginebay.operations.preview_model:ask_engine"
 
-#: Files in the folder of a preview: the model for the child process, and what it drafted.
-_SENT, _DRAFTED = "model.pickle", "drafted.json"
+#: Files in the folder of a preview: the arguments for the child process, and its draft.
+_ARGUMENTS_FILE, _DRAFT_FILE = "model.pickle", "drafted.json"
 
 
 class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
     """The preview of a model on one backend.
 
     Attributes:
-        backend: Its name.
-        ir: The IR that was looked at; empty where there was none.
-        obstacles: What the exporter or the engine lacks.
-        rewritten: How often each rewriter has replaced something on the way already, by its name.
-        error: Why the engine could not be asked; else empty.
+        backend: Name of the backend.
+        ir: The drafted IR; empty if the draft failed.
+        obstacles: The operators that the exporter or the engine lacks.
+        rewritten: By name of a rewriter, how often it has fired.
+        error: Why the engine could not be asked; empty if it was.
     """
 
     backend: str
@@ -58,7 +63,7 @@ class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """True if nothing stands in the way."""
+        """True without obstacles and errors."""
         return not (self.obstacles or self.error)
 
 
@@ -75,48 +80,54 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """True if nothing stands in the way on any of them."""
-        return all(one.clear for one in self.backends)
+        """True if every backend is clear."""
+        return all(backend.clear for backend in self.backends)
 
     def __repr__(self) -> str:
         state = "clear" if self.clear else "not clear"
         return f"<Preview of {self.model}, {state}, on {len(self.backends)} backends>"
 
     def blocks(self) -> Iterator[Block]:
-        """A row for each obstacle, and what else is to be said of each backend."""
+        """Yield a row for each obstacle, and the fields of each backend."""
         rows = [
-            (one.backend, each.operator, ", ".join(each.modules) or "-", each.reason, each.rewriter)
-            for one in self.backends
-            for each in one.obstacles
+            (
+                backend.backend,
+                obstacle.operator,
+                ", ".join(obstacle.modules) or "-",
+                obstacle.reason,
+                obstacle.rewriter,
+            )
+            for backend in self.backends
+            for obstacle in backend.obstacles
         ]
         if rows:
             yield Table(("BACKEND", "OPERATOR", "MODULE", "REASON", "REWRITER"), rows)
             yield ""
-        yield Fields([pair for one in self.backends for pair in _fields(one)])
+        yield Fields([field for backend in self.backends for field in _backend_fields(backend)])
 
     def to_dict(self) -> dict[str, Any]:
-        """The document that ``enginebay preview --json`` prints."""
+        """Return the document that ``enginebay preview --json`` prints."""
         return document({"preview": self})
 
 
-def _fields(found: BackendPreview) -> Iterator[tuple[str, str]]:
-    if found.clear:
-        yield found.backend, f"nothing in the way, from {found.ir}"
-    if found.error:
-        yield found.backend, f"failed: {found.error}"
-    if found.rewritten:
-        counts = ", ".join(f"{name} ({count})" for name, count in found.rewritten.items())
-        yield found.backend, f"rewritten already: {counts}"
+def _backend_fields(preview: BackendPreview) -> Iterator[tuple[str, str]]:
+    if preview.clear:
+        yield preview.backend, f"nothing in the way, from {preview.ir}"
+    if preview.error:
+        yield preview.backend, f"failed: {preview.error}"
+    if preview.rewritten:
+        counts = ", ".join(f"{name} ({count})" for name, count in preview.rewritten.items())
+        yield preview.backend, f"rewritten already: {counts}"
 
 
-class _Drafted(msgspec.Struct, frozen=True, kw_only=True):
-    """An IR to ask an engine about, and what stood in its way already.
+class _Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A drafted IR for an engine, with the obstacles of the draft itself.
 
     Attributes:
         kind: The IR's kind.
-        ir: The IR; None where the backend lists its operators and some are lacking.
-        obstacles: What the exporter or the engine lacks.
-        rewritten: How often each rewriter has fired.
+        ir: The IR; None if the backend lists its operators and lacks some.
+        obstacles: The operators that the exporter or the engine lacks.
+        rewritten: By name of a rewriter, how often it has fired.
     """
 
     kind: IRKind
@@ -134,28 +145,28 @@ def preview(
     timeout: float = 600.0,
     watch: Callable[[str], None] | None = None,
 ) -> Preview:
-    """List all operators that stand between a model and each engine; builds nothing.
+    """List all operators of a model that each engine lacks, without building anything.
 
-    The model is exported as for a deployment, with the rewriters of each backend. Where
-    torch.export fails, ``torch.export.draft_export`` goes on and lists all of its problems; where
-    the ONNX exporter has no translation, a placeholder stands in. Then each engine says which
-    operators it lacks.
+    The model is exported as for a deployment, with the rewriters of each backend. If torch.export
+    fails, ``torch.export.draft_export`` continues and lists all of its problems; a placeholder
+    replaces an operator that the ONNX exporter cannot translate. Then each engine lists the
+    operators that it lacks.
 
     Args:
-        model: As :func:`enginebay.deploy` takes it.
+        model: The model, as for :func:`enginebay.deploy`.
         args: Example inputs, or recorded calls; by default the model's own.
-        backends: Their names; by default all whose engines are installed.
-        rewriters: Rewriters of your own, as :class:`enginebay.ExportOptions` takes them.
-        timeout: Seconds that each child process may take. The engines are asked in child
-            processes. The export happens in one too, if the model can be sent there: text, or a
-            module whose class can be imported.
-        watch: Called with each backend's name before its turn.
+        backends: Names of backends; by default all with an installed engine.
+        rewriters: Rewriters of your own, as for :class:`enginebay.ExportOptions`.
+        timeout: Seconds that each child process may take. The engines run in child processes, and
+            the export too if the model can be sent there: text, or a module whose class can be
+            imported.
+        watch: Called with each backend's name before its preview.
 
     Raises:
-        BackendUnavailableError: A backend that is named cannot be used.
+        BackendUnavailableError: A backend in ``backends`` cannot be used.
         UsageError: The model or its inputs are wrong, or no engine is installed.
         ModelError: The model's forward raised.
-        RewriterError: One of ``rewriters`` is no set.
+        RewriterError: One of ``rewriters`` is not a set.
 
     Example:
         >>> import enginebay as eb, torch
@@ -163,7 +174,7 @@ def preview(
         True
     """
     names = list(dict.fromkeys(backends)) or [
-        name for name in installed_backends() if _is_here(name)
+        name for name in installed_backends() if _has_engine(name)
     ]
     check_timeout(timeout)
     if not names:
@@ -171,87 +182,89 @@ def preview(
     for name in backends:
         get_backend(name)
     find_sets(rewriters)
-    found = []
+    previews = []
     for name in names:
         if watch is not None:
             watch(name)
-        found.append(_preview((model, args, rewriters), name, timeout))
+        previews.append(_preview_backend((model, args, rewriters), name, timeout))
     title = model if isinstance(model, str) else type(model).__name__
-    return Preview(model=title, backends=tuple(found))
+    return Preview(model=title, backends=tuple(previews))
 
 
-def _is_here(name: str) -> bool:
+def _has_engine(name: str) -> bool:
     try:
         return check_distributions(get_backend(name).info.runtime_distributions).ok
     except EnginebayError:
-        return True  # its own preview says what is wrong with the plugin
+        return True  # its own preview shows the plugin's error
 
 
-def _preview(given: _Given, name: str, timeout: float) -> BackendPreview:
-    with TemporaryDirectory(prefix="enginebay-preview-") as text:
-        folder, error = Path(text), ""
-        asked: list[Obstacle] = []
+def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> BackendPreview:
+    with TemporaryDirectory(prefix="enginebay-preview-") as path:
+        folder, error = Path(path), ""
+        lacking: list[Obstacle] = []
         try:
-            asked = _asked(given, name, folder, timeout)
+            lacking = _list_lacking(arguments, name, folder, timeout)
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
             error = " ".join(str(err).split())  # a program's log has many lines
-        drafted = _read(folder)
-        if drafted is None:
+        draft = _read_draft(folder)
+        if draft is None:
             return BackendPreview(backend=name, error=error)
         obstacles = [
-            msgspec.structs.replace(one, rewriter=replacement(name, one.operator))
-            for one in (*drafted.obstacles, *asked)
+            msgspec.structs.replace(obstacle, rewriter=find_replacement(name, obstacle.operator))
+            for obstacle in (*draft.obstacles, *lacking)
         ]
         return BackendPreview(
             backend=name,
-            ir=drafted.kind,
+            ir=draft.kind,
             obstacles=tuple(merged(obstacles)),
-            rewritten=drafted.rewritten,
+            rewritten=draft.rewritten,
             error=error,
         )
 
 
-def _asked(given: _Given, name: str, folder: Path, timeout: float) -> list[Obstacle]:
-    """What the engine lacks; all in one child process if the model can be sent to it."""
+def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float) -> list[Obstacle]:
+    """Return the operators that the engine lacks; draft in the child process too if possible."""
     from enginebay.isolation import call
 
-    if sent := _sent(given):
-        (folder / _SENT).write_bytes(sent)
+    if pickled := _pickle_arguments(arguments):
+        (folder / _ARGUMENTS_FILE).write_bytes(pickled)
         function, subject = _PREVIEW, f"the preview on backend '{name}'"
     else:
-        draft(*given, name, folder)
+        draft_ir(*arguments, name, folder)
         function, subject = _ENGINE, f"the engine of backend '{name}'"
-    asked = (function, name, folder)
-    return call(*asked, timeout=timeout, result_type=list[Obstacle], subject=subject)
+    return call(
+        *(function, name, folder), timeout=timeout, result_type=list[Obstacle], subject=subject
+    )
 
 
-def _sent(given: _Given) -> bytes:
-    """What was given, for a child process; empty where it could not read that."""
-    module = type(given[0]).__module__
+def _pickle_arguments(arguments: _Arguments) -> bytes:
+    """Pickle the arguments for a child process; empty if it could not import the model's class."""
+    module = type(arguments[0]).__module__
     if module == "__main__" or module.startswith("enginebay_source_"):
         return b""
     try:
-        return pickle.dumps(given)
-    except Exception:  # noqa: BLE001  # anything may be in a model that cannot be pickled
+        return pickle.dumps(arguments)
+    except Exception:  # noqa: BLE001  # pickling a model may run any code
         return b""
 
 
-def preview_here(name: str, folder: Path) -> list[Obstacle]:
-    """Draft what the parent wrote and ask the engine about it; called in a child process."""
-    given: _Given = pickle.loads((folder / _SENT).read_bytes())  # noqa: S301  # our own file
-    draft(*given, name, folder)
+def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
+    """Draft the IR and ask the engine about it; called in a child process."""
+    pickled = (folder / _ARGUMENTS_FILE).read_bytes()
+    arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # our own file
+    draft_ir(*arguments, name, folder)
     return ask_engine(name, folder)
 
 
-def draft(
+def draft_ir(
     model: Any, args: Any, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
-    """Write the IR that a backend prefers, whatever stands in its way, and what it is."""
+    """Write a draft of the backend's preferred IR, with its obstacles."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
-        _write(folder, _Drafted(kind=source.ir.kind, ir=source.ir))
+        _write_draft(folder, _Draft(kind=source.ir.kind, ir=source.ir))
         return
     kind = get_backend(name).info.irs[0]
     with unchanged(source):
@@ -264,51 +277,51 @@ def draft(
                 bound,
                 folder / "draft.onnx",
                 patch=patch,
-                translated=lambda: {_qualified(name) for name in patch.symbolics},
+                translated=lambda: {_qualify_operator(name) for name in patch.symbolics},
             )
             ir, obstacles = drafted.ir, drafted.obstacles
         else:
             try:
                 ir = write_ir(bound, kind, folder / "draft", patch=patch)
             except LackingOperatorsError as err:
-                obstacles = tuple(unlowered(err))
+                obstacles = tuple(list_unlowered(err))
     rewritten = patch.report.fired if patch.report else {}
-    _write(folder, _Drafted(kind=kind, ir=ir, obstacles=obstacles, rewritten=rewritten))
+    _write_draft(folder, _Draft(kind=kind, ir=ir, obstacles=obstacles, rewritten=rewritten))
 
 
 def ask_engine(name: str, folder: Path) -> list[Obstacle]:
-    """Ask a backend what it lacks for the draft; called in a child process.
+    """Ask a backend which operators of the draft it lacks; called in a child process.
 
     Raises:
-        EnginebayError: It does not say, or cannot read the draft.
+        EnginebayError: The backend does not list them, or cannot read the draft.
     """
-    drafted = _read(folder)
-    assert drafted is not None
-    if drafted.ir is None:
-        return []  # nothing that it could read
+    draft = _read_draft(folder)
+    assert draft is not None
+    if draft.ir is None:
+        return []  # without an IR there is nothing to ask
     backend = get_backend(name)
     work_dir = folder / "engine"
     work_dir.mkdir()
-    request = ConvertRequest(ir=drafted.ir, params=backend.Params(), work_dir=work_dir)
-    found = backend.unsupported_operators(request)
-    if found is None:
-        raise EnginebayError(f"backend '{name}' does not say which operators it lacks")
-    return list(explained(drafted.ir, found))
+    request = ConvertRequest(ir=draft.ir, params=backend.Params(), work_dir=work_dir)
+    lacking = backend.unsupported_operators(request)
+    if lacking is None:
+        raise EnginebayError(f"backend '{name}' does not list the operators that it lacks")
+    return list(explain_lacking(draft.ir, lacking))
 
 
-def _write(folder: Path, drafted: _Drafted) -> None:
-    (folder / _DRAFTED).write_bytes(msgspec.json.encode(drafted, enc_hook=str))
+def _write_draft(folder: Path, draft: _Draft) -> None:
+    (folder / _DRAFT_FILE).write_bytes(msgspec.json.encode(draft, enc_hook=str))
 
 
-def _read(folder: Path) -> _Drafted | None:
-    """What was drafted; None where that failed."""
-    file = folder / _DRAFTED
+def _read_draft(folder: Path) -> _Draft | None:
+    """Read the draft; None if drafting failed."""
+    file = folder / _DRAFT_FILE
     if not file.is_file():
         return None
     return msgspec.json.decode(
-        file.read_bytes(), type=_Drafted, dec_hook=lambda kind, text: kind(text)
+        file.read_bytes(), type=_Draft, dec_hook=lambda kind, text: kind(text)
     )
 
 
-def _qualified(operator: str) -> str:
+def _qualify_operator(operator: str) -> str:
     return operator if "::" in operator else f"aten::{operator}"

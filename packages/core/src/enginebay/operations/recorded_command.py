@@ -1,4 +1,4 @@
-"""What made an artifact: the command that was typed, or the Python call as its author wrote it."""
+"""The command that builds an artifact, for its manifest: a command line or a Python call."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_typed = ContextVar("_typed", default="")
+_typed_command = ContextVar("_typed_command", default="")
 
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Let what is made in this block say that a command made it.
+    """Record a command line in the artifacts that are built inside the block.
 
     Args:
-        command: What to type to make it again.
+        command: The command that builds them again.
     """
-    before = _typed.set(command)
+    token = _typed_command.set(command)
     try:
         yield
     finally:
-        _typed.reset(before)
+        _typed_command.reset(token)
 
 
 def python_call() -> str:
-    """Return the command that was typed, else the call of the function that this is called in.
+    """Return the typed command, else the source of the call of the calling function.
 
-    Empty where Python does not keep the source, as of what is typed at its prompt.
+    Empty if the source is not available, as at Python's prompt.
     """
-    if command := _typed.get():
+    if command := _typed_command.get():
         return command
+    # Two frames up: the caller of the function that calls this one.
     frame = inspect.getframeinfo(sys._getframe(2), context=0)
-    place = frame.positions
-    if place is None or place.lineno is None or place.end_lineno is None:
+    span = frame.positions
+    if span is None or span.lineno is None or span.end_lineno is None:
         return ""
-    lines = [
-        linecache.getline(frame.filename, n) for n in range(place.lineno, place.end_lineno + 1)
-    ]
+    lines = [linecache.getline(frame.filename, n) for n in range(span.lineno, span.end_lineno + 1)]
     if not all(lines):
         return ""
     # Offsets count bytes; the end is cut first, since both may be in one line.
-    lines[-1] = lines[-1].encode()[: place.end_col_offset].decode()
-    lines[0] = lines[0].encode()[place.col_offset or 0 :].decode()
+    lines[-1] = lines[-1].encode()[: span.end_col_offset].decode()
+    lines[0] = lines[0].encode()[span.col_offset or 0 :].decode()
     try:
         call = ast.parse("".join(lines), mode="eval")
     except SyntaxError:  # the file has changed since it was imported
         return ""
-    return f"{ast.unparse(call)} in {frame.filename}, line {place.lineno}"
+    return f"{ast.unparse(call)} in {frame.filename}, line {span.lineno}"

@@ -28,24 +28,25 @@ def rewrite(
     config: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Rewriting:
-    """Return the context that every export runs in: inside it the rewriters for an engine apply.
+    """Return the context of an export, inside which the rewriters for an engine apply.
 
     Args:
-        model: Whose modules may be exchanged; without one, functions alone are rewritten.
+        model: The model whose modules may be replaced; None to rewrite functions only.
         backend: The engine; None for the rewriters that serve every engine.
-        ir: What the model is exported to.
-        rewriters: Rewriters of your own: sets, or text that names some, as
-            :class:`enginebay.ExportOptions` takes them.
+        ir: The IR that the model is exported to.
+        rewriters: Rewriters of your own: sets, or text that names some, as for
+            :class:`enginebay.ExportOptions`.
         config: The deployment config that rewriters see as ``ctx.config``.
-        **options: What :func:`enginebay.rewriting.rewrite` takes besides; anything else is for
-            the rewriters, as ``ctx.options``.
+        **options: Further arguments of :func:`enginebay.rewriting.rewrite`; rewriters see all
+            others as ``ctx.options``.
 
     Returns:
-        A context manager; inside it ``.model`` is what to export, and ``.report`` says what fired.
+        A context manager; inside it ``.model`` is the model to export, and ``.report`` counts the
+        rewriters that fired.
 
     Raises:
-        RewriterError: ``rewriters`` is not a sequence of sets, or one is for an unknown IR.
-        ModelSourceError: A Python file or module that one is named by cannot be imported.
+        RewriterError: ``rewriters`` is not a sequence of sets, or a set is for an unknown IR.
+        ModelSourceError: The Python file or module of a set cannot be imported.
 
     Example:
         >>> import enginebay as eb, torch
@@ -58,51 +59,51 @@ def rewrite(
         >>> rewriting.report.fired
         {'torch.relu': 1}
     """
-    resolved = _resolved(backend=backend, ir=ir, rewriters=rewriters, **options)
+    resolved = _resolve_rewriters(backend=backend, ir=ir, rewriters=rewriters, **options)
     return rewriting.rewrite(model, config=config, **resolved)
 
 
 def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
-    """Return a caller's sets, with those that are named as text.
+    """Return a caller's sets, and import those that are named as text.
 
     Args:
         rewriters: Sets, or ``file.py:attr`` and ``module:attr`` for a set or a list of them.
 
     Raises:
-        RewriterError: One is no set.
+        RewriterError: An item is not a set.
         ModelSourceError: A Python file or module cannot be imported.
     """
     if isinstance(rewriters, str) or not isinstance(rewriters, Sequence):
         check_sets(rewriters)
-    found: list[RewriterSet] = []
-    for one in rewriters:
-        if not isinstance(one, str):
-            found.append(one)
+    sets: list[RewriterSet] = []
+    for item in rewriters:
+        if not isinstance(item, str):
+            sets.append(item)
             continue
-        with named_object(one) as named:
-            found += named if isinstance(named, list | tuple) else [named]
-    check_sets(found)
-    return found
+        with named_object(item) as named:
+            sets += named if isinstance(named, list | tuple) else [named]
+    check_sets(sets)
+    return sets
 
 
 def export_patch(**options: Any) -> ExportPatch:
-    """Return what applies the rewriters for an engine around each attempt to export.
+    """Return the patch that applies the rewriters for an engine around each export attempt.
 
     Args:
-        **options: Those of :func:`rewrite`. The backend is asked for its rewriters here, once.
+        **options: Arguments of :func:`rewrite`. The backend is asked for its rewriters only once.
     """
-    return ExportPatch(**_resolved(**options))
+    return ExportPatch(**_resolve_rewriters(**options))
 
 
-def _resolved(
+def _resolve_rewriters(
     *,
     backend: str | None,
     ir: IRKind,
     rewriters: Sequence[RewriterSet | str],
     **options: Any,
 ) -> dict[str, Any]:
-    """Return what :func:`enginebay.rewriting.rewrite` takes, which knows no backends."""
-    own = find_sets(rewriters)
+    """Return the arguments of :func:`enginebay.rewriting.rewrite`, which knows no backends."""
+    caller_sets = find_sets(rewriters)
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
@@ -111,4 +112,4 @@ def _resolved(
         options["lacking"] = engine.info.lacking
     else:
         plugins = plugin_rewriters(ir)
-    return {"backend": backend or "", "ir": ir, "rewriters": [*own, *plugins], **options}
+    return {"backend": backend or "", "ir": ir, "rewriters": [*caller_sets, *plugins], **options}

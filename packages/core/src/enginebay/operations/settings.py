@@ -1,4 +1,4 @@
-"""The settings of a deployment: its caller's arguments, and a config for the rest."""
+"""The settings of a deployment, from the caller's arguments and a config."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend: The backend.
-        params: Its parameters.
+        params: The backend's parameters.
         export: How to export.
         verify: How to compare.
         dynamic: The open dimensions; None for those that differ between the params' shapes.
-        data: An :class:`enginebay.DataSet`, or what one is made of; None for none.
+        data: An :class:`enginebay.DataSet`, or its source; None without data.
         codebase_config: The section for model sources; None if the config has none.
-        values: The config as rewriters see it.
+        values: The config for rewriters.
         notes: Keys of the config that have no effect, with the reason.
     """
 
@@ -52,17 +52,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The coarsest precision that the engine may compute in."""
         return self.backend.allowed_precision(self.params)
 
-    def find(self, model: Any, args: Any) -> ModelSource:
-        """Find the model that a caller names; sources see the config's section and the shapes."""
+    def find_model(self, model: Any, args: Any) -> ModelSource:
+        """Find the caller's model; sources see the config's section and the shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind(
         self, source: ModelSource, args: Any, data: DataSet | None, task: Task | None
     ) -> tuple[BoundModel, Task | None]:
-        """Bind the model's inputs: to the arguments, the model's own example, or else an item.
+        """Bind the model's inputs to the arguments, the model's own example, or an item.
 
         Returns:
-            The model, and its task with the names and the dtype that it left out.
+            The model, and its task, completed with names and dtype.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -83,12 +83,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return bound, None
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
-    def data_set(self) -> DataSet | None:
-        """The data set, opened.
+    def open_data(self) -> DataSet | None:
+        """Open the data set.
 
         Raises:
-            ParamsError: There is none, and the precision needs one.
-            UsageError: It cannot be used, or the model is cut, and nothing has its parts' inputs.
+            ParamsError: The precision requires data.
+            UsageError: The data cannot be used, or the model is cut: no data has its parts' inputs.
         """
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
@@ -113,39 +113,39 @@ def resolve_settings(
     export: ExportOptions | None = None,
     verify: VerifyOptions | None = None,
 ) -> Settings:
-    """The settings of a deployment: arguments win over the config.
+    """Resolve the settings of a deployment; arguments take precedence over the config.
 
     Args:
-        config: A config or the path of one; None for none.
+        config: A config or its path; None without any.
         backend: The backend's name.
-        params: Fields that win over the config's; an instance replaces all of them.
+        params: Fields that take precedence over the config's; an instance replaces all of them.
         precision: The same as ``params={"precision": …}``.
-        dynamic: The open dimensions; None counts as not given.
-        data: The data set; None counts as not given.
-        export: How to export; what is at its default counts as not given.
-        verify: How to compare, likewise.
+        dynamic: The open dimensions; None for the config's.
+        data: The data set; None for the config's.
+        export: How to export; the config sets all fields that have their default.
+        verify: How to compare; the config sets all fields that have their default.
 
     Raises:
         ConfigError: The config is wrong, or for another backend.
         BackendUnavailableError: The backend cannot be used.
         ParamsError: The parameters do not fit the backend.
-        UsageError: There are two precisions.
+        UsageError: Two different precisions are set.
     """
     export, verify = export or ExportOptions(), verify or VerifyOptions()
     check_timeout(verify.timeout)
     params = _with_precision(params, precision)
     if config is None:
-        found = get_backend(backend or default_backend())
-        resolved = found.params_from(params)
+        engine = get_backend(backend or default_backend())
+        resolved = engine.params_from(params)
         if dynamic is not None and (resolved.min_shapes or resolved.max_shapes):
             raise UsageError(
-                "dynamic and the smallest and largest shapes both say which sizes are open",
+                "dynamic cannot be combined with smallest and largest shapes",
                 hint="leave out --dynamic, or --min-shapes and --max-shapes",
             )
         return Settings(
-            backend=found,
+            backend=engine,
             params=resolved,
-            export=_with_sets(export),
+            export=_resolve_sets(export),
             verify=verify,
             dynamic=dynamic,
             data=data,
@@ -161,27 +161,29 @@ def resolve_settings(
 
     table = read_table(config) if isinstance(config, str | PathLike) else config
     if not isinstance(table, Mapping):
-        raise UsageError(f"config is a {type(config).__name__}: wanted a mapping or a path")
+        raise UsageError(
+            f"invalid config: expected a mapping or a path, found a {type(config).__name__}"
+        )
     problems = Problems()
     sections = read_sections(table, problems)
-    found = get_backend(backend or sections.backend or default_backend())
-    if sections.backend not in (None, found.name):
+    engine = get_backend(backend or sections.backend or default_backend())
+    if sections.backend not in (None, engine.name):
         problems.wrong(
             ("backend_config", "type"),
-            f"the config is for backend '{sections.backend}', not '{found.name}'",
-            f"leave --backend {found.name} out, or change the config",
+            f"the config is for backend '{sections.backend}', not '{engine.name}'",
+            f"leave --backend {engine.name} out, or change the config",
         )
         problems.with_places(table).raise_first()
     over = params if isinstance(params, Mapping) else {}
-    resolved = backend_params(found.Params, sections, problems, over=over)
+    resolved = backend_params(engine.Params, sections, problems, over=over)
     problems.with_places(table).raise_first()
     if isinstance(params, BackendParams):
-        resolved = found.params_from(params)
+        resolved = engine.params_from(params)
     values = plain(table)
     return Settings(
-        backend=found,
+        backend=engine,
         params=resolved,
-        export=_with_sets(merge_options(export, sections.export)),
+        export=_resolve_sets(merge_options(export, sections.export)),
         verify=merge_options(verify, sections.verify),
         dynamic=open_axes(sections.ir, resolved) if dynamic is None else dynamic,
         data=sections.calib.data if data is None else data,
@@ -192,13 +194,13 @@ def resolve_settings(
 
 
 def check_timeout(seconds: float) -> None:
-    """Refuse a time limit in which nothing can run.
+    """Check a time limit.
 
     Raises:
-        UsageError: It is 0, negative or NaN.
+        UsageError: The limit is 0, negative or NaN.
     """
     if not seconds > 0:
-        raise UsageError(f"timeout is {seconds:g} seconds; wanted more than 0")
+        raise UsageError(f"invalid timeout of {seconds:g} seconds: expected more than 0")
 
 
 def _with_precision(
@@ -208,14 +210,14 @@ def _with_precision(
         return params
     if isinstance(params, BackendParams):
         return params.replace(precision=precision)
-    given = dict(params or {})
-    if given.setdefault("precision", precision) != precision:
+    fields = dict(params or {})
+    if fields.setdefault("precision", precision) != precision:
         raise UsageError(
-            f"the precision is {precision}, and in the params {given['precision']}",
-            hint="leave out one of both",
+            f"two precisions: {precision}, and {fields['precision']} in the params",
+            hint="leave out one of them",
         )
-    return given
+    return fields
 
 
-def _with_sets(export: ExportOptions) -> ExportOptions:
+def _resolve_sets(export: ExportOptions) -> ExportOptions:
     return export.replace(rewriters=find_sets(export.rewriters))

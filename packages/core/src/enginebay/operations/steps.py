@@ -1,4 +1,4 @@
-"""The steps of long work: their names, details and durations, reported as they happen."""
+"""The steps of a long operation: names, details and durations, reported immediately."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Step(msgspec.Struct, kw_only=True):
 
     Attributes:
         name: A verb: ``export``, ``convert``, ``verify``.
-        detail: The choice or the finding, in a few words.
-        seconds: How long it took; None while it runs.
-        failed: True where it ended with an error.
+        detail: The choice or the result, in a few words.
+        seconds: Its duration; None while it runs.
+        failed: True if it ended with an error.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Steps:
         """Time the block as one step; the yielded function sets its detail.
 
         Raises:
-            KeyboardInterrupt: A signal came before, and foreign code swallowed its exception.
+            KeyboardInterrupt: A signal came before, and other code suppressed its exception.
 
         Example:
             >>> steps = Steps()

@@ -1,4 +1,4 @@
-"""``verify``: does an artifact still give the model's numbers, here and now?"""
+"""``verify``: compare an artifact with its model on this machine."""
 
 from __future__ import annotations
 
@@ -51,47 +51,46 @@ def verify(
     *,
     options: VerifyOptions | None = None,
 ) -> Verification:
-    """Compare an artifact with its model, here and now.
+    """Compare an artifact with its model on this machine.
 
-    An artifact that is built for more machines than this one keeps what is found: called with the
-    artifact alone, it writes the verdict and a record of this run into the manifest, whose verdict
-    is then that of the worst run. Any other artifact stays as it is.
+    If the engine is built for several machines and only ``artifact`` is passed, the verdict and a
+    record of the run are written into the manifest, whose verdict is then that of the worst run.
+    Other artifacts stay unchanged.
 
     Args:
-        artifact: The folder, or what :func:`enginebay.deploy` returned.
-        inputs: The inputs by name, or the array alone where there is one; several sets of them
-            as a list, or as anything else that is a data set; by default those that the artifact
-            was verified with, else the model's own example. Samples of another artifact come with
-            the outputs to compare with.
-        reference: What should come out: the outputs by name, or the PyTorch model (an
-            ``nn.Module``, or text that names one as on the command line); by default the outputs
-            that are recorded in the artifact, which needs no torch.
-        options: Tolerances, comparators and the time limit. ``compare`` is by default what the
-            artifact was verified with, and ``{}`` for place by place. The probes are recorded, and
-            nothing is published: what is said about them is an error.
+        artifact: The folder, or the result of :func:`enginebay.deploy`.
+        inputs: Inputs by name, or the array alone for a single input; several sets of them as a
+            list, or as any data set. By default the inputs that the artifact was verified with,
+            else the model's own example. Samples of another artifact include the expected outputs.
+        reference: The expected outputs by name, or the PyTorch model (an ``nn.Module``, or text
+            that names one as on the command line). By default the outputs that are recorded in the
+            artifact, which needs no torch.
+        options: Tolerances, comparators and the time limit. ``compare`` is by default the
+            artifact's own; ``{}`` compares all outputs by element. Options about probes and
+            publishing are an error: the probes are recorded, and nothing is published.
 
     Returns:
         The verdict with its figures; a mismatch is returned, not raised.
 
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
-        InputError: The inputs are not what the artifact takes.
-        UsageError: There are inputs without a reference, nothing is recorded, or a comparator
-            cannot be found or cannot compare these outputs.
+        InputError: The inputs do not fit the artifact.
+        UsageError: There are inputs without a reference, nothing is recorded, or a comparator is
+            unknown or cannot compare these outputs.
     """
-    outcome = verify_here(artifact, inputs, reference, options=options)
-    outcome.verification.warn()
-    outcome.warn()
-    return outcome.verification
+    result = verify_here(artifact, inputs, reference, options=options)
+    result.verification.warn()
+    result.warn()
+    return result.verification
 
 
-class Outcome(NamedTuple):
-    """What :func:`verify_here` found, and wrote into the manifest.
+class RecordedVerification(NamedTuple):
+    """The result of :func:`verify_here`.
 
     Attributes:
         verification: The verdict with its figures.
-        run: What was recorded; None for nothing.
-        fault: Why it could not be; else empty.
+        run: The record in the manifest; None without any.
+        fault: Why the run could not be recorded; else empty.
     """
 
     verification: Verification
@@ -99,7 +98,7 @@ class Outcome(NamedTuple):
     fault: str = ""
 
     def warn(self) -> None:
-        """Warn where the verdict could not be recorded."""
+        """Warn if the verdict could not be recorded."""
         if self.fault:
             warnings.warn(self.fault, VerdictWarning, stacklevel=3)
 
@@ -110,23 +109,23 @@ def verify_here(
     reference: Any = None,
     *,
     options: VerifyOptions | None = None,
-) -> Outcome:
-    """Verify as :func:`verify` does, and return what was recorded as well."""
+) -> RecordedVerification:
+    """Verify as :func:`verify` does, and return the recorded run as well."""
     options = options or VerifyOptions()
     refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
-    samples = recorded_samples(inputs) if reference is None else None
+    samples = _read_samples(inputs) if reference is None else None
     if inputs is not None and reference is None and samples is None:
-        raise UsageError("there are inputs, but nothing to compare with", hint="pass a reference")
-    is_alone = all(one is None for one in (inputs, reference, rtol, atol, compare))
+        raise UsageError("inputs require a reference to compare with", hint="pass a reference")
+    is_default = all(option is None for option in (inputs, reference, rtol, atol, compare))
 
-    def judge_opened(opened: Artifact) -> Outcome:
-        comparators = _comparators(opened, compare)
+    def verify_opened(opened: Artifact) -> RecordedVerification:
+        comparators = _find_comparators(opened, compare)
         request = load_request(opened)
-        given = None if samples else input_sets(opened, inputs)
+        sets = None if samples else input_sets(opened, inputs)
         notes = opened.manifest.ir.notes if opened.manifest.ir else ()
 
-        def judged(recorded: RecordedReference) -> tuple[Verification, Receipt | None]:
+        def judge_samples(recorded: RecordedReference) -> tuple[Verification, Receipt | None]:
             with TemporaryDirectory(prefix="enginebay-verify-") as folder:
                 path = Path(folder) / SAMPLES_FILE
                 save_samples(path, recorded.samples)
@@ -141,56 +140,55 @@ def verify_here(
 
         with ExitStack() as model_use:
             precision = request.allowed_precision()
-            recorded = samples or _samples(opened, given, reference, precision, model_use)
+            recorded = samples or _collect_samples(opened, sets, reference, precision, model_use)
             check_comparators(comparators, recorded.samples)
-            found, receipt = judged(recorded)
-            while rest := without_rounding(recorded, found, comparators):
+            verification, receipt = judge_samples(recorded)
+            while rest := without_rounding(recorded, verification, comparators):
                 recorded = rest
-                found, receipt = judged(rest)
-        # A crash may be no more than a time limit that was too short.
-        is_fact = is_alone and (receipt is not None or timeout >= VerifyOptions().timeout)
-        if not (is_fact and opened.manifest.built_for):
-            return Outcome(found)
-        run = run_record(get_backend(opened.backend), found, receipt)
+                verification, receipt = judge_samples(rest)
+        # With a short time limit, a crash may be a time-out only, which is not worth recording.
+        is_reliable = is_default and (receipt is not None or timeout >= VerifyOptions().timeout)
+        if not (is_reliable and opened.manifest.built_for):
+            return RecordedVerification(verification)
+        run = run_record(get_backend(opened.backend), verification, receipt)
         try:
             record_run(opened, run)
         except OSError as err:
             message = f"the verdict could not be recorded in '{opened.path}': {err.strerror}"
-            return Outcome(found, fault=message)
-        return Outcome(found, run)
+            return RecordedVerification(verification, fault=message)
+        return RecordedVerification(verification, run)
 
-    return use_artifact(artifact, judge_opened)
+    return use_artifact(artifact, verify_opened)
 
 
-def _comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
-    """Those given, else those of the artifact."""
+def _find_comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
     if compare is not None:
         return find_comparators(compare)
-    recorded = [(one.outputs, one.comparator) for one in opened.manifest.comparators]
+    recorded = [(record.outputs, record.comparator) for record in opened.manifest.comparators]
     return recorded_comparators(recorded, opened.path)
 
 
-def recorded_samples(inputs: Any) -> RecordedReference | None:
-    """The samples that were given with their outputs; None for anything else."""
+def _read_samples(inputs: Any) -> RecordedReference | None:
+    """Return samples that were passed with their outputs; None for any other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
-    if not all(isinstance(one, Sample) and one.outputs for one in inputs):
+    if not all(isinstance(item, Sample) and item.outputs for item in inputs):
         return None
-    return RecordedReference("the outputs given", tuple(inputs), Basis(labels=_labels(len(inputs))))
+    basis = Basis(labels=_label_samples(len(inputs)))
+    return RecordedReference("the outputs given", tuple(inputs), basis)
 
 
-def _labels(count: int) -> tuple[str, ...]:
-    """The names of so many samples in a verdict."""
+def _label_samples(count: int) -> tuple[str, ...]:
     return (EXAMPLE,) if count == 1 else tuple(f"{ITEM}{number}" for number in range(count))
 
 
 def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
-    """The sets of inputs that were given; None where there are none."""
+    """Return the caller's sets of inputs as checked arrays; None without inputs."""
     if inputs is None:
         return None
     if isinstance(inputs, list | tuple | str | PathLike | DataSet):
         if isinstance(inputs, list | tuple):
-            inputs = [one.inputs if isinstance(one, Sample) else one for one in inputs]
+            inputs = [item.inputs if isinstance(item, Sample) else item for item in inputs]
         return [item.inputs for item in DataSet.of(inputs).items(opened.inputs)]
     check = InputCheck(opened.inputs)
     named = inputs if isinstance(inputs, Mapping) else check.bind_inputs(inputs)
@@ -200,66 +198,67 @@ def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | N
     return [arrays]
 
 
-def _samples(
+def _collect_samples(
     opened: Artifact,
     inputs: list[dict[str, NumpyArray]] | None,
     reference: Any,
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """The inputs with the outputs to compare with; a model is put back when its use ends."""
+    """Return the inputs with the expected outputs; ``model_use`` restores a changed model."""
     if inputs is None and reference is None:
-        return _recorded(opened)
-    return _referenced(inputs, reference, opened, precision, model_use)
+        return _read_recorded(opened)
+    return _compute_reference(inputs, reference, opened, precision, model_use)
 
 
-def _recorded(artifact: Artifact) -> RecordedReference:
+def _read_recorded(artifact: Artifact) -> RecordedReference:
     samples = artifact.samples()
     if not samples or not all(sample.outputs for sample in samples):
-        raise _nothing_recorded(artifact)
-    return RecordedReference(_recorded_reference(artifact), tuple(samples), _basis(artifact))
+        raise _no_reference_error(artifact)
+    description = _describe_reference(artifact)
+    return RecordedReference(description, tuple(samples), _recorded_basis(artifact))
 
 
-def _basis(artifact: Artifact) -> Basis:
-    """What the artifact's own verdict rests on; artifacts of old do not say."""
+def _recorded_basis(artifact: Artifact) -> Basis:
+    """Return the basis of the artifact's own verdict; empty for artifacts of early versions."""
     verification = artifact.manifest.verification
     return (verification and verification.basis) or Basis()
 
 
-def _nothing_recorded(artifact: Artifact) -> UsageError:
+def _no_reference_error(artifact: Artifact) -> UsageError:
     return UsageError(
-        f"'{artifact.path}' was made without a reference, so nothing is recorded in it",
+        f"'{artifact.path}' was built without a reference, so nothing is recorded in it",
         hint="name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE",
     )
 
 
-def _recorded_reference(artifact: Artifact) -> str:
+def _describe_reference(artifact: Artifact) -> str:
     verification = artifact.manifest.verification
     against = verification.reference if verification else ""
     return f"the recorded outputs of {against}" if against else "the recorded outputs"
 
 
-def _referenced(
+def _compute_reference(
     inputs: list[dict[str, NumpyArray]] | None,
     reference: Any,
     artifact: Artifact,
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """The samples with the reference's outputs, and probes anew where it is a model."""
-    basis = _basis(artifact)
+    """Return the samples with the reference's outputs; for a model, with new probes as well."""
+    basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs
-        labels = _labels(len(inputs))
+        labels = _label_samples(len(inputs))
     else:
         arrays = [sample.inputs for sample in artifact.samples()]
         labels = basis.labels or (EXAMPLE,) * len(arrays)
     if isinstance(reference, Mapping):
         if not arrays:
-            raise _nothing_recorded(artifact)
+            raise _no_reference_error(artifact)
         if inputs is not None and len(inputs) != 1:
             raise UsageError(
-                f"there are {len(inputs)} sets of inputs, and the outputs of one",
+                f"expected one set of inputs for one set of outputs, found {len(inputs)}",
                 hint="pass the model as the reference, or one set of inputs",
             )
         if len(arrays) != 1:
@@ -279,6 +278,8 @@ def _referenced(
     recorded = list(zip(labels or (EXAMPLE,), arrays, strict=True))
     calibrated = precision if precision in get_backend(artifact.backend).info.calibrated else ""
     settings = ProbeSettings(domain=basis.domain, calibrated=calibrated)
-    found = sample_model(model, artifact.backend, recorded, precision=precision, settings=settings)
+    sampled = sample_model(
+        model, artifact.backend, recorded, precision=precision, settings=settings
+    )
     tried = {} if inputs is not None else basis.tried
-    return replace(found, basis=msgspec.structs.replace(found.basis, tried=tried))
+    return replace(sampled, basis=msgspec.structs.replace(sampled.basis, tried=tried))

@@ -1,4 +1,4 @@
-"""The folder of an artifact for which none is named."""
+"""The default folder of an artifact."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 def default_work_dir(model: Any, backend: str) -> Path:
     """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
 
-    The file's name is in it, since many files call their function ``build``. A module is called by
-    its class.
+    A module that is passed as an object is named after its class.
     """
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
@@ -20,6 +19,7 @@ def default_work_dir(model: Any, backend: str) -> Path:
     left, _, attribute = text.rpartition(":")
     if not left:
         return Path(f"{Path(text).stem}-{backend}")
+    # The file's name is included, since many files name their function "build".
     source = Path(left).name
     module = source.removesuffix(".py") if source.endswith(".py") else source.rpartition(".")[2]
     return Path(f"{module}-{Path(attribute).name.removesuffix('.py')}-{backend}")

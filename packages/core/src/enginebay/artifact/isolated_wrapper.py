@@ -1,7 +1,7 @@
-"""An artifact's engine in a child process, behind the wrapper contract.
+"""Wrapper that runs an artifact's engine in a child process.
 
-A crash of the engine ends the child, and the caller gets an error. Each call costs a copy of its
-inputs and outputs through a socket.
+A crash of the engine ends the child, and raises an error in the caller. Each call copies its inputs
+and outputs through a socket.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from enginebay.artifact.request import LoadRequest  # noqa: TC001  # the child reads serve's annotations
+from enginebay.artifact.engine_request import LoadRequest  # noqa: TC001  # the child decodes it by annotation
 from enginebay.inference import Receipt, Wrapper
 from enginebay.isolation import Worker
 from enginebay.tensors import PackedArray
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
 
 #: The function that is called in the child process.
-_SERVE = "enginebay.artifact.isolated:serve"
-#: Seconds that loading may take, and each call.
-_TIMEOUT = 1800.0
+_SERVE = "enginebay.artifact.isolated_wrapper:serve_engine"
+#: Limit of loading, and of each call.
+_TIMEOUT_SECONDS = 1800.0
 
 
 class IsolatedWrapper(Wrapper):
@@ -33,17 +33,19 @@ class IsolatedWrapper(Wrapper):
         request: The engine.
 
     Raises:
-        ChildCrashedError: Loading it took its process down.
-        ChildTimeoutError: Loading it took too long.
-        EnginebayError: Whatever loading it raised.
+        ChildCrashedError: Loading the engine crashed the child process.
+        ChildTimeoutError: Loading the engine took too long.
+        EnginebayError: Any error that loading raised.
     """
 
     def __init__(self, request: LoadRequest) -> None:
         self._worker = Worker(f"the engine of backend '{request.backend}'", _SERVE, request)
         try:
-            self._worker.receive(_TIMEOUT)
-            self._worker.send(b"")
-            self._receipt = msgspec.msgpack.decode(self._worker.receive(_TIMEOUT), type=Receipt)
+            self._worker.receive(_TIMEOUT_SECONDS)
+            self._worker.send(b"")  # an empty message requests the receipt
+            self._receipt = msgspec.msgpack.decode(
+                self._worker.receive(_TIMEOUT_SECONDS), type=Receipt
+            )
         except BaseException:
             self._worker.close()
             raise
@@ -53,12 +55,12 @@ class IsolatedWrapper(Wrapper):
         """Send the inputs to the child, and wait for the outputs."""
         packed = {name: PackedArray.of(array) for name, array in feed.items()}
         self._worker.send(msgspec.msgpack.encode(packed))
-        reply = self._worker.receive(_TIMEOUT)
-        return [each.array() for each in msgspec.msgpack.decode(reply, type=list[PackedArray])]
+        reply = self._worker.receive(_TIMEOUT_SECONDS)
+        return [output.array() for output in msgspec.msgpack.decode(reply, type=list[PackedArray])]
 
     @property
     def receipt(self) -> Receipt:
-        """The engine's own."""
+        """The engine's own receipt."""
         return self._receipt
 
     def release(self) -> None:
@@ -66,7 +68,7 @@ class IsolatedWrapper(Wrapper):
         self._worker.close()
 
 
-def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
+def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
     """Load an engine in this process; called in a child process."""
     wrapper = request.load()
 
@@ -74,7 +76,7 @@ def serve(request: LoadRequest) -> Callable[[bytes], bytes]:
         if not message:
             return msgspec.msgpack.encode(wrapper.receipt)
         packed = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
-        outputs = wrapper({name: each.array() for name, each in packed.items()})
+        outputs = wrapper({name: packed_input.array() for name, packed_input in packed.items()})
         return msgspec.msgpack.encode([PackedArray.of(array) for array in outputs.values()])
 
     return reply

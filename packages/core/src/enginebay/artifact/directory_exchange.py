@@ -1,4 +1,4 @@
-"""Two directories change places, with no moment at which a name is gone where Linux can do that."""
+"""Exchange of two directories' names, atomic on Linux."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_AT_FDCWD = -100  # fcntl.h: paths are meant as they are written
+_AT_FDCWD = -100  # fcntl.h: paths are relative to the current directory
 _RENAME_EXCHANGE = 2  # linux/fs.h
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
-def exchange(first: Path, second: Path) -> None:
-    """Give each of two directories the other's name.
+def exchange_directories(first: Path, second: Path) -> None:
+    """Exchange the names of two directories.
 
-    In one step on Linux. Elsewhere ``second`` is moved aside first; if the process is killed in
-    that moment, it stays whole beside its place, as ``.NAME.replaced-…``.
+    On Linux this is atomic. On other systems ``second`` is renamed first; if the process is killed
+    at that moment, it stays complete in the same folder as ``.NAME.replaced-…``.
 
     Raises:
-        OSError: They are as they were.
+        OSError: The exchange failed; both directories are unchanged.
     """
-    if not _exchange_at_once(first, second):
-        exchange_in_turn(first, second)
+    if not _exchange_atomically(first, second):
+        exchange_by_renames(first, second)
 
 
-def _exchange_at_once(first: Path, second: Path) -> bool:
-    """The exchange as one system call; False where the system or the file system has none."""
+def _exchange_atomically(first: Path, second: Path) -> bool:
+    """Exchange by one system call; return False if the system or the file system has none."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
@@ -50,8 +50,8 @@ def _exchange_at_once(first: Path, second: Path) -> bool:
     raise OSError(code, os.strerror(code), str(second))
 
 
-def exchange_in_turn(first: Path, second: Path) -> None:
-    """The exchange as three renames, undone if one fails."""
+def exchange_by_renames(first: Path, second: Path) -> None:
+    """Exchange by three renames, which are undone if one fails."""
     aside = second.parent / f".{second.name[:50]}.replaced-{secrets.token_hex(8)}"
     try:
         second.rename(aside)

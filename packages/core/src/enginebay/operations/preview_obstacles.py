@@ -1,4 +1,4 @@
-"""From what an engine lacks of an IR to the modules of the model, and to rewriters for it."""
+"""Obstacles of a preview: operators that an engine lacks, their modules and their rewriters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from enginebay.rewriting import Rewriter
 
 
-def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
+def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
     """Yield an obstacle for each node or operator that an engine lacks."""
     if not lacking:
         return
@@ -29,8 +29,8 @@ def explained(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
             yield Obstacle(operator=operator, modules=modules.get(operator, ()), reason=reason)
 
 
-def unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
-    """Yield an obstacle for each operator that an engine does not have and nothing lowers."""
+def list_unlowered(error: LackingOperatorsError) -> Iterator[Obstacle]:
+    """Yield an obstacle for each operator that an engine lacks and no lowering replaces."""
     for operator, modules in error.operators.items():
         name = operator.replace(".", "::", 1)
         yield Obstacle(operator=name, modules=modules, reason="the engine does not have it")
@@ -44,45 +44,41 @@ def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
     for node in graph.node:
         if node.name in lacking and node.domain != PLACEHOLDER_DOMAIN:
             operator = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            # The node's own name where no one knows its module.
+            # The node's own name if its module is unknown.
             module = modules.get(node.name, node.name)
             yield Obstacle(operator=operator, modules=(module,), reason=lacking[node.name])
 
 
 def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The modules of a TorchScript file whose own code has each operator."""
+    """Return, by operator, the modules of a TorchScript file that call it themselves."""
     from enginebay.ir import read_torchscript
 
     module, _ = read_torchscript(ir.path)
-    found: dict[str, dict[str, None]] = {}
+    callers: dict[str, dict[str, None]] = {}
     for name, inner in module.named_modules():
         if not hasattr(inner, "graph"):
             continue
         path = name.removeprefix("model").removeprefix(".")
         for node in inner.graph.nodes():
             if node.kind() in operators:
-                found.setdefault(node.kind(), {})[path] = None
-    return {operator: tuple(modules) for operator, modules in found.items()}
+                callers.setdefault(node.kind(), {})[path] = None
+    return {operator: tuple(paths) for operator, paths in callers.items()}
 
 
-def replacement(backend: str, operator: str) -> str:
-    """Return a rewriter for an operator, and when it applies; empty where none has its name."""
+def find_replacement(backend: str, operator: str) -> str:
+    """Return the name and condition of a rewriter for an operator; empty without any."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:
         sets = [*engine.rewriters(ir), builtin_rewriters()]
         for rewriter, winner in list_rewriters(sets, backend=backend, ir=ir).items():
-            if winner is None and _operator(rewriter) == base:
-                return (
-                    f"{rewriter.name} ({rewriter.condition})"
-                    if rewriter.condition
-                    else rewriter.name
-                )
+            if winner is None and _replaced_operator(rewriter) == base:
+                return f"{rewriter.name} ({rewriter.condition})"
     return ""
 
 
-def _operator(rewriter: Rewriter) -> str:
-    """The name that an operator must have for a rewriter to be shown beside it."""
+def _replaced_operator(rewriter: Rewriter) -> str:
+    """Return the bare name of the operator that a rewriter replaces."""
     if rewriter.kind == "lowering":  # aten.max.dim
         return rewriter.name.split(".")[1].lower()
     return rewriter.name.rpartition(".")[2].lower()

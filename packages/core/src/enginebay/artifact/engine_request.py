@@ -1,7 +1,7 @@
-"""The one checked request: everything that loading an artifact's engine takes, as plain data.
+"""The request that loads an engine, after all checks of its artifact.
 
-Whoever opens an artifact (load, verify, benchmark) starts here, so that no way in skips a check.
-Plain data, because the engine may be loaded in a child process.
+Load, verify and benchmark all start here, so that none of them skips a check. The request is plain
+data, because the engine may be loaded in a child process.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine's files and what they are loaded with.
+    """Request to load an engine.
 
     Attributes:
         backend: The backend that wrote the files.
-        directory: Where they are.
+        directory: The folder of the files.
         files: Their names relative to ``directory``.
-        params: The parameters they were built with.
+        params: The backend's parameters.
         inputs: The model's inputs.
         outputs: The model's outputs, in order.
-        parts: The engines that the files belong to, where there are several.
-        strict: Refuse fallbacks.
-        built_for: The machines that the engine is built for, where this is none of them: the graph
-            that it is built from is loaded in its place, with another engine. None where it is one.
+        parts: The engines that the files belong to, if there are several.
+        strict: True to refuse fallbacks.
+        built_for: If the engine cannot run on this machine, the machines that it is built for; its
+            graph is loaded instead, with another engine. Else None.
     """
 
     backend: str
@@ -61,13 +61,14 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BackendUnavailableError: The backend cannot be used here.
             ConversionError: The engine cannot load the files.
-            FallbackError: Another device than the requested one, or ``strict`` and a fallback.
+            FallbackError: The device is not the requested one, or there is a fallback and
+                ``strict``.
         """
         backend = get_backend(self.backend)
         return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
-        """The request to the backend, for all parts together.
+        """Build the request to the backend, for all parts together.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -87,41 +88,41 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Load the engine in this process, and time its layers.
 
         Args:
-            inputs: What it is run with.
-            runs: How many times.
+            inputs: The inputs to run it with.
+            runs: The number of runs.
 
         Raises:
-            UsageError: The backend cannot time layers, or not those of several engines.
+            UsageError: The backend cannot time layers, or the model was cut into several engines.
         """
         if self.parts:
             raise UsageError("the model is in several engines, whose layers cannot be timed")
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """The coarsest precision that the caller allowed: by the parameters, or by the dtypes."""
+        """Return the coarsest precision that the parameters or the dtypes allow."""
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
         by_dtype = {"float16": "fp16", "bfloat16": "bf16"}
-        own = [by_dtype[dtype] for dtype in sorted(dtypes & by_dtype.keys())]
-        return max([requested, *own], key=coarseness)
+        implied = [by_dtype[dtype] for dtype in sorted(dtypes & by_dtype.keys())]
+        return max([requested, *implied], key=coarseness)
 
 
 def load_request(
     artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
 ) -> LoadRequest:
-    """Check an artifact whole, and what it is bound to, before any engine touches its files.
+    """Check an artifact and its machine, and return the request that loads its engine.
 
     Args:
         artifact: The directory, or an open artifact.
-        device: Where to run instead of the device that the artifact was made for.
-        strict: Refuse fallbacks.
+        device: Replaces the device that the artifact was made for.
+        strict: True to refuse fallbacks.
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
         UsageError: Its path is not text in this locale.
-        BackendUnavailableError: It is bound to something, and its backend cannot be used here; or
-            this is none of the machines that it is built for.
+        BackendUnavailableError: It is bound to an engine or device, and its backend cannot be used
+            here; or it is built for other machines.
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest
@@ -141,21 +142,21 @@ def load_request(
 
 
 def _check_machine(opened: Artifact, params: dict[str, Any]) -> None:
-    """Refuse an artifact that is for other machines, before its engine is loaded."""
+    """Refuse an artifact that is built for other machines or bound to another engine."""
     manifest = opened.manifest
     backend = get_backend(manifest.backend)
-    given = backend.Params.from_mapping(params)
-    if manifest.built_for and (other := backend.elsewhere(given)):
+    typed_params = backend.Params.from_mapping(params)
+    if manifest.built_for and (other := backend.elsewhere(typed_params)):
         built_for = BuiltFor(manifest.built_for, other.lacking)
         raise BackendUnavailableError(
             f"'{opened.path}' is {built_for.describe()}", hint="copy it to one of them"
         )
     if manifest.pinned:
-        check_pinned(manifest, backend.bound_to(given), hint=_command_to_rebuild(opened))
+        check_pinned(manifest, backend.bound_to(typed_params), hint=_command_to_rebuild(opened))
 
 
 def _command_to_rebuild(opened: Artifact) -> str:
-    """The command that makes an artifact again here, from the IR that it keeps if it does."""
+    """Return the command that rebuilds an artifact here, and the one from its IR if it has one."""
     manifest = opened.manifest
     command = manifest.command or "deploy the model again here"
     if (file := opened.ir_file) is None:

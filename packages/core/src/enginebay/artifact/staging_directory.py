@@ -1,13 +1,13 @@
-"""Build an artifact beside its final name, under which it appears complete or not at all.
+"""Staging directories: an artifact is built next to its final name, and appears there atomically.
 
 ::
 
     work/                      the parent of the work directory
-    ├── .model.staging-4f…/    written for as long as it takes, locked by the process that writes
-    └── model/                 one rename later
+    ├── .model.staging-4f…/    the staging directory, locked by the process that writes it
+    └── model/                 the artifact, after one rename
 
-A process that is killed leaves its staging directory behind without the lock; the next one that
-stages the same work directory removes it.
+A killed process leaves its staging directory without the lock; the next one with the same work
+directory removes it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from enginebay.artifact import manifest as manifests
-from enginebay.artifact.exchange import exchange
+from enginebay.artifact.directory_exchange import exchange_directories
 from enginebay.artifact.file_checks import list_files
 from enginebay.artifact.manifest import MANIFEST_NAME, Manifest
 from enginebay.artifact.opening import Artifact, open_artifact
-from enginebay.artifact.target import check_target
+from enginebay.artifact.target_directory import check_target
 from enginebay.errors import (
     ArtifactError,
     ArtifactExistsError,
@@ -41,15 +41,16 @@ from enginebay.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Times that a staging directory is removed, 20 ms apart, where something comes between.
-_ATTEMPTS = 10
+#: Attempts to remove a staging directory that another thread still writes to.
+_REMOVE_ATTEMPTS = 10
+_REMOVE_PAUSE_SECONDS = 0.02
 
 
-class Staging:
-    """A directory that is about to become an artifact.
+class StagingDirectory:
+    """A directory that will become an artifact.
 
     Attributes:
-        dir: Where to write the artifact's files; empty at first.
+        dir: The directory for the artifact's files; empty at first.
         target: The artifact's final name.
     """
 
@@ -59,8 +60,8 @@ class Staging:
         self._overwrite = overwrite
 
     @contextmanager
-    def moved(self) -> Iterator[Path]:
-        """Rename the directory for a while: an engine whose files hold its path fails there."""
+    def move_away(self) -> Iterator[Path]:
+        """Rename the directory inside the block, to reveal absolute paths in the engine's files."""
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
             yield moved
@@ -74,90 +75,89 @@ class Staging:
             moved.rename(self.dir)
 
     def publish(self, manifest: Manifest) -> Artifact:
-        """Make the artifact appear under its final name, whole and on disk.
+        """Flush the artifact to disk and rename it to its final name.
 
         Args:
-            manifest: Its ``files`` are filled in here.
+            manifest: The manifest, without its ``files``, which are filled in.
 
         Returns:
-            The artifact as :func:`~enginebay.artifact.open_artifact` would read it.
+            The artifact, as if it were opened.
 
         Raises:
-            ArtifactError: A file is missing or cannot be part of an artifact, or the disk refuses.
-            ArtifactExistsError: Something has come to the final name in the meantime.
+            ArtifactError: A file is missing or cannot be part of an artifact, or the disk fails.
+            ArtifactExistsError: The final name was taken in the meantime.
         """
-        with _explained(self.target):
-            data = self._complete(manifest)
-            _write(self.dir / MANIFEST_NAME, data)
+        with _explain_disk_errors(self.target):
+            data = self._encode_complete(manifest)
+            _write_synced(self.dir / MANIFEST_NAME, data)
             for folder, _, _ in os.walk(self.dir):
-                _sync(Path(folder))
+                _sync_folder(Path(folder))
             raise_if_interrupted()
-            _appear(self.dir, self.target, overwrite=self._overwrite)
-            _sync(self.target.parent)
-        return Artifact(self.target, manifests.decode(data, self.target / MANIFEST_NAME))
+            _rename_into_place(self.dir, self.target, overwrite=self._overwrite)
+            _sync_folder(self.target.parent)
+        return Artifact(self.target, manifests.decode_manifest(data, self.target / MANIFEST_NAME))
 
-    def _complete(self, manifest: Manifest) -> bytes:
-        """The manifest with the digests of all files."""
+    def _encode_complete(self, manifest: Manifest) -> bytes:
+        """Encode the manifest with the digests of all files."""
         if (self.dir / MANIFEST_NAME).exists():
-            raise ArtifactError(f'the backend wrote "{MANIFEST_NAME}"; that name is taken')
+            raise ArtifactError(f'the backend wrote "{MANIFEST_NAME}", which is a reserved name')
         files = list_files(self.dir)
         missing = set(manifest.model_files) - {entry.path for entry in files}
         if missing:
             raise ArtifactError(f'the backend did not write "{min(missing)}", which it announced')
-        return manifests.encode(msgspec.structs.replace(manifest, files=files))
+        return manifests.encode_manifest(msgspec.structs.replace(manifest, files=files))
 
 
 def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifact:
-    """Give an artifact that is complete its final name, on the same file system.
+    """Move a complete artifact to its final name, on the same file system.
 
     Args:
         source: The artifact's folder.
-        target: Its final name; an artifact that is there is replaced, and moved to ``source``.
-        digest: The artifact's, as whoever made it says.
+        target: Its final name. An existing artifact of this name is moved to ``source``.
+        digest: The expected digest of the artifact.
 
     Raises:
-        ArtifactError: It is damaged or another one, or the disk refuses.
-        ArtifactExistsError: Something else has the final name.
+        ArtifactError: The artifact is damaged or a different one, or the disk fails.
+        ArtifactExistsError: The final name is taken, and not by an artifact.
     """
     artifact = open_artifact(source)
     if artifact.digest != digest:
         raise ArtifactError(
-            f'"{source}" is another artifact: wanted a manifest of sha256 {digest}, found '
+            f'"{source}" is a different artifact: expected a manifest of sha256 {digest}, found '
             f"{artifact.digest}"
         )
     target = Path(target)
-    with _explained(target):
+    with _explain_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         target = check_target(target, overwrite=True)
-        _appear(artifact.path, target, overwrite=True)
-        _sync(target.parent)
+        _rename_into_place(artifact.path, target, overwrite=True)
+        _sync_folder(target.parent)
     return Artifact(target, artifact.manifest)
 
 
-def _appear(directory: Path, target: Path, *, overwrite: bool) -> None:
-    """Give a directory its final name. What had it is then at ``directory``."""
+def _rename_into_place(directory: Path, target: Path, *, overwrite: bool) -> None:
+    """Rename a directory to ``target``; an existing artifact is then at ``directory``."""
     check_target(target, overwrite=overwrite)
     if overwrite and target.exists():
-        exchange(directory, target)
+        exchange_directories(directory, target)
         return
     try:
-        directory.rename(target)  # replaces an empty directory, and nothing else
+        directory.rename(target)  # replaces an empty directory only
     except OSError as error:
         if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
             raise
-        message = f'"{target}" was made by somebody else in the meantime'
+        message = f'"{target}" was created by another process in the meantime'
         raise ArtifactExistsError(message, hint="choose another --work-dir") from error
 
 
 @contextmanager
-def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Staging]:
-    """A place to build an artifact in; nothing of it stays unless it is published.
+def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[StagingDirectory]:
+    """Provide a directory to build an artifact in; it is removed unless it is published.
 
     Args:
-        work_dir: The artifact's final name. Missing parents are made, and removed again if
+        work_dir: The artifact's final name. Missing parents are created, and removed again if
             nothing is published.
-        overwrite: Whether an artifact that is there may be replaced. It stays exactly as it is
-            until the new one takes its name.
+        overwrite: True if an existing artifact may be replaced. It stays unchanged until then.
 
     Yields:
         The staging directory, on the same file system.
@@ -168,20 +168,22 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
     """
     target = Path(work_dir)
     with ExitStack() as cleanup:
-        with _explained(target):
+        with _explain_disk_errors(target):
             target = check_target(work_dir, overwrite=overwrite)
             _make_parents(target, cleanup)
-            _sweep(target)
-            directory = _claim(target, cleanup)
-        with _explained(target, disk_only=True):
-            yield Staging(directory, target, overwrite=overwrite)
+            _remove_abandoned_siblings(target)
+            directory = _create_staging(target, cleanup)
+        with _explain_disk_errors(target, disk_only=True):
+            yield StagingDirectory(directory, target, overwrite=overwrite)
 
 
 @contextmanager
-def _explained(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turns the system's errors into one line about the artifact.
+def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
+    """Turn system errors into a single line about the artifact.
 
-    In the body only the disk's state is ours to tell, whoever met it; other errors are its own.
+    Args:
+        target: The artifact's final name.
+        disk_only: True to leave errors alone that are not about the state of the disk.
     """
     try:
         yield
@@ -197,55 +199,54 @@ def _explained(target: Path, *, disk_only: bool = False) -> Iterator[None]:
 
 
 def _make_parents(target: Path, cleanup: ExitStack) -> None:
-    """Make the folders above the target; those that are still empty at the end go again."""
+    """Create the parents of the target; ``cleanup`` removes those that stay empty."""
     missing = [folder for folder in target.parents if not folder.exists()]
     cleanup.callback(_remove_empty, missing)
     target.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Remove folders, the deepest first, as long as they are empty."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()
 
 
-def _remove(directory: Path) -> None:
-    """Remove a staging directory, though a signal comes between, or a thread still writes there."""
+def _remove_staging(directory: Path) -> None:
+    """Remove a staging directory, even if Ctrl-C interrupts or a thread still writes there."""
     interrupted: KeyboardInterrupt | None = None
-    for _ in range(_ATTEMPTS):
+    for _ in range(_REMOVE_ATTEMPTS):
         try:
             shutil.rmtree(directory, ignore_errors=True)
         except KeyboardInterrupt as error:
             interrupted = error
         if not directory.exists():
             break
-        time.sleep(0.02)
+        time.sleep(_REMOVE_PAUSE_SECONDS)
     if interrupted is not None:
         raise interrupted
 
 
-def _prefix(target: Path) -> str:
-    """The prefix of a target's staging directories; cut, since a name has at most 255 bytes."""
+def _staging_prefix(target: Path) -> str:
+    # Cut, since most file systems limit a name to 255 bytes.
     return f".{target.name[:50]}.staging-"
 
 
 def _new_name(target: Path) -> str:
-    return f"{_prefix(target)}{secrets.token_hex(8)}"
+    return f"{_staging_prefix(target)}{secrets.token_hex(8)}"
 
 
-def _claim(target: Path, cleanup: ExitStack) -> Path:
-    """Make a staging directory, locked for as long as this process lives."""
+def _create_staging(target: Path, cleanup: ExitStack) -> Path:
+    """Create a staging directory, locked as long as this process lives."""
     while True:
         directory = target.parent / _new_name(target)
-        cleanup.callback(_remove, directory)
-        directory.mkdir()  # not mkdtemp: the artifact keeps the mode, and the umask decides on it
-        if _hold(directory, cleanup):
+        cleanup.callback(_remove_staging, directory)
+        directory.mkdir()  # not mkdtemp: the artifact keeps the mode, which the umask decides
+        if _lock_staging(directory, cleanup):
             return directory
 
 
-def _hold(directory: Path, cleanup: ExitStack) -> bool:
-    """Lock a new staging directory; False where another process has just swept it away."""
+def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
+    """Lock a new staging directory; return False if another process has just removed it."""
     import fcntl
 
     with suppress(FileNotFoundError):
@@ -254,14 +255,14 @@ def _hold(directory: Path, cleanup: ExitStack) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError:
-            return True  # this file system has no locks, so nobody sweeps on it either
+            return True  # without locks on this file system, no process removes directories either
         return os.path.samestat(os.fstat(descriptor), directory.stat())
     return False
 
 
-def _sweep(target: Path) -> None:
-    """Remove the staging directories of this target whose process lives no more."""
-    pattern = re.compile(re.escape(_prefix(target)) + "[0-9a-f]{16}")
+def _remove_abandoned_siblings(target: Path) -> None:
+    """Remove the staging directories of this target whose process has ended."""
+    pattern = re.compile(re.escape(_staging_prefix(target)) + "[0-9a-f]{16}")
     with suppress(OSError):  # a folder that can be written but not listed
         for entry in target.parent.iterdir():
             if pattern.fullmatch(entry.name):
@@ -269,7 +270,7 @@ def _sweep(target: Path) -> None:
 
 
 def _remove_abandoned(directory: Path) -> None:
-    """Remove a staging directory unless some process holds it."""
+    """Remove a staging directory unless a process has locked it."""
     import fcntl
 
     with suppress(OSError):
@@ -281,16 +282,15 @@ def _remove_abandoned(directory: Path) -> None:
             os.close(descriptor)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a file and see it to the disk."""
+def _write_synced(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sync(folder: Path) -> None:
-    """See a folder's entries to the disk, where the file system and the rights allow it."""
+def _sync_folder(folder: Path) -> None:
+    # Not every file system can sync a folder.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

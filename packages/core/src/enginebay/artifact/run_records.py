@@ -1,7 +1,7 @@
-"""What ``verify`` finds on the machines that an engine is built for, written into the manifest.
+"""Records of ``verify`` on the machines that an engine is built for, in the artifact's manifest.
 
-The engine's files stay as they are, and so does the folder: an artifact may be a mount point, or
-the folder that its user is in. The manifest is replaced whole, one writer after the other.
+Only the manifest is replaced, atomically and by one writer at a time. The folder itself stays,
+since it may be a mount point or somebody's current directory.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _VERDICTS = ("verified", "unverified", "mismatched", "crashed")
 
 
 def run_record(backend: Backend, verification: Verification, receipt: Receipt | None) -> RunRecord:
-    """Describe a run of an engine that has just ended on this machine.
+    """Build the record of a run that has just ended on this machine.
 
     Args:
-        backend: The engine's.
+        backend: The engine's backend.
         verification: The verdict.
-        receipt: What the engine says that it ran; None where it crashed.
+        receipt: The engine's receipt; None if it crashed.
     """
     return RunRecord(
         host=os.uname().nodename,
@@ -49,58 +49,58 @@ def run_record(backend: Backend, verification: Verification, receipt: Receipt | 
 
 
 def record_run(artifact: Artifact, run: RunRecord) -> None:
-    """Write a run into the manifest of an artifact, whole or not at all.
+    """Add a run to the manifest of an artifact, atomically.
 
-    Runs that others have recorded since it was opened are kept.
+    Runs that others have recorded since the artifact was opened stay in the manifest.
 
     Raises:
-        ArtifactError: Another artifact has taken its place.
-        OSError: The manifest cannot be written; it is as it was.
+        ArtifactError: The artifact was replaced by another.
+        OSError: The manifest cannot be written; it is unchanged.
     """
     where = artifact.path / MANIFEST_NAME
-    with _locked(artifact) as folder:
-        # By the folder's descriptor: whatever replaces the artifact now gets no line of this.
-        current = manifests.decode(_read(folder), where)
+    with _lock_folder(artifact) as folder:
+        # By the folder's descriptor: an artifact that replaces this one now stays untouched.
+        current = manifests.decode_manifest(_read_manifest(folder), where)
         if current.as_made != artifact.manifest.as_made:
             raise ArtifactError(
                 f'"{artifact.path}" was replaced by another artifact after it was opened',
                 hint="verify it again",
             )
-        _replace(folder, manifests.encode(with_run(current, run)))
+        _replace_manifest(folder, manifests.encode_manifest(add_run(current, run)))
 
 
-def with_run(manifest: Manifest, run: RunRecord) -> Manifest:
-    """The manifest with one more run, in place of an earlier one on the same device.
+def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
+    """Return the manifest with a new run, which replaces an earlier one on the same device.
 
-    The verdict is that of the worst run. What the samples are stays as it was, and so do the
-    figures of the simulation: where the graph is right and an engine wrong, they say so.
+    The verdict becomes that of the worst run.
     """
-    runs = (*(old for old in manifest.runs if not _same_device(old, run)), run)
-    worst = max(reversed(runs), key=lambda one: _VERDICTS.index(one.verdict))
-    found, before = worst.verification, manifest.verification or worst.verification
+    runs = (*(old for old in manifest.runs if not _is_same_device(old, run)), run)
+    worst = max(reversed(runs), key=lambda record: _VERDICTS.index(record.verdict))
+    verification, before = worst.verification, manifest.verification or worst.verification
     return msgspec.structs.replace(
         manifest,
         runs=runs,
         verification=msgspec.structs.replace(
-            found,
-            reference=before.reference or found.reference,
-            basis=found.basis or before.basis,
+            verification,
+            reference=before.reference or verification.reference,
+            basis=verification.basis or before.basis,
+            # It shows whether the graph or the engine is wrong.
             simulation=before.simulation,
         ),
         receipt=worst.receipt,
     )
 
 
-def _same_device(old: RunRecord, new: RunRecord) -> bool:
-    """True for one device; an engine that crashed names none, and then it is one of its machine."""
+def _is_same_device(old: RunRecord, new: RunRecord) -> bool:
     if old.device and new.device:
         return old.device == new.device
+    # An engine that crashed names no device: it counts for any device of its machine.
     return old.host == new.host
 
 
 @contextmanager
-def _locked(artifact: Artifact) -> Iterator[int]:
-    """Yield a descriptor of the artifact's folder, which no other writer has meanwhile."""
+def _lock_folder(artifact: Artifact) -> Iterator[int]:
+    """Yield a descriptor of the artifact's folder, locked against other writers."""
     import fcntl
 
     descriptor = os.open(artifact.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -112,13 +112,13 @@ def _locked(artifact: Artifact) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _read(folder: int) -> bytes:
+def _read_manifest(folder: int) -> bytes:
     with os.fdopen(os.open(MANIFEST_NAME, os.O_RDONLY, dir_fd=folder), "rb") as file:
         return file.read()
 
 
-def _replace(folder: int, data: bytes) -> None:
-    """Replace the manifest in a folder; what writers that were killed have left goes first."""
+def _replace_manifest(folder: int, data: bytes) -> None:
+    # Remove the temporary files of writers that were killed.
     for name in os.listdir(folder):
         if MANIFEST_PART.fullmatch(name):
             os.unlink(name, dir_fd=folder)
@@ -135,5 +135,5 @@ def _replace(folder: int, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(part, dir_fd=folder)
         raise
-    with suppress(OSError):  # a file system that syncs no folders
+    with suppress(OSError):  # a file system that cannot sync folders
         os.fsync(folder)

@@ -1,0 +1,94 @@
+"""Checks of the target directory of a new artifact: whether it may be created or replaced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from enginebay.artifact.consistent_reading import read_consistently
+from enginebay.artifact.file_checks import walk_files
+from enginebay.artifact.manifest import MANIFEST_NAME, MANIFEST_PART, is_manifest, listed_paths
+from enginebay.errors import ArtifactError, ArtifactExistsError, check_text
+
+_OTHER_DIR_HINT = "choose another --work-dir"
+
+
+def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
+    """Return the absolute path of a work directory that may become an artifact; change nothing.
+
+    The path must be free, or an empty directory. With ``overwrite`` it may also be an artifact
+    without any other files, which would be lost. A symbolic link is refused: neither replacing the
+    link nor replacing its target is what every user expects.
+
+    Raises:
+        ArtifactExistsError: The path is taken; names what occupies it.
+        UsageError: Its name is not text in this locale.
+        OSError: It cannot be inspected.
+    """
+    target = _absolute(Path(work_dir))
+    check_text(str(target))
+    if target.is_symlink():
+        raise ArtifactExistsError(
+            f'"{target}" is a symbolic link: expected a directory, or a free name',
+            hint=f'name its target: --work-dir "{os.path.realpath(target)}"',
+        )
+    existing = next(path for path in (target, *target.parents) if path.exists())
+    if not existing.is_dir():
+        raise ArtifactExistsError(
+            f'"{existing}" is a file: expected a directory', hint=_OTHER_DIR_HINT
+        )
+    if existing != target:
+        return target
+    _check_position(target)
+    read_consistently(target, lambda: _check_content(target, overwrite=overwrite))
+    return target
+
+
+def _absolute(path: Path) -> Path:
+    """Resolve the parents of a path; the last part may be a link and stays as it is."""
+    if path.name in {"", ".."}:
+        return path.resolve()
+    return path.parent.resolve() / path.name
+
+
+def _check_position(target: Path) -> None:
+    """Refuse a directory that cannot be replaced as a whole."""
+    cwd = Path.cwd()
+    if target == cwd or target in cwd.parents:
+        state = "is the current directory" if target == cwd else "contains the current directory"
+    elif target.is_mount():
+        state = "is a mount point"
+    else:
+        return
+    raise ArtifactExistsError(
+        f'"{target}" {state} and cannot be replaced: expected a directory of its own',
+        hint=f'--work-dir "{target / "model"}"',
+    )
+
+
+def _check_content(target: Path, *, overwrite: bool) -> None:
+    """Refuse a directory that is not empty, unless it is an artifact that may be overwritten."""
+    where = target / MANIFEST_NAME
+    if not any(target.iterdir()):
+        return
+    if not is_manifest(where):
+        raise ArtifactExistsError(
+            f'"{target}" exists and is not an artifact: expected an empty directory or a free name',
+            hint=_OTHER_DIR_HINT,
+        )
+    if not overwrite:
+        raise ArtifactExistsError(
+            f'"{target}" exists and contains an artifact', hint=f"--overwrite, or {_OTHER_DIR_HINT}"
+        )
+    try:
+        foreign = set(walk_files(target)) - listed_paths(where) - {MANIFEST_NAME}
+    except ArtifactError as error:
+        raise ArtifactExistsError(
+            f"{error}; it is not overwritten", hint=_OTHER_DIR_HINT
+        ) from error
+    foreign = {path for path in foreign if not MANIFEST_PART.fullmatch(path)}
+    if foreign:
+        raise ArtifactExistsError(
+            f'"{target}" also contains "{min(foreign)}", which is not part of the artifact',
+            hint=f"move it away, or {_OTHER_DIR_HINT}",
+        )

@@ -1,0 +1,143 @@
+"""Lookup of comparators: built-in names, names of a plugin, or Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from enginebay.comparators.comparator import Comparator
+from enginebay.errors import MissingDependencyError, UsageError, check_text, nearest
+from enginebay.hooks import ComparatorRequest
+from enginebay.models import named_object
+from enginebay.plugins import KNOWN_COMPARATORS, contributed, errors_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_FORMS = "top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
+
+
+def _build_top_k(request: ComparatorRequest) -> Any:
+    from enginebay.comparators.top_k import TopK
+
+    return TopK(request.argument)
+
+
+def _build_rows(request: ComparatorRequest) -> Any:
+    from enginebay.comparators.rows import Rows
+
+    return Rows(request.argument)
+
+
+_BUILT_IN: dict[str, Callable[[ComparatorRequest], Any]] = {
+    "top-k": _build_top_k,
+    "set": _build_rows,
+}
+
+
+def find_comparators(compare: Mapping[Any, Any]) -> tuple[Comparator, ...]:
+    """Find the comparators that the user named.
+
+    Args:
+        compare: Comparators by output, or by several outputs in a tuple or separated by commas.
+            A comparator is text as on the command line, or a callable.
+
+    Raises:
+        UsageError: An output is named twice or not at all, or a comparator is unknown.
+        MissingDependencyError: A comparator's distribution of Enginebay is not installed.
+        ModelSourceError: A comparator's Python file or module cannot be imported.
+    """
+    comparators = [
+        _build_comparator(_split_outputs(outputs), specified)
+        for outputs, specified in compare.items()
+    ]
+    seen: set[str] = set()
+    for name in (name for comparator in comparators for name in comparator.outputs):
+        if name in seen:
+            raise UsageError(f"output '{name}' has two comparators", hint="leave one of them out")
+        seen.add(name)
+    return tuple(comparators)
+
+
+def recorded_comparators(
+    recorded: Sequence[tuple[Sequence[str], str]], artifact: Path
+) -> tuple[Comparator, ...]:
+    """Find the comparators that an artifact was verified with.
+
+    Raises:
+        UsageError: A comparator is neither built in nor a plugin's: an artifact must not make
+            Enginebay run any other code.
+        MissingDependencyError: A comparator's plugin is not installed.
+    """
+    known = {*_known_comparators(), *KNOWN_COMPARATORS}
+    for outputs, name in recorded:
+        if name.partition(":")[0] not in known:
+            raise UsageError(
+                f"'{artifact}' was verified with the comparator '{name}', which is Python code: it "
+                "is not run just because an artifact names it",
+                hint=f"if you trust it, pass it: --compare {','.join(outputs)}={name}",
+            )
+    return find_comparators({tuple(outputs): name for outputs, name in recorded})
+
+
+def _split_outputs(outputs: Any) -> tuple[str, ...]:
+    names = outputs.split(",") if isinstance(outputs, str) else outputs
+    is_list = isinstance(names, Sequence) and len(names) > 0
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in names):
+        raise UsageError(
+            f"invalid outputs {outputs!r} in compare: expected one name, or several separated by "
+            "commas"
+        )
+    return tuple(name.strip() for name in names)
+
+
+def _build_comparator(outputs: tuple[str, ...], specified: Any) -> Comparator:
+    if isinstance(specified, str):
+        check_text(specified)
+        name, call = _resolve_text(specified)
+    else:
+        kind = specified if hasattr(specified, "__qualname__") else type(specified)
+        name, call = f"{kind.__module__}:{kind.__qualname__}", specified
+    if isinstance(call, type):
+        call = _call_builder(name, call)
+    if not callable(call):
+        raise UsageError(
+            f"comparator '{name}' is of type {type(call).__qualname__}, which cannot be called",
+            hint="name a function that takes an enginebay.hooks.ComparisonRequest",
+        )
+    return Comparator(outputs, name, call)
+
+
+def _resolve_text(text: str) -> tuple[str, Any]:
+    """Return the name to record, and the object that the text names."""
+    scheme, _, argument = text.partition(":")
+    known = _known_comparators()
+    if build := known.get(scheme):
+        request = ComparatorRequest(argument=argument)
+        return text, _call_builder(text, lambda: build(request))
+    if scheme in KNOWN_COMPARATORS:
+        raise MissingDependencyError(
+            f"no installed plugin has the comparator '{scheme}'",
+            hint=f"pip install {KNOWN_COMPARATORS[scheme]}",
+        )
+    close = nearest(scheme, {*known, *KNOWN_COMPARATORS})
+    # top_k:5 is a misspelt name, not a module.
+    if not argument or (close and not set("./") & set(scheme)):
+        raise UsageError(
+            f"unknown comparator '{text}'; available: {_FORMS}",
+            hint=f"did you mean '{close}'?" if close else None,
+        )
+    with named_object(text) as specified:
+        file, _, attribute = text.rpartition(":")
+        is_file = file.endswith(".py")
+        return f"{Path(file).absolute()}:{attribute}" if is_file else text, specified
+
+
+def _known_comparators() -> dict[str, Callable[[ComparatorRequest], Any]]:
+    return contributed("comparators") | _BUILT_IN
+
+
+def _call_builder(name: str, build: Callable[[], Any]) -> Any:
+    with errors_named(UsageError, f"comparator '{name}' cannot be built:"):
+        return build()
