@@ -113,7 +113,7 @@ def check_presence(root: Path, entry: FileEntry) -> Path:
         info = real.lstat()
     except (FileNotFoundError, NotADirectoryError):
         raise ArtifactError(
-            f'"{path}" is missing; the manifest lists it', hint=REBUILD_HINT
+            f'"{path}" is missing, but listed in the manifest', hint=REBUILD_HINT
         ) from None
     if not stat.S_ISREG(info.st_mode):
         raise ArtifactError(f'"{path}" is not a regular file', hint=REBUILD_HINT)

@@ -72,11 +72,11 @@ def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
     """Load an engine in this process; called in a child process."""
     wrapper = request.load()
 
-    def reply(message: bytes) -> bytes:
+    def reply_to(message: bytes) -> bytes:
         if not message:
             return msgspec.msgpack.encode(wrapper.receipt)
         packed = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
         outputs = wrapper({name: packed_input.array() for name, packed_input in packed.items()})
         return msgspec.msgpack.encode([PackedArray.of(array) for array in outputs.values()])
 
-    return reply
+    return reply_to

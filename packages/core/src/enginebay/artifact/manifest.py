@@ -293,7 +293,7 @@ def read_manifest(path: Path) -> Manifest:
 
 def decode_manifest(data: bytes, path: Path) -> Manifest:
     """Decode the manifest that was read from ``path``; see :func:`read_manifest`."""
-    header = _decode(data, _Header, path, "is not an Enginebay manifest")
+    header = _decode_struct(data, _Header, path, "is not an Enginebay manifest")
     if header.format > MANIFEST_FORMAT:
         raise ArtifactError(
             f'"{path}" was made by a newer Enginebay (format {header.format};'
@@ -303,14 +303,14 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"
     if header.format < 1:
         raise ArtifactError(f'"{path}" {problem}: unknown format {header.format}')
-    _decode(data, _MachineFields, path, problem)
-    return _decode(data, Manifest, path, problem)
+    _decode_struct(data, _MachineFields, path, problem)
+    return _decode_struct(data, Manifest, path, problem)
 
 
 def is_manifest(path: Path) -> bool:
     """Return True if a file is an Enginebay manifest of any format."""
     try:
-        _decode(path.read_bytes(), _Header, path, "")
+        _decode_struct(path.read_bytes(), _Header, path, "")
     except (OSError, ArtifactError):
         return False
     return True
@@ -322,10 +322,13 @@ def listed_paths(path: Path) -> set[str]:
     Raises:
         ArtifactError: The list of files cannot be decoded.
     """
-    return {entry.path for entry in _decode(path.read_bytes(), _FileList, path, "is damaged").files}
+    return {
+        entry.path
+        for entry in _decode_struct(path.read_bytes(), _FileList, path, "is damaged").files
+    }
 
 
-def _decode(data: bytes, kind: type[_T], path: Path, problem: str) -> _T:
+def _decode_struct(data: bytes, kind: type[_T], path: Path, problem: str) -> _T:
     """Decode JSON as a Struct; turn an error into a single line."""
     try:
         return msgspec.json.decode(data, type=kind)

@@ -217,11 +217,11 @@ def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T])
         path = Path(artifact)
         return read_consistently(path, lambda: use(_open_checked(path)))
 
-    def read() -> _T:
+    def read_current() -> _T:
         artifact.check_current()
         return use(artifact)
 
-    return read_consistently(artifact.path, read)
+    return read_consistently(artifact.path, read_current)
 
 
 def _open_checked(path: Path) -> Artifact:

@@ -25,7 +25,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
         UsageError: Its name is not text in this locale.
         OSError: It cannot be inspected.
     """
-    target = _absolute(Path(work_dir))
+    target = _resolve_parents(Path(work_dir))
     check_text(str(target))
     if target.is_symlink():
         raise ArtifactExistsError(
@@ -44,7 +44,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _absolute(path: Path) -> Path:
+def _resolve_parents(path: Path) -> Path:
     """Resolve the parents of a path; the last part may be a link and stays as it is."""
     if path.name in {"", ".."}:
         return path.resolve()

@@ -1,7 +1,7 @@
 """Comparators of outputs that are sets, such as indices, which have no fixed order.
 
 A comparator is a callable that takes a :class:`~enginebay.hooks.ComparisonRequest` and returns a
-:class:`~enginebay.hooks.ComparisonResult`. Built-in ones and those of plugins are called the same.
+:class:`~enginebay.hooks.ComparisonResult`. Plugins add more of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One-to-one assignment of rows: candidate pairs, and a maximum matching of them."""
+"""One-to-one assignment of rows: candidate pairs, and their maximum matching."""
 
 from __future__ import annotations
 

@@ -115,9 +115,9 @@ def deploy(
             was_imported = "torch" in sys.modules
             source = settings.find_model(model, args)
             model_use.enter_context(unchanged(source))
-            prepared = deployer.prepare(source, args)
+            prepared = deployer.prepare_model(source, args)
             # The import of torch takes seconds, often most of this step.
             imported = "torch" in sys.modules and not was_imported
             detail = prepared.reference.description
             set_detail(f"{detail}; and the import of torch" if imported else detail)
-        return deployer.deploy(prepared, stage, steps)
+        return deployer.deploy_prepared(prepared, stage, steps)

@@ -170,7 +170,7 @@ class Deployer:
         )
         self._data: DataSet | None = settings.open_data()
 
-    def prepare(self, source: ModelSource, args: Any) -> PreparedModel:
+    def prepare_model(self, source: ModelSource, args: Any) -> PreparedModel:
         """Bind the model's inputs and record the reference.
 
         Args:
@@ -185,7 +185,7 @@ class Deployer:
             comparators=self._comparators,
         )
 
-    def deploy(
+    def deploy_prepared(
         self,
         prepared: PreparedModel,
         stage: StagingDirectory,
@@ -239,7 +239,7 @@ class Deployer:
             set_detail(verification.verdict)
         _check_verdict(verification, verify, stage.target, ran_here=receipt is not None)
         with steps("publish") as set_detail:
-            artifact = self._publish(engine, verification, receipt, prepared, stage)
+            artifact = self._publish_artifact(engine, verification, receipt, prepared, stage)
             set_detail(str(artifact.path))
         verification.warn()
         return Deployment(
@@ -251,7 +251,7 @@ class Deployer:
             rewriting=engine.rewriting,
         )
 
-    def _publish(
+    def _publish_artifact(
         self,
         engine: BuiltEngine,
         verification: Verification,

@@ -79,7 +79,7 @@ def prepare_model(
     # Not "if data": the truth value counts the items, which reads a stream to its end.
     some = None if data is None else data.for_task(task).some(items)
     state = None if source.model is None else ModelState(source.module, fully=True)
-    model, fitted = settings.bind(source, args, some, task)
+    model, fitted = settings.bind_inputs(source, args, some, task)
     settings.backend.check_dtypes(model.inputs)
     if isinstance(args, RecordedCalls):
         probes = replace(probes, domain=args.domain([*model.examples]) | probes.domain)

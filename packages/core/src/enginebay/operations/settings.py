@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Find the caller's model; sources see the config's section and the shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
-    def bind(
+    def bind_inputs(
         self, source: ModelSource, args: Any, data: DataSet | None, task: Task | None
     ) -> tuple[BoundModel, Task | None]:
         """Bind the model's inputs to the arguments, the model's own example, or an item.

@@ -28,8 +28,8 @@ def show_steps(*, transient: bool = False) -> Iterator[Callable[[Step], None]]:
     if _is_notebook():
         yield _watch_in_notebook()
     elif sys.stderr.isatty():
-        with _on_terminal(transient=transient) as watch:
-            yield watch
+        with _on_terminal(transient=transient) as show_step:
+            yield show_step
     else:
         yield _print_ended
 
@@ -45,14 +45,14 @@ def _watch_in_notebook() -> Callable[[Step], None]:
     steps: list[Step] = []
     handle = ipython.display(ipython.HTML(""), display_id=True)
 
-    def watch(step: Step) -> None:
+    def show_step(step: Step) -> None:
         if not any(known is step for known in steps):
             steps.append(step)
         rows = [(_step_mark(step), step.name, _format_seconds(step), step.detail) for step in steps]
         shown = html_table(("", "step", "seconds", ""), rows, right=("seconds",))
         handle.update(ipython.HTML(shown))
 
-    return watch
+    return show_step
 
 
 def _step_mark(step: Step) -> str:
@@ -82,12 +82,12 @@ def _on_terminal(*, transient: bool) -> Iterator[Callable[[Step], None]]:
         bar.live.transient = False
         tasks: list[tuple[Step, Any]] = []
 
-        def watch(step: Step) -> None:
+        def show_step(step: Step) -> None:
             if not tasks or tasks[-1][0] is not step:
                 tasks.append((step, bar.add_task(step.name, total=1, step=step)))
             bar.update(tasks[-1][1], completed=step.seconds is not None)
 
-        yield watch
+        yield show_step
         bar.live.transient = transient
 
 

@@ -60,9 +60,9 @@ class Steps:
 
         def set_detail(detail: str) -> None:
             step.detail = detail
-            self._report(step)
+            self._report_step(step)
 
-        self._report(step)
+        self._report_step(step)
         start = time.perf_counter()
         try:
             yield set_detail
@@ -72,8 +72,8 @@ class Steps:
         finally:
             step.seconds = time.perf_counter() - start
             self.done.append(step)
-            self._report(step)
+            self._report_step(step)
 
-    def _report(self, step: Step) -> None:
+    def _report_step(self, step: Step) -> None:
         if self._watch is not None:
             self._watch(step)

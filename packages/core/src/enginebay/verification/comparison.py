@@ -45,7 +45,7 @@ def compare_outputs(
             shape. By default, this sample alone decides.
 
     Returns:
-        One comparison per output, in the order of ``expected``, then the unexpected ones.
+        One comparison per output, in the order of ``expected``, then unexpected outputs.
 
     Raises:
         UsageError: An unknown precision, or a tolerance that is negative or not a number.

@@ -70,7 +70,7 @@ def run_trial(
         try:
             receipt = run_child(non_finite=True)
         except ChildCrashedError:
-            # NaN and infinity may have caused the crash, which is no reason to fail the engine.
+            # NaN and infinity may have caused the crash, which must not fail the engine.
             if not any(sample.kind == "non_finite" for sample in load_samples(samples)):
                 raise
             receipt = run_child(non_finite=False)

@@ -191,7 +191,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[tuple[str, tuple[int, ...]], SmallSlices],
 ) -> str:
-    """Describe an output that varies by less than its tolerance; empty if there is none.
+    """Describe an output that varies by less than its tolerance; empty without any.
 
     An engine that ignores the input would pass: temperatures of 300 K, give or take 0.05.
     """

@@ -90,7 +90,7 @@ def compute_scale(
 
     It is the root mean square of the finite values, without outliers, so that no spike excuses an
     error elsewhere. If the slices along an axis differ by orders of magnitude (boxes and scores in
-    one tensor), a small slice has its own: it was computed apart from the large ones. A slice that
+    one tensor), a small slice has its own, since it was computed separately. A slice that
     is not above the rounding ``noise`` of the whole is a difference of large values, and has the
     magnitude of the whole.
 

@@ -127,7 +127,7 @@ class ProbeGenerator:
         single value. At the example's sizes floats are redrawn with its mean and spread; integers
         and masks are permuted too. Last come an odd and a prime size in between, and floats with
         the other sign, with ten times the spread, and zeros. Integers stay in the example's range;
-        masks keep their numbers of zeros and ones. Below single precision
+        masks have as many ones as in the example. Below single precision
         floats are permuted, and not stretched.
 
         Args:
@@ -187,7 +187,7 @@ class ProbeGenerator:
         yield "", drawn
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Draw the usual probes; those that find most errors come first."""
+        """Draw the usual probes; the most effective ones come first."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()

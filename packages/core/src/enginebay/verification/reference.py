@@ -206,7 +206,7 @@ def reference_model(
         output_names: The artifact's names of the outputs.
 
     Raises:
-        InputError: The inputs do not fit the model, or there are none.
+        InputError: The inputs do not fit the model, or are missing.
     """
     # The model's own example comes first: only it shows how arguments are nested, since the inputs
     # of an artifact are flat. An artifact may lack inputs that no node uses, or rename them.

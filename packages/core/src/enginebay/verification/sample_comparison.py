@@ -100,7 +100,7 @@ def find_blind_comparator(
     samples: Sequence[Sample],
     comparisons: Sequence[SampleComparison],
 ) -> str:
-    """Describe a comparator that would pass any engine; empty if there is none.
+    """Describe a comparator that would pass any engine; empty without any.
 
     It matches nothing in any sample, or finds no difference between samples whose outputs do
     differ.

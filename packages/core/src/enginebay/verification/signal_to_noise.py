@@ -76,7 +76,7 @@ def measure_signals(
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
-            matches; a value without a match is compared with 0, and is nothing but noise.
+            matches; a value without a match is compared with 0, and counts as noise.
         found: The engine's outputs for them.
         precision: The precision of the engine; only int8 and fp8 are measured.
         rtol: Replaces the relative tolerance, from which the required signal follows.
@@ -127,7 +127,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
     if not count:
         return None
     power -= total * total / count
-    if power <= 1e-12 * total * total / count:  # the output does not vary, but for rounding
+    if power <= 1e-12 * total * total / count:  # the output varies by rounding only
         return None
     signal = Signal(
         output=name,

@@ -28,7 +28,7 @@ def build_simulated_verdict(
         graph_verdict: The verdict on the graph.
         receipt: The receipt of the engine that ran the graph; None if it crashed.
         built_for: The machines that the engine is built for, and what this machine lacks.
-        reference: Name of the reference; empty if there are no outputs to compare with.
+        reference: Name of the reference; empty without expected outputs.
 
     Returns:
         ``mismatched`` if the graph is wrong, since no engine corrects it; else ``unverified``,

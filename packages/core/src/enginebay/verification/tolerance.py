@@ -15,7 +15,7 @@ fp32
 fp16
     8 eps = 2**-7 = 7.8e-3. Engines accumulate in fp32, so only the layers' roundings count.
 bf16
-    8 eps = 2**-4 = 6.3e-2, likewise.
+    8 eps = 2**-4 = 6.3e-2, for the same reason.
 int8, fp8
     2**-2. The signal of 8-bit networks is 20 dB above their noise, see :mod:`.signal_to_noise`: one
     deviation is a tenth of the output's scale, and two and a half deviations are a quarter.
