@@ -31,7 +31,7 @@ from enginebay.rewriting import RewriteReport
 from enginebay.tasks import read_task
 from enginebay.tensors import save_samples
 from enginebay.verdict import Verification
-from enginebay.verification import ProbeSettings, judge, without_rounding
+from enginebay.verification import ProbeSettings, drop_undecided_probes, judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -232,7 +232,9 @@ class Deployer:
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
             verification, receipt = judge_engine()
-            while rest := without_rounding(engine.build.reference, verification, self._comparators):
+            while rest := drop_undecided_probes(
+                engine.build.reference, verification, self._comparators
+            ):
                 engine = engine.with_reference(rest)
                 save_samples(stage.dir / SAMPLES_FILE, engine.samples)
                 verification, receipt = judge_engine()

@@ -32,8 +32,8 @@ from enginebay.verdict import EXAMPLE, ITEM, Basis, VerdictWarning
 from enginebay.verification import (
     RecordedReference,
     check_comparators,
+    drop_undecided_probes,
     judge,
-    without_rounding,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def verify_here(
             recorded = samples or _collect_samples(opened, sets, reference, precision, model_use)
             check_comparators(comparators, recorded.samples)
             verification, receipt = judge_samples(recorded)
-            while rest := without_rounding(recorded, verification, comparators):
+            while rest := drop_undecided_probes(recorded, verification, comparators):
                 recorded = rest
                 verification, receipt = judge_samples(rest)
         # With a short time limit, a crash may be a time-out only, which is not worth recording.

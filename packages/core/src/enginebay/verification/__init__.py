@@ -20,7 +20,7 @@ from enginebay.verification.reference_recording import (
     record_reference,
     sample_model,
 )
-from enginebay.verification.rounding_sensitivity import without_rounding
+from enginebay.verification.rounding_sensitivity import drop_undecided_probes
 from enginebay.verification.sample_comparison import check_comparators
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "check_comparators",
     "check_loads",
     "compare_outputs",
+    "drop_undecided_probes",
     "engine_outputs",
     "evaluator_outputs",
     "judge",
@@ -37,5 +38,4 @@ __all__ = [
     "reference_model",
     "run_trial",
     "sample_model",
-    "without_rounding",
 ]

@@ -69,7 +69,7 @@ class _RequiredTolerances(NamedTuple):
     mismatches: float = 0.0
 
 
-def without_rounding(
+def drop_undecided_probes(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
 ) -> RecordedReference | None:
     """Return the recorded samples without the probes on which an engine is worst by rounding alone.
