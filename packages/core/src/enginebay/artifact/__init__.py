@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from enginebay.artifact.manifest_building import (
         build_manifest as build_manifest,
-        portable as portable,
+        portable_params as portable_params,
     )
     from enginebay.artifact.node_modules import record_modules as record_modules
     from enginebay.artifact.opening import (
@@ -64,7 +64,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "ComparatorRecord FileEntry IRRecord MANIFEST_FORMAT MANIFEST_NAME Manifest Part "
             "PluginRecord RunRecord"
         ),
-        "artifact.manifest_building": "build_manifest portable",
+        "artifact.manifest_building": "build_manifest portable_params",
         "artifact.node_modules": "record_modules",
         "artifact.opening": "Artifact SAMPLES_FILE open_artifact use_artifact",
         "artifact.parts": "SIMULATION_FOLDER convert_parts simulation_folder",

@@ -61,7 +61,7 @@ def build_manifest(
         backend=backend.name,
         plugin=PluginRecord(backend.distribution, backend.distribution_version),
         engine_version=backend.get_version(),
-        params=portable(params),
+        params=portable_params(params),
         inputs=ir.inputs,
         outputs=ir.outputs,
         model_files=tuple(file.as_posix() for file in files),
@@ -84,6 +84,6 @@ def build_manifest(
     )
 
 
-def portable(params: BackendParams) -> dict[str, Any]:
+def portable_params(params: BackendParams) -> dict[str, Any]:
     """Return the parameters as plain data, without the folder, which may be moved."""
     return params.replace(work_dir=None).to_mapping()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.artifact import LoadRequest, convert_parts, portable, simulation_folder
+from enginebay.artifact import LoadRequest, convert_parts, portable_params, simulation_folder
 from enginebay.backend import kept_nodes
 from enginebay.errors import (
     ChildTimeoutError,
@@ -110,7 +110,7 @@ class BuiltEngine:
             backend=settings.backend.name,
             directory=directory,
             files=self.files,
-            params=portable(settings.params),
+            params=portable_params(settings.params),
             inputs=self.ir.inputs,
             outputs=self.ir.outputs,
             parts=self.parts,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from enginebay.artifact import LoadRequest, build_manifest, portable, record_modules, staging
+from enginebay.artifact import LoadRequest, build_manifest, portable_params, record_modules, staging
 from enginebay.backend import get_backend, kept_nodes, read_ir
 from enginebay.data import DataSet
 from enginebay.hooks import ConvertRequest
@@ -85,7 +85,7 @@ def convert(
                         backend=engine.name,
                         directory=folder,
                         files=files,
-                        params=portable(typed_params),
+                        params=portable_params(typed_params),
                         inputs=model.inputs,
                         outputs=model.outputs,
                     ),

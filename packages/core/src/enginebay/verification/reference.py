@@ -140,7 +140,7 @@ def engine_outputs(
     Raises:
         EnginebayError: The file cannot be converted, loaded or run, or the engine crashed.
     """
-    from enginebay.artifact import LoadRequest, portable
+    from enginebay.artifact import LoadRequest, portable_params
     from enginebay.backend import read_ir
     from enginebay.hooks import ConvertRequest
     from enginebay.verification.engine_trial import run_trial
@@ -156,7 +156,7 @@ def engine_outputs(
             backend=backend.name,
             directory=directory,
             files=files,
-            params=portable(chosen),
+            params=portable_params(chosen),
             inputs=ir.inputs,
             outputs=ir.outputs,
         )
