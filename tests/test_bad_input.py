@@ -403,7 +403,7 @@ def test_a_manifest_that_leads_outside(cli: Run, artifact: Path) -> None:
     refused(
         cli("run", "out"),
         1,
-        "\"out/manifest.json\" lists the file '../../etc/passwd'; "
+        "\"out/manifest.json\" lists the file '../../etc/passwd': "
         "expected a path inside the artifact",
     )
 

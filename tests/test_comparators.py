@@ -327,7 +327,7 @@ def test_a_function_is_recorded_and_not_run_by_its_name(tmp_path: Path) -> None:
         return ComparisonResult(passed=same, matched=1, reason="" if same else "another count")
 
     rows(0.0, tmp_path / "art", compare={"boxes": same_count})
-    with pytest.raises(UsageError, match="is code outside of it, and is not run"):
+    with pytest.raises(UsageError, match="which is Python code: it is not run"):
         eb.verify(tmp_path / "art")
     assert eb.verify(
         tmp_path / "art", options=eb.VerifyOptions(compare={"boxes": same_count})
