@@ -605,8 +605,8 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         (
             "models.py",
             None,
-            "'models.py' does not say which model in the file",
-            "write models.py:NAME; there is Net, build, Raising, raising, Nan, nan",
+            "'models.py' does not name a model in the file",
+            "write models.py:NAME; available: Net, build, Raising, raising, Nan, nan",
         ),
         (
             "no_such_module:x",

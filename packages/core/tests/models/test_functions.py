@@ -93,8 +93,8 @@ def test_a_pair_says_that_the_function_is_the_model() -> None:
         find_model(optional)
     assert "leads to an object of type Tensor" in str(caught.value)
     assert caught.value.hint == (
-        "a function that needs no arguments is called for the model; one that is the model itself "
-        "comes in a pair with its inputs: (function, inputs)"
+        "a function that needs no arguments is called for the model; a function that is "
+        "the model itself needs its inputs: (function, inputs)"
     )
 
 

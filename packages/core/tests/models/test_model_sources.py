@@ -98,7 +98,7 @@ def test_a_codebases_own_config_is_a_path(zoo: None) -> None:
     source = find_model("configs/net.py", {"type": "zoo"})
     assert source.model.asked.name == "configs/net.py"
     assert source.name == "net"
-    with pytest.raises(ModelSourceError, match=r"^'configs/net\.py' does not say which model"):
+    with pytest.raises(ModelSourceError, match=r"^'configs/net\.py' does not name a model"):
         find_model("configs/net.py")
 
 

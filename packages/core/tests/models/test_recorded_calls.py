@@ -335,7 +335,7 @@ def test_use_inside_the_with() -> None:
         with pytest.raises(InputError) as caught:
             bound(model, seen)
     assert str(caught.value) == "the calls of the ReLU are still being recorded"
-    assert caught.value.hint == "use them behind the with, not inside"
+    assert caught.value.hint == "use them after the with block, not inside"
 
 
 def test_another_model_than_the_one_deployed() -> None:
@@ -344,9 +344,9 @@ def test_another_model_than_the_one_deployed() -> None:
     for source in (find_model(other), ModelSource(description="net.onnx")):
         with pytest.raises(InputError) as caught:
             bind(source, seen)
-        assert str(caught.value) == "the calls are those of another model, a Linear"
+        assert str(caught.value) == "the calls were recorded on a different model, a Linear"
         assert caught.value.hint == (
-            "give the module that was recorded; for a copy of it pass seen.example"
+            "pass the module that was recorded; for a copy of it pass seen.example"
         )
     assert bind(find_model(other), seen.example).example_shapes == {"input": (3, 2)}
 

@@ -186,9 +186,9 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
         ),
         (
             "{folder}/nets.py",
-            "'{folder}/nets.py' does not say which model in the file",
+            "'{folder}/nets.py' does not name a model in the file",
             (
-                "write {folder}/nets.py:NAME; there is Net, Needy, build, with_inputs, "
+                "write {folder}/nets.py:NAME; available: Net, Needy, build, with_inputs, "
                 "with_two_inputs, raising"
             ),
         ),
@@ -496,7 +496,7 @@ def test_a_module_below_itself_is_refused(above: int) -> None:
     with pytest.raises(ModelSourceError) as caught:
         load_model(outer)
     assert str(caught.value).endswith(" leads to a module that is its own child, or below itself")
-    assert caught.value.hint == "keep what is above a module in a tuple: self.above = (module,)"
+    assert caught.value.hint == "store a reference to a parent module in a tuple: self.parent = (module,)"
 
 
 def test_a_module_in_two_places_is_none_below_itself() -> None:

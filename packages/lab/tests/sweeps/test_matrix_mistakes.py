@@ -68,8 +68,8 @@ WRONG = [
     ),
     (
         'models = ["net.py"]',
-        "sweep.toml: models.0: 'net.py' does not say which model in the file",
-        "write net.py:NAME; there is build",
+        "sweep.toml: models.0: 'net.py' does not name a model in the file",
+        "write net.py:NAME; available: build",
     ),
     (
         'models = ["items.npz"]',

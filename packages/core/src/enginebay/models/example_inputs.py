@@ -30,7 +30,7 @@ def example_inputs(
     *,
     below: Mapping[str, int] | None = None,
 ) -> Any:
-    """Return the example inputs: the caller's, the model's own, or generated ones.
+    """Return the example inputs: the caller's, the model's own, or generated inputs.
 
     Args:
         args: The caller's example; a dict may contain specs, for which values are generated.

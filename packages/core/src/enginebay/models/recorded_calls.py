@@ -40,11 +40,12 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 def record(model: Any) -> Iterator[RecordedCalls]:
     """Record how an application calls a model, as the example inputs of a deployment.
 
-    What has run in the block then says what the artifact must take: see :class:`RecordedCalls`.
-    The model computes as before, but what ``torch.compile`` has made of it runs uncompiled.
+    The recorded calls determine the inputs that the artifact must take: see
+    :class:`RecordedCalls`. The model computes as before, except that a module compiled by
+    ``torch.compile`` runs uncompiled.
 
     Args:
-        model: The module that the application calls, which may be a part of another one.
+        model: The module that the application calls, which may be a part of a larger module.
 
     Raises:
         InputError: It is no ``nn.Module``.
@@ -101,11 +102,11 @@ class RecordedCalls:
 
     A call with the most frequent sizes becomes the example, and sizes that differed between calls
     are open, from the smallest to the largest one. In ``deploy`` the calls are the data as well,
-    and probes stay between the least and the greatest number of each input. What the caller says by
-    name wins: an axis in ``dynamic``, the data, the domain of an input.
+    and probes stay between the least and the greatest number of each input. An explicit argument
+    wins: an axis in ``dynamic``, the data, the domain of an input.
 
-    At most 64 calls are kept, with copies of their tensors: a random choice of all, and always one
-    with the smallest and one with the largest size of each axis, even if these are more. It is a
+    At most 64 calls are stored, with copies of their tensors: a random choice of all. A call with
+    the smallest and a call with the largest size of each axis are always stored, even beyond 64. It is a
     sequence of data items, which :class:`enginebay.DataSet` takes too.
 
     Args:
@@ -154,8 +155,8 @@ class RecordedCalls:
         """
         if unwrap_compiled(self._model) is not model:
             raise InputError(
-                f"the calls are those of another model, a {type(self._model).__name__}",
-                hint="give the module that was recorded; for a copy of it pass seen.example",
+                f"the calls were recorded on a different model, a {type(self._model).__name__}",
+                hint="pass the module that was recorded; for a copy of it pass seen.example",
             )
         return self.example
 
@@ -282,7 +283,7 @@ class RecordedCalls:
         if self._is_open:
             raise InputError(
                 f"the calls of the {name} are still being recorded",
-                hint="use them behind the with, not inside",
+                hint="use them after the with block, not inside",
             )
         if not self._count:
             raise InputError(

@@ -1,6 +1,6 @@
 """A model's inputs and outputs by names, and how its forward is called with them.
 
-Input names are the parameter names of ``forward``, output names the keys of what it returns.
+Input names are the parameter names of ``forward``, output names the keys of the dict it returns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: For whoever names a function that builds a model out of arguments.
+#: The hint for a function that builds a model from arguments.
 _FACTORY = (
     "a function that takes arguments is the model itself; name one without that returns the model"
 )

@@ -29,7 +29,7 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
             scheme of a plugin are not looked up, and neither is a plugin that is not installed
             here: another machine may have it.
         folder: Where relative paths and modules are searched.
-        codebase: Whose model it is, where a config says so: a bare name is one of its models.
+        codebase: The codebase that a config names: a bare name is a model of it.
 
     Raises:
         ModelSourceError: The text leads nowhere.
@@ -64,8 +64,8 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
 
 
 def _is_module(name: str, folder: Path) -> bool:
-    """True where a module can be found; the packages above it are not imported."""
-    if name in sys.modules:  # os.path is no file of a package
+    """Return True if a module can be found; its parent packages are not imported."""
+    if name in sys.modules:  # such as os.path, which is not in a package
         return True
     top, *rest = name.split(".")
     found = PathFinder.find_spec(top, [str(folder)]) or _installed(top)
@@ -99,7 +99,7 @@ def _check_attribute(path: Path, text: str) -> None:
     if names & {"*", "__getattr__"} or any(
         isinstance(node, ast.Name) and node.id in ("globals", "exec") for node in ast.walk(tree)
     ):
-        return  # only running it shows what it defines
+        return  # its names are known only once it runs
     first = text.rpartition(":")[2].partition(".")[0]
     if first not in names:
         raise missing_attribute(first, text, names)

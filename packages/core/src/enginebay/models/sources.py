@@ -38,7 +38,7 @@ Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
 
-_PAIR = "one that is the model itself comes in a pair with its inputs: (function, inputs)"
+_PAIR = "a function that is the model itself needs its inputs: (function, inputs)"
 
 _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
 
@@ -195,7 +195,7 @@ def _from_exported_program(path: Path) -> ModelSource:
 
 
 def _program_inputs(program: Any) -> Any:
-    """Return an exported program's own example inputs: positional ones, then a dict of others."""
+    """Return an exported program's own example inputs: the positional inputs, then a dict of the rest."""
     if program.example_inputs is None:
         return None
     positional, keywords = program.example_inputs
@@ -231,7 +231,7 @@ def _check_modules(model: Any, description: str) -> None:
         list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
     except RecursionError as err:
         message = f"'{description}' leads to a module that is its own child, or below itself"
-        hint = "keep what is above a module in a tuple: self.above = (module,)"
+        hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
         raise ModelSourceError(message, hint=hint) from err
 
 
@@ -318,8 +318,8 @@ def unreadable(source: str) -> ModelSourceError:
         hint = f"name the model that they are for: file.py:attr --weights {source}"
         return ModelSourceError(message, hint=hint)
     if path.suffix == ".py":
-        message = f"'{source}' does not say which model in the file"
+        message = f"'{source}' does not name a model in the file"
         names = ", ".join(public_names(path)[:6])
-        hint = f"write {source}:NAME" + (f"; there is {names}" if names else "")
+        hint = f"write {source}:NAME" + (f"; available: {names}" if names else "")
         return ModelSourceError(message, hint=hint)
     return ModelSourceError(f"'{source}' does not name a model", hint=f"wanted {_FORMS}")
