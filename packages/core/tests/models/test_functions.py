@@ -105,8 +105,8 @@ def test_a_call_for_the_model_that_fails_says_that_it_was_one() -> None:
     with pytest.raises(ModelSourceError, match="raised TypeError") as caught:
         find_model(optional)
     assert caught.value.hint == (
-        "it was called for the model; one that is the model itself comes in a pair with its "
-        "inputs: (function, inputs)"
+        "it was called for the model; a function that is the model itself needs its inputs: "
+        "(function, inputs)"
     )
 
 

@@ -496,7 +496,8 @@ def test_a_module_below_itself_is_refused(above: int) -> None:
     with pytest.raises(ModelSourceError) as caught:
         load_model(outer)
     assert str(caught.value).endswith(" leads to a module that is its own child, or below itself")
-    assert caught.value.hint == "store a reference to a parent module in a tuple: self.parent = (module,)"
+    hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
+    assert caught.value.hint == hint
 
 
 def test_a_module_in_two_places_is_none_below_itself() -> None:

@@ -106,8 +106,8 @@ class RecordedCalls:
     wins: an axis in ``dynamic``, the data, the domain of an input.
 
     At most 64 calls are stored, with copies of their tensors: a random choice of all. A call with
-    the smallest and a call with the largest size of each axis are always stored, even beyond 64. It is a
-    sequence of data items, which :class:`enginebay.DataSet` takes too.
+    the smallest and a call with the largest size of each axis are always stored, even beyond 64. It
+    is a sequence of data items, which :class:`enginebay.DataSet` takes too.
 
     Args:
         model: The model whose calls are recorded.

@@ -195,7 +195,7 @@ def _from_exported_program(path: Path) -> ModelSource:
 
 
 def _program_inputs(program: Any) -> Any:
-    """Return an exported program's own example inputs: the positional inputs, then a dict of the rest."""
+    """Return an exported program's example inputs: the positional inputs, then a dict."""
     if program.example_inputs is None:
         return None
     positional, keywords = program.example_inputs

@@ -22,7 +22,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Return the origin of the weights for users; for random weights with the flags to change it."""
+    """Return the origin of the weights for users; for random weights with flags to change it."""
     if weights != RANDOM_WEIGHTS:
         return weights
     return f"{weights}: its answers mean nothing; --pretrained or --weights FILE brings others"
