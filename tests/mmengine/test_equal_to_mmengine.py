@@ -84,7 +84,7 @@ def test_any_three_configs_merge_alike(
     except TypeError:  # a dict over something else
         from enginebay.errors import ConfigError
 
-        with pytest.raises(ConfigError, match="the two cannot be merged"):
+        with pytest.raises(ConfigError, match="they cannot be merged"):
             read_config(tmp_path / "c.py")
     else:
         assert typed(read_config(tmp_path / "c.py")) == typed(without_delete(wanted))

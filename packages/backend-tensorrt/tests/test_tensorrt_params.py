@@ -95,7 +95,7 @@ def test_shapes_and_space_of_mmdeploys_configs() -> None:
             "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
         ),
         ({"max_workspace_size": -1}, "-1 does not fit TensorrtParams.workspace_size"),
-        ({"int8": True}, "'int8' is not a key of backend_config.common_config, which may have "),
+        ({"int8": True}, "'int8' is not a key of backend_config.common_config; available: "),
     ],
 )
 def test_what_is_wrong_in_a_config(common: dict[str, Any], message: str) -> None:

@@ -47,7 +47,7 @@ def loaded(write: Callable[[str, str], Path]) -> Files:
 
 @pytest.fixture
 def refused(loaded: Files) -> Files:
-    """Like ``loaded`` for files that are wrong; answers the message."""
+    """Like ``loaded`` for invalid files; returns the message."""
 
     def read(*files: tuple[str, str], **options: Any) -> str:
         with pytest.raises(ConfigError) as raised:

@@ -1,4 +1,4 @@
-"""Config files that nobody would write: texts for the readers to survive."""
+"""Generated config files for the fuzz tests."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ NOISE = st.lists(
 
 
 def spoiled(text: str, noise: list[tuple[int, int, str]]) -> str:
-    """The text with pieces of it replaced."""
+    """Replace pieces of a text."""
     for start, length, piece in noise:
         text = text[:start] + piece + text[start + length :]
     return text

@@ -1,4 +1,4 @@
-"""`enginebay config` and `enginebay deploy --config`, on the backend that needs no engine."""
+"""`enginebay config` and `enginebay deploy --config`, on the loopback backend."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_check_says_ok_or_everything_that_is_wrong(run, write) -> None:
     code, out, err = run("config", "check", "bad.py")
     assert code == 1
     assert out == (
-        "bad.py:2:23: 'gian' is not a key of backend_config, which may have device, file_name, "
+        "bad.py:2:23: 'gian' is not a key of backend_config; available: device, file_name, "
         "gain, input_shapes, max_shapes, min_shapes, model_inputs, type (did you mean 'gain'?)\n"
     )
     assert err == "note: onnx_config.verbose has no effect: the command line has --traceback\n"
@@ -88,7 +88,7 @@ def test_check_says_ok_or_everything_that_is_wrong(run, write) -> None:
     ("words", "message"),
     [
         (("show", "none.py"), "error: the config 'none.py' does not exist\n"),
-        (("show",), "error: 'config show' needs a FILE\nhint: enginebay config -h\n"),
+        (("show",), "error: 'config show' requires a FILE\nhint: enginebay config -h\n"),
         (
             ("schema", "mine.py"),
             "error: 'config schema' takes no FILE\nhint: enginebay config -h\n",
@@ -96,7 +96,7 @@ def test_check_says_ok_or_everything_that_is_wrong(run, write) -> None:
         (("shwo", "mine.py"), "error: argument show|check|schema: invalid choice: 'shwo'"),
     ],
 )
-def test_a_call_that_is_wrong(run, words, message) -> None:
+def test_wrong_arguments_of_config(run, words, message) -> None:
     code, out, err = run("config", *words)
     assert (code, out) == (2, "")
     assert err.startswith(message)
@@ -168,7 +168,7 @@ def test_a_config_that_is_wrong_stops_before_anything_is_written(run, write, fol
     assert not (folder / "out").exists()
 
 
-def test_a_codebase_that_nobody_serves_is_told_where_it_is_needed(run, write) -> None:
+def test_a_codebase_without_a_plugin_is_an_error_when_it_is_needed(run, write) -> None:
     text = "_base_ = 'mine.py'\ncodebase_config = dict(type='zoo', task='Classification')"
     write("zoo.py", text)
     known = ", ".join(contributed("model_sources")) or "none"  # whatever is installed here
@@ -224,7 +224,7 @@ def model_sources():
 
 
 def test_a_codebase_builds_from_its_section_and_the_shape(run, write, folder) -> None:
-    """A stranger's plugin sees its own section of the config, and the size that is asked for."""
+    """A plugin gets its section of the config, and the requested size."""
     write(
         "zoo.py",
         "_base_ = 'mine.py'\n"
@@ -244,7 +244,7 @@ def test_a_codebase_builds_from_its_section_and_the_shape(run, write, folder) ->
         assert (folder / "net.pt").is_file()
 
 
-def test_inputs_that_come_by_name_are_all_that_a_shape_may_mean() -> None:
+def test_an_unnamed_shape_applies_to_the_example_inputs() -> None:
     import torch
 
     from enginebay.models.example_inputs import example_inputs

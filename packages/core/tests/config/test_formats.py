@@ -68,7 +68,7 @@ INPUT = ("backend_config", "model_inputs", 0, "input_shapes", "input")
         ("onnx_config", "dynamic_axes", "input", "0"),
     ],
 )
-def test_every_key_has_its_place(write, name, path) -> None:
+def test_every_key_has_its_location(write, name, path) -> None:
     file = write(name, SAME[name])
     place = read_table(file).find(path)
     assert place.file == name
@@ -79,7 +79,7 @@ def test_every_key_has_its_place(write, name, path) -> None:
     assert line[place.column - 1 :].lstrip("\"'").startswith(path[-1])
 
 
-def test_a_place_that_is_known_by_heart(write) -> None:
+def test_locations_in_nested_toml(write) -> None:
     file = write("a.toml", "[a]\nb = 1\n[[a.c]]\nd = 1\n[[a.c]]\nd = {e = 1, f.g = [{'h i' = 1}]}")
     table = read_table(file)
     assert str(table.find(("a", "b"))) == "a.toml: a.b"
@@ -91,7 +91,7 @@ def test_a_place_that_is_known_by_heart(write) -> None:
     assert table.find(("nothing",)) is None
 
 
-def test_an_inherited_key_has_the_place_of_the_file_that_it_came_from(write) -> None:
+def test_an_inherited_key_has_its_location_in_the_base(write) -> None:
     write("base.json", '{"a": {"b": 1, "c": 2}}')
     table = read_table(write("a.py", "_base_ = 'base.json'\na = dict(c=3)"))
     assert str(table.find(("a", "b"))) == "base.json: a.b"
@@ -107,101 +107,109 @@ DEEP = "a" + ".0" * 50
         (
             "a.json",
             '{"a": 1,\n "a": 2}',
-            "a.json: this JSON cannot be read: the key 'a' is given t",
+            "a.json: invalid JSON: duplicate key 'a'",
         ),
         (
             "a.json",
             '{"a": [}',
-            "a.json: this JSON cannot be read: Expecting value: line 1 column 8",
+            "a.json: invalid JSON: Expecting value: line 1 column 8",
         ),
-        ("a.json", "[1]", "a.json: a config holds keys and values, found list"),
-        ("a.json", '{"a": NaN}', "a.json: this JSON cannot be read: NaN is not JSON"),
+        ("a.json", "[1]", "a.json: expected keys and values, found list"),
+        ("a.json", '{"a": NaN}', "a.json: invalid JSON: NaN is not JSON"),
         ("a.json", '{"a": ' + "[" * 99999, "a.json: values are nested more than 50 deep"),
         ("a.json", '{"a": ' + "[" * 99 + "]" * 99 + "}", f"a.json: {DEEP}: values are nested more"),
-        ("a.json", '{"a": 1' + "0" * 5000 + "}", "a.json: this JSON cannot be read: Exceeds"),
-        ("a.json", '{"\\ud800": 1}', "a.json: a text holds half of a surrogate pair"),
-        ("a.json", '{"a": {"b": "\\ud800"}}', "a.json: a.b: a text holds half of a surrogate pair"),
-        ("a.toml", "a = 1\na = 2", "a.toml: this TOML cannot be read: Cannot overwrite a value"),
+        ("a.json", '{"a": 1' + "0" * 5000 + "}", "a.json: invalid JSON: Exceeds"),
+        ("a.json", '{"\\ud800": 1}', "a.json: a text contains half of a surrogate pair"),
+        (
+            "a.json",
+            '{"a": {"b": "\\ud800"}}',
+            "a.json: a.b: a text contains half of a surrogate pair",
+        ),
+        ("a.toml", "a = 1\na = 2", "a.toml: invalid TOML: Cannot overwrite a value"),
         (
             "a.toml",
             "a = [1,\n=",
-            "a.toml: this TOML cannot be read: Invalid value (at line 2, column 1)",
+            "a.toml: invalid TOML: Invalid value (at line 2, column 1)",
         ),
-        ("a.toml", "a = 1\nb = 1979-05-27", "a.toml: b: a config cannot hold a date"),
+        ("a.toml", "a = 1\nb = 1979-05-27", "a.toml: b: a config cannot contain a date"),
         ("a.toml", "a = " + "[" * 3000, "a.toml: values are nested more than 50 deep"),
         (
             "a.toml",
             ".".join("a" * 50_000) + "=1",
-            "a.toml: this TOML cannot be read: a key has more than 50 parts",
+            "a.toml: invalid TOML: a key has more than 50 parts",
         ),
         (
             "a.toml",
             "[" + " . ".join(["a", "'b'", '"c"'] * 9_000) + "]",
-            "a.toml: this TOML cannot be read: a key has more than 50 parts",
+            "a.toml: invalid TOML: a key has more than 50 parts",
         ),
         ("a.toml", "a = 0x" + "f" * 5000, "a.toml: a: an integer has more than 1024 bits"),
         (
             "a.yaml",
             "a: 1\na: 2",
-            "a.yaml: this YAML cannot be read: the key 'a' is given twice (at line 2, column 1)",
+            "a.yaml: invalid YAML: duplicate key 'a' (at line 2, column 1)",
         ),
         (
             "a.yaml",
             "a: [1",
-            "a.yaml: this YAML cannot be read: expected ',' or ']', but got '<stream end>' (at li",
+            "a.yaml: invalid YAML: expected ',' or ']', but got '<stream end>' (at li",
         ),
         ("a.yaml", "a: &x [*x]", f"a.yaml: {DEEP}: values are nested more than 50 deep"),
         (
             "a.yaml",
             "b: {<<: {a: 1}}",
-            "a.yaml: this YAML cannot be read: a config cannot use a merge key '<<', only _base_ (",
+            "a.yaml: invalid YAML: a config cannot use a merge key '<<', only _base_ (",
         ),
-        ("a.yaml", "a:\n  b: 2020-01-01", "a.yaml: a.b: a config cannot hold a date"),
+        ("a.yaml", "a:\n  b: 2020-01-01", "a.yaml: a.b: a config cannot contain a date"),
         (
             "a.yaml",
             "? [a]\n: 1",
-            "a.yaml: this YAML cannot be read: found unhashable key (at line 1",
+            "a.yaml: invalid YAML: found unhashable key (at line 1",
         ),
         (
             "a.yaml",
             "a: !!python/name:os.system x",
-            "a.yaml: this YAML cannot be read: could not det",
+            "a.yaml: invalid YAML: could not det",
         ),
         ("a.yaml", "[" * 99_999, "a.yaml: values are nested more than 50 deep"),
         (
             "a.yaml",
             "a: !!int ''",
-            "a.yaml: this YAML cannot be read: '' is not of type int (at line",
+            "a.yaml: invalid YAML: '' is not of type int (at line",
         ),
         (
             "a.yaml",
             "a: !!float ''",
-            "a.yaml: this YAML cannot be read: '' is not of type float (at",
+            "a.yaml: invalid YAML: '' is not of type float (at",
         ),
-        ("a.yaml", "a: !!bool foo", "a.yaml: this YAML cannot be read: 'foo' is not of type bool"),
+        ("a.yaml", "a: !!bool foo", "a.yaml: invalid YAML: 'foo' is not of type bool"),
         (
             "a.yaml",
             "a: !!timestamp foo",
-            "a.yaml: this YAML cannot be read: 'foo' is not of type ti",
+            "a.yaml: invalid YAML: 'foo' is not of type ti",
         ),
         (
             "a.yaml",
             "a: 2020-13-45",
-            "a.yaml: this YAML cannot be read: '2020-13-45' is not of type ti",
+            "a.yaml: invalid YAML: '2020-13-45' is not of type ti",
         ),
         (
             "a.yaml",
             "a: !!map [a]",
-            "a.yaml: this YAML cannot be read: expected a mapping node, but",
+            "a.yaml: invalid YAML: expected a mapping node, but",
         ),
-        ("a.yaml", "a: !!set {b}", "a.yaml: a: a config cannot hold a set"),
-        ("a.yaml", "a: 1" + "0" * 5000, "a.yaml: this YAML cannot be read: '1000"),
-        ("a.yaml", 'a: "\\ud800"', "a.yaml: a: a text holds half of a surrogate pair"),
-        ("a.yaml", "a: \0", "a.yaml: this YAML cannot be read: unacceptable character #x0000"),
-        ("a.txt", "a = 1", "'a.txt' is not a config: wanted a file with .py, .toml, .json, .yaml"),
+        ("a.yaml", "a: !!set {b}", "a.yaml: a: a config cannot contain a set"),
+        ("a.yaml", "a: 1" + "0" * 5000, "a.yaml: invalid YAML: '1000"),
+        ("a.yaml", 'a: "\\ud800"', "a.yaml: a: a text contains half of a surrogate pair"),
+        ("a.yaml", "a: \0", "a.yaml: invalid YAML: unacceptable character #x0000"),
+        (
+            "a.txt",
+            "a = 1",
+            "'a.txt' is not a config: expected a file with .py, .toml, .json, .yaml",
+        ),
     ],
 )
-def test_what_is_wrong_has_its_place(refused, name, text, message) -> None:
+def test_errors_have_their_location(refused, name, text, message) -> None:
     found = refused((name, text))
     assert found.startswith(message)
     assert "\n" not in found
@@ -222,7 +230,7 @@ def test_keys_that_hold_aliases_that_grow_are_refused(refused) -> None:
 def test_yaml_without_a_parser_says_what_to_install(write, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     monkeypatch.delitem(sys.modules, "enginebay.config.yaml_loader", raising=False)
-    with pytest.raises(MissingDependencyError, match="is YAML, and no parser of it") as raised:
+    with pytest.raises(MissingDependencyError, match="requires a parser of YAML") as raised:
         read_config(write("a.yaml", "a: 1"))
     assert raised.value.hint == "pip install pyyaml, or write the config as .toml, .json or .py"
 

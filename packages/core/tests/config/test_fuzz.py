@@ -1,6 +1,6 @@
-"""Whatever a file holds: a config or the one error, quickly, with nothing run or read besides.
+"""Any content of a file results quickly in a config or a ConfigError, without other effects.
 
-A slice runs with the other tests; ``nox -s fuzz`` runs 35,000 cases a test.
+A part runs with the other tests; ``nox -s fuzz`` runs 35,000 cases a test.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fuzz")
     (path / "b.toml").write_text("a = {a = 1, b = [1, 2]}")
     sys.addaudithook(_hook)
-    for suffix in FORMATS:  # what the reader itself imports and compiles comes before
+    for suffix in FORMATS:  # the reader's own imports and compilations come first
         (path / f"warm{suffix}").write_text("a = 1" if suffix in (".py", ".toml") else "{}")
         read_config(path / f"warm{suffix}")
     return path
 
 
 def read_table(path: Path) -> Any:
-    """Load a file, and note what Python was asked to do meanwhile."""
+    """Load a file, and record Python's audit events."""
     global _watching  # an audit hook can never be removed
     _seen.clear()
     _watching = True

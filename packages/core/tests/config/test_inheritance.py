@@ -1,4 +1,4 @@
-"""`_base_`: what a config inherits, and how it overrides it."""
+"""`_base_`: inheriting from other files, and overriding them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_delete_replaces_the_dict_of_the_base(loaded) -> None:
 def test_a_dict_over_something_else_is_refused_and_delete_allows_it(refused, loaded) -> None:
     base = ("b.py", "x = dict(a=[1])")
     assert refused(("a.py", "_base_ = 'b.py'\nx = dict(a=dict(b=1))"), base) == (
-        "a.py:2:10: 'a' is a dict, and a list in the base: the two cannot be merged"
+        "a.py:2:10: 'a' is a dict here and a list in the base: they cannot be merged"
     )
     assert loaded(("a.py", "_base_ = 'b.py'\nx = dict(a=dict(_delete_=True, b=1))"), base) == {
         "x": {"a": {"b": 1}}
@@ -68,7 +68,7 @@ def test_integer_keys_stay_and_are_met_by_formats_that_have_none(loaded) -> None
     }
 
 
-def test_a_file_that_is_inherited_twice_is_one(loaded) -> None:
+def test_a_base_that_is_inherited_twice_is_read_once(loaded) -> None:
     assert loaded(
         ("a.py", "_base_ = ['b.py', 'c.py']"),
         ("b.py", "_base_ = 'd.py'\ny = 1"),
@@ -93,13 +93,13 @@ def test_a_ladder_of_diamonds_takes_no_time(write) -> None:
     assert time.process_time() - started < 5
 
 
-def test_bases_that_disagree_are_refused(refused) -> None:
+def test_conflicting_bases_are_refused(refused) -> None:
     assert refused(
         ("a.py", "_base_ = ['b.py', 'c.py']"), ("b.py", "x = 1"), ("c.py", "y = 2\nx = 2")
-    ) == ("c.py:2:1: two bases give 'x' different values: the other is at b.py:1:1")
+    ) == ("c.py:2:1: two bases have different values for 'x': the other value is at b.py:1:1")
 
 
-def test_circles_are_refused(refused) -> None:
+def test_circular_bases_are_refused(refused) -> None:
     assert refused(("a.py", "_base_ = './a.py'")) == (
         "a.py:1:10: the config inherits from itself: a.py → a.py"
     )
@@ -129,17 +129,17 @@ def test_too_many_bases_are_refused(write, refused) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("3", "'_base_' is 3: wanted a path, or a list of paths"),
-        ("[1]", "'_base_' is [1]: wanted a path, or a list of paths"),
+        ("3", "'_base_' is 3: expected a path or a list of paths"),
+        ("[1]", "'_base_' is [1]: expected a path or a list of paths"),
         ("'none.py'", "the config 'none.py' does not exist"),
         ("'mmpretrain::a.py'", "'mmpretrain::a.py' in '_base_' is not a path"),
         ("''", "'' in '_base_' is not a path"),
-        ("'/etc/passwd'", "'/etc/passwd' is not a config: wanted a file with .py"),
+        ("'/etc/passwd'", "'/etc/passwd' is not a config: expected a file with .py"),
         ("'pipe.py'", "the config 'pipe.py' is not a file"),
-        ("base", "'base' has no value here"),
+        ("base", "'base' is not defined here"),
     ],
 )
-def test_what_base_may_be(refused, folder, value, message) -> None:
+def test_invalid_values_of_base(refused, folder, value, message) -> None:
     os.mkfifo(folder / "pipe.py")
     assert refused(("a.py", f"base = 'x'\n_base_ = {value}")).partition(": ")[2].startswith(message)
 
@@ -147,5 +147,5 @@ def test_what_base_may_be(refused, folder, value, message) -> None:
 def test_base_is_given_once(refused, write) -> None:
     write("b.py", "")
     assert refused(("a.py", "_base_ = 'b.py'\n_base_ = []")) == (
-        "a.py:2:1: '_base_' is given a second time"
+        "a.py:2:1: '_base_' is assigned a second time"
     )

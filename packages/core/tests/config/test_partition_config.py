@@ -1,4 +1,4 @@
-"""Where a config cuts a model: ``cuts``, and the ``partition_cfg`` of MMDeploy's configs."""
+"""The cuts of a model: ``cuts``, and the ``partition_cfg`` of MMDeploy's configs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def test_the_parts_of_mmdeploys_config() -> None:
     assert not problems
     (note,) = problems.notes
     assert note == (
-        f"{PARTS}: the artifact keeps every part, also those between and behind the named ones; "
-        "their files and tensors have names of their own"
+        f"{PARTS}: the artifact contains every part, also those between and after the parts of "
+        "the list; enginebay chooses the names of files and tensors"
     )
 
 
@@ -69,7 +69,7 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
         (
             {"type": "two_stage"},
             ("type",),
-            "'two_stage' is a partition that MMDeploy knows; there is none of that name here",
+            "'two_stage' is a partition of MMDeploy, which is not available here",
             (
                 "write its partition_cfg, a list of dict(start=['MARK:input'], "
                 "end=['MARK:output']), or export_config = dict(cuts=['MARK', …])"
@@ -86,7 +86,7 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
             {"partition_cfg": [PART | {"ends": "c"}]},
             ("partition_cfg", 0, "ends"),
             (
-                f"'ends' is not a key of {PARTS}.0, which may have dynamic_axes, end, "
+                f"'ends' is not a key of {PARTS}.0; available: dynamic_axes, end, "
                 "output_names, save_file, start"
             ),
             "did you mean 'end'?",

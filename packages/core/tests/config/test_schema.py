@@ -1,4 +1,4 @@
-"""The schema accepts what is accepted, and refuses what is refused."""
+"""The JSON Schema accepts and refuses the same configs as the reader."""
 
 from __future__ import annotations
 

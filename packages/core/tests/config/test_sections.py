@@ -1,4 +1,4 @@
-"""What a config may say, and what is told about the rest."""
+"""The sections of a config, and the errors and notes about them."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_choice_may_differ_in_its_case() -> None:
     assert params(section(precision="FP16")).precision == "fp16"
 
 
-def test_what_is_given_by_hand_wins() -> None:
+def test_explicit_fields_override_the_config() -> None:
     assert params(section(level=3), level=4).level == 4
     config = {**section(), "onnx_config": {"input_shape": [8, 8]}}
     assert params(config, input_shapes="x:1x2").input_shapes == {"x": (1, 2)}
@@ -147,7 +147,7 @@ def test_the_data_set_of_a_config() -> None:
     assert read_sections({"calib_config": created}, problems).calib.data is None
     assert problems == []
     assert problems.notes == [
-        "calib_config.create_calib: the data set is what deploy is given with --data (data=…)"
+        "calib_config.create_calib: pass the data set to deploy with --data (data=…)"
     ]
 
 
@@ -159,12 +159,12 @@ def test_the_data_set_of_a_config() -> None:
             "'onxx_config' is not a key of the config",
             "did you mean 'onnx_config'?",
         ),
-        ({"backend_config": 3}, "'backend_config' is a int: wanted keys and values", None),
-        (section(type=3), "the backend 3 is not a name", None),
+        ({"backend_config": 3}, "'backend_config' is a int: expected keys and values", None),
+        (section(type=3), "expected the name of a backend, found 3", None),
         (
             section(levle=3),
             (
-                "'levle' is not a key of backend_config, which may have "
+                "'levle' is not a key of backend_config; available: "
                 "common_config, device, file_name, input_shapes, level, max_shapes, min_shapes, "
                 "model_inputs, precision, type"
             ),
@@ -181,35 +181,39 @@ def test_the_data_set_of_a_config() -> None:
             section(common_config={"fp16_mod": True}),
             (
                 "'fp16_mod' is not a key of "
-                "backend_config.common_config, which may have deep, fp16_mode, size"
+                "backend_config.common_config; available: deep, fp16_mode, size"
             ),
             "did you mean 'fp16_mode'?",
         ),
-        (section(common_config=[1]), "'common_config' is a list: wanted keys and values", None),
+        (section(common_config=[1]), "'common_config' is a list: expected keys and values", None),
         (
             section(common_config={"fp16_mode": 1}),
             "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
             None,
         ),
         (section(common_config={"deep": {"mode": "odd"}}), "odd is not served", "write even"),
-        (section(model_inputs=[{}, {}]), "there are several entries: wanted one", None),
-        (section(model_inputs=[3]), "wanted input_shapes by name, found int", None),
+        (section(model_inputs=[{}, {}]), "expected one entry for the whole model, found 2", None),
+        (section(model_inputs=[3]), "expected input_shapes by name, found int", None),
         (
             section(model_inputs=[{"shapes": {}}]),
             "'shapes' is not a key of backend_config.model_inputs.0",
             None,
         ),
-        (section(model_inputs=[{"input_shapes": [1]}]), "wanted shapes by input, found list", None),
+        (
+            section(model_inputs=[{"input_shapes": [1]}]),
+            "expected shapes by input, found list",
+            None,
+        ),
         (
             section(model_inputs=[{"input_shapes": {"x": {"min_shape": ["a"], "max_shape": [1]}}}]),
-            "['a'] is not a shape: wanted a list of integers",
+            "['a'] is not a shape: expected a list of integers",
             None,
         ),
         (section(input_shapes="x:4", min_shapes="x:5"), "dim 0 of 'x' is out of order", None),
         (
             {"onnx_config": {"type": "torchscript"}},
-            "'onnx_config' is for onnx, found 'torchscript'",
-            "call the section ir_config",
+            "'onnx_config' requires type 'onnx', found 'torchscript'",
+            "rename the section to ir_config",
         ),
         (
             {"ir_config": {"opset_version": 0}},
@@ -229,27 +233,27 @@ def test_the_data_set_of_a_config() -> None:
         ),
         (
             {**section(), "calib_config": {"calib_file": "a.h5"}},
-            "'a.h5' is no data set: wanted an .npz file, a folder, or file.py:attr",
+            "'a.h5' is not a data set: expected an .npz file, a folder, or file.py:attr",
             "write it with numpy.savez, one array for each input",
         ),
         (
             {"export_config": {"exporters": "dynamo"}},
-            "'exporters' is not a key of export_config, which may have cuts, exporter, ",
+            "'exporters' is not a key of export_config; available: cuts, exporter, ",
             "did you mean 'exporter'?",
         ),
         (
             {"ir_config": {"exporter": "dynamo"}},
-            "'exporter' is not a key of ir_config, which may have ",
+            "'exporter' is not a key of ir_config; available: ",
             "write exporter in export_config",
         ),
         (
             {"partition_config": {"cuts": ["neck"]}},
-            "'cuts' is not a key of partition_config, which may have ",
+            "'cuts' is not a key of partition_config; available: ",
             "write cuts in export_config",
         ),
         (
             {"export_config": {"rtol": 1e-3}},
-            "'rtol' is not a key of export_config, which may have ",
+            "'rtol' is not a key of export_config; available: ",
             "write rtol in verify_config",
         ),
         (
@@ -258,7 +262,7 @@ def test_the_data_set_of_a_config() -> None:
             None,
         ),
         ({"verify_config": {"rtol": "x"}}, "'x' does not fit verify_config.rtol: wanted flo", None),
-        ({"codebase_config": {"task": "x"}}, "'codebase_config' needs 'type': wanted str", None),
+        ({"codebase_config": {"task": "x"}}, "'codebase_config' requires the key 'type'", None),
     ],
 )
 def test_what_is_wrong(config, message, hint) -> None:
@@ -286,13 +290,13 @@ def test_a_name_that_the_file_uses_is_a_variable(write) -> None:
         "a.py", "size = dict(w=3)\nsizes = dict(h=1)\nonnx_config = dict(opset_version=size)"
     )
     found = check(read_table(file))
-    assert [str(problem).partition(", which")[0] for problem in found.problems] == [
+    assert [str(problem).partition("; available")[0] for problem in found.problems] == [
         "a.py:2:1: 'sizes' is not a key of the config",
         "a.py:3:20: {'w': 3} does not fit onnx_config.opset_version: wanted int, found dict",
     ]
 
 
-def test_a_check_finds_everything_in_order_with_places(write) -> None:
+def test_a_check_reports_all_errors_in_order_with_locations(write) -> None:
     write("base.toml", "[backend_config]\ntype = 'stranger'\nlevle = 1\ncommon_config.size = 3")
     file = write(
         "a.py",
@@ -332,7 +336,7 @@ def test_ir_config_wins_over_onnx_config() -> None:
     config = {"ir_config": {"type": "torchscript"}, "onnx_config": {"opset_version": 11}}
     found = read_sections(config, problems)
     assert (problems, found.ir.type, found.ir.opset_version) == ([], "torchscript", None)
-    assert problems.notes == ["onnx_config has no effect: the config has ir_config too, which wins"]
+    assert problems.notes == ["onnx_config has no effect: ir_config overrides it"]
 
 
 def test_dynamic_axes_get_their_range_from_the_shapes() -> None:
@@ -367,7 +371,7 @@ def test_dynamic_axes_get_their_range_from_the_shapes() -> None:
     assert dynamic_shapes(IRSection(), stranger) is None
 
 
-def test_settings_take_what_is_given_first(write) -> None:
+def test_explicit_settings_override_the_config(write) -> None:
     text = """
         backend_config = dict(type='stranger', level=2, precision='fp16')
         ir_config = dict(type='onnx', opset_version=17, input_names=['a'], output_names=['b'])
@@ -396,6 +400,6 @@ def test_a_config_for_another_backend_is_refused(write, loopback) -> None:
         resolve_settings(file, backend=loopback)
 
 
-def test_a_plain_mapping_has_no_places() -> None:
+def test_a_plain_mapping_has_no_locations() -> None:
     with pytest.raises(ConfigError, match=r"^'levle' is not a key of backend_config"):
         resolve_settings(section(levle=1))

@@ -1,4 +1,4 @@
-"""`{{fileDirname}}`, `{{_base_.x}}`, `_base_.x` and `{{$NAME:default}}`, in `.py` configs alone."""
+"""`{{fileDirname}}`, `{{_base_.x}}`, `_base_.x` and `{{$NAME:default}}`, only in `.py` configs."""
 
 from __future__ import annotations
 
@@ -57,15 +57,13 @@ def test_a_variable_is_a_value_whatever_it_holds(loaded, value) -> None:
     assert loaded(config('"{{$V:}}"'), environment={"V": value}) == {"x": value}
 
 
-def test_what_is_not_there(refused) -> None:
+def test_undefined_names_in_templates(refused) -> None:
     assert "{{$V:}} has no default, and the environment variable 'V' is not set" in refused(
         config('"{{$V:}}"'), environment={}
     )
-    assert "there is no 'm' in '_base_'" in refused(config("{{_base_.m}}", base=True), BASE)
-    assert "there is no 'g' in '_base_.d.e'" in refused(config("{{_base_.d.e.g}}", base=True), BASE)
-    assert "is a list and stands inside a text" in refused(
-        config('"a{{_base_.d.e.f}}"', base=True), BASE
-    )
+    assert "'_base_' has no key 'm'" in refused(config("{{_base_.m}}", base=True), BASE)
+    assert "'_base_.d.e' has no key 'g'" in refused(config("{{_base_.d.e.g}}", base=True), BASE)
+    assert "inside a text, found a list" in refused(config('"a{{_base_.d.e.f}}"', base=True), BASE)
 
 
 def test_braces_that_are_no_template_stay(loaded) -> None:
@@ -80,9 +78,11 @@ def test_a_template_in_a_key(loaded) -> None:
     assert loaded(("a.py", "x = {'{{fileBasename}}': 1}")) == {"x": {"a.py": 1}}
 
 
-def test_places_after_a_template_are_right(refused) -> None:
+def test_locations_after_a_template_are_correct(refused) -> None:
     text = "x = '{{fileDirname}}'; y = z"
-    assert refused(("a.py", text)).startswith(f"a.py:1:{text.index('z') + 1}: 'z' has no value")
+    assert refused(("a.py", text)).startswith(
+        f"a.py:1:{text.index('z') + 1}: 'z' is not defined here"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_a_template_in_another_format_is_refused(refused, name, text, place) -> 
     if name == "a.yaml":
         pytest.importorskip("yaml", reason="PyYAML is not installed")
     template = text[text.index("{{") : text.index("}}") + 2]
-    assert refused((name, text)) == f"{place}: the template {template} is for .py configs only"
+    assert refused((name, text)) == f"{place}: only .py configs can use the template {template}"
 
 
 def test_a_template_outside_quotes_in_another_format_is_refused(loaded) -> None:
     from enginebay.errors import ConfigError
 
-    with pytest.raises(ConfigError, match=r"^a.json: this JSON cannot be read") as raised:
+    with pytest.raises(ConfigError, match=r"^a.json: invalid JSON") as raised:
         loaded(("a.json", '{"a": {{_base_.n}}}'))
-    assert raised.value.hint == "templates are for .py configs only"
+    assert raised.value.hint == "only .py configs can use templates"

@@ -1,4 +1,4 @@
-"""What `config show` prints is a config that says the same."""
+"""The output of `config show` is an equal config."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}_", fullmatch=True)
 @example({"x": {"ª": 1, "class": 2}})
 @given(st.dictionaries(NAMES, VALUES, max_size=3))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_it_reads_back(tmp_path: Path, config: dict) -> None:
+def test_written_configs_are_read_back_unchanged(tmp_path: Path, config: dict) -> None:
     (tmp_path / "a.py").write_bytes(as_python(config).encode())
     assert read_config(tmp_path / "a.py") == config
 
@@ -48,7 +48,7 @@ def test_numbers_without_a_literal(tmp_path: Path) -> None:
     assert math.isnan(none)
 
 
-def test_what_does_not_fit_a_line_is_broken() -> None:
+def test_long_values_are_broken_into_lines() -> None:
     config = {"x": {"names": ["a" * 30, "b" * 30], "axes": {0: "batch"}, "shape": (1,), "n": {}}}
     assert as_python(config) == (
         "x = dict(\n"

@@ -84,7 +84,7 @@ WRONG = [
     (
         '[[models]]\nmodel = "tiny.onnx"\nmetric = ["accuracy"]',
         (
-            "sweep.toml: models.0.metric: 'metric' is not a key of models.0, which may have atol, "
+            "sweep.toml: models.0.metric: 'metric' is not a key of models.0; available: atol, "
             "config, data, exporter, inputs, ir, max_drop, metrics, model, params, probes, "
             "rewriters, rtol, seconds, seed, take, timeout"
         ),
@@ -93,7 +93,7 @@ WRONG = [
     (
         f"{BASE}backend = 'ncnn'",
         (
-            "sweep.toml: backend: 'backend' is not a key of the sweep, which may have atol, "
+            "sweep.toml: backend: 'backend' is not a key of the sweep; available: atol, "
             "backends, config, data, exclude, exporter, include, inputs, ir, max_drop, metrics, "
             "models, params, precisions, probes, rewriters, rtol, seconds, seed, take, timeout"
         ),
@@ -252,7 +252,7 @@ WRONG = [
     ),
     (
         "models = [",
-        "sweep.toml: this TOML cannot be read: Invalid value (at end of document)",
+        "sweep.toml: invalid TOML: Invalid value (at end of document)",
         None,
     ),
 ]

@@ -1,7 +1,8 @@
-"""Deploy configs: files that say what to export, for which engine, with which parameters.
+"""Deploy configs: files with the options of an export, its engine and the engine's parameters.
 
 TOML, JSON, YAML and Python, the last read without executing it. A file inherits from others with
-``_base_``; ``read_config`` returns the result as plain values. Help must not import what reads it.
+``_base_``; ``read_config`` returns the merged result as plain values. Names are imported lazily,
+because ``--help`` must not load the readers.
 """
 
 from __future__ import annotations

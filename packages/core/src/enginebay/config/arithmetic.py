@@ -1,4 +1,4 @@
-"""Arithmetic on constants, with results that are bounded before they are computed."""
+"""Arithmetic on constants; the size of each result is checked before it is computed."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ _OPERATORS: dict[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
 }
 
 
-def unary(operation: ast.unaryop, value: Any) -> Any:
-    """``-value`` and its like, for numbers.
+def apply_unary(operation: ast.unaryop, value: Any) -> Any:
+    """Apply a apply_unary operator to a number.
 
     Raises:
-        ValueError: The value is no number, or not one with this operation.
+        ValueError: The value is not a number, or does not support the operator.
     """
     if not isinstance(value, int | float):
-        found = type(value).__name__
-        raise ValueError(f"wanted a number, found {found}")  # noqa: TRY004  # the caller adds the place
-    return _compute(operation, value)
+        kind = type(value).__name__
+        raise ValueError(f"expected a number, found {kind}")  # noqa: TRY004  # the caller adds the location
+    return _apply_operator(operation, value)
 
 
-def binary(operation: ast.operator, left: Any, right: Any, budget: Budget) -> Any:
-    """``left + right`` and its like, for numbers; texts and lists can be joined and repeated.
+def apply_binary(operation: ast.operator, left: Any, right: Any, budget: Budget) -> Any:
+    """Apply a apply_binary operator to numbers; also join and repeat texts, lists and tuples.
 
     Raises:
-        ValueError: Two other values, a division by zero, or a result that is too large.
+        ValueError: The operator does not support the values, a division by zero, or a result that
+            is too large.
     """
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         budget.spend("values", _joined_size(operation, left, right))
-    elif _bits(operation, left, right) > INT_BITS:
+    elif _result_bits(operation, left, right) > INT_BITS:
         raise ValueError(f"an integer of more than {INT_BITS} bits")
-    return _compute(operation, left, right)
+    return _apply_operator(operation, left, right)
 
 
-def _compute(operation: ast.operator | ast.unaryop, *operands: Any) -> Any:
+def _apply_operator(operation: ast.operator | ast.unaryop, *operands: Any) -> Any:
     try:
         result = _OPERATORS[type(operation)](*operands)
     except (ArithmeticError, TypeError) as err:
@@ -70,10 +71,10 @@ def _compute(operation: ast.operator | ast.unaryop, *operands: Any) -> Any:
 
 
 def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
-    """The number of items in two texts or lists that are joined, or one that is repeated.
+    """Return the length of two joined sequences, or of a repeated sequence.
 
     Raises:
-        ValueError: It is another operation, or on other values.
+        ValueError: The operator does not support the values.
     """
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):
@@ -81,11 +82,11 @@ def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
             return len(left) + len(right)
         if isinstance(operation, ast.Mult) and isinstance(other, int):
             return len(items) * max(other, 0)
-    raise ValueError(f"wanted numbers, found {type(left).__name__} and {type(right).__name__}")
+    raise ValueError(f"expected numbers, found {type(left).__name__} and {type(right).__name__}")
 
 
-def _bits(operation: ast.operator, left: float, right: float) -> int:
-    """The most bits that the result may have; 0 for a float."""
+def _result_bits(operation: ast.operator, left: float, right: float) -> int:
+    """Return an upper bound of the bits of an integer result; 0 for a float."""
     if not isinstance(left, int) or not isinstance(right, int):
         return 0
     match operation:

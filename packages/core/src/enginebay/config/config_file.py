@@ -1,4 +1,4 @@
-"""Reading a config file with everything that it inherits."""
+"""Read a config file, and the files that it inherits from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config.limits import FILE_BYTES, INHERITANCE, Budget
-from enginebay.config.merging import join, merge, plain
-from enginebay.config.places import Place, error_at
+from enginebay.config.locations import Location, error_at
+from enginebay.config.merging import join_bases, merge_into, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from enginebay.config.places import Table
+    from enginebay.config.locations import LocatedDict
     from enginebay.config.python_form import PythonConfig
     from enginebay.config.value_forms import ValueConfig
 
@@ -24,7 +24,7 @@ SUFFIXES = (".py", ".toml", ".json", ".yaml", ".yml")
 def read_config(
     path: str | PathLike[str], *, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Read a deploy config, without executing anything.
+    """Read a deploy config without executing it.
 
     Args:
         path: A ``.py``, ``.toml``, ``.json`` or ``.yaml`` file.
@@ -35,10 +35,10 @@ def read_config(
         The config in plain dicts, lists, tuples, texts, numbers, bools and None.
 
     Raises:
-        ConfigError: The file or one that it inherits from cannot be read, uses what a config may
-            not use, or causes too much work; the message starts with ``file.py:line:column`` or
-            ``file.toml: section.key``.
-        MissingDependencyError: It is YAML, and no parser is installed.
+        ConfigError: The file or one of its bases cannot be read, contains an expression that
+            configs cannot use, or exceeds a limit on work; the message starts with
+            ``file.py:line:column`` or ``file.toml: section.key``.
+        MissingDependencyError: A file is YAML, and no YAML parser is installed.
 
     Example:
         >>> from pathlib import Path
@@ -54,41 +54,43 @@ def read_config(
     return config
 
 
-def read_table(path: str | PathLike[str], *, environment: Mapping[str, str] | None = None) -> Table:
-    """Like :func:`read_config`, with the places of all keys."""
-    return _Loader(environment).file(_absolute(path), None)
+def read_table(
+    path: str | PathLike[str], *, environment: Mapping[str, str] | None = None
+) -> LocatedDict:
+    """Read a config like :func:`read_config`, with the location of every key."""
+    return _Loader(environment).read_file(_absolute_path(path), None)
 
 
 class _Loader:
-    """Reads the files of one config, each once."""
+    """Reads each file of one config once."""
 
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment
         self._budget = Budget()
-        self._done: dict[Path, Table] = {}
+        self._done: dict[Path, LocatedDict] = {}
         self._open: list[Path] = []  # the files that are being read, each the base of the next
 
-    def file(self, path: Path, named_at: Place | None) -> Table:
-        """A file with everything that it inherits."""
+    def read_file(self, path: Path, named_at: Location | None) -> LocatedDict:
+        """Read a file and merge it with its bases."""
         if path in self._done:
             return self._done[path]
         if path in self._open:
             files = [*self._open[self._open.index(path) :], path]
-            circle = " → ".join(str(Place(str(file))) for file in files)
+            circle = " → ".join(str(Location(str(file))) for file in files)
             raise error_at(named_at, f"the config inherits from itself: {circle}")
         if len(self._open) >= INHERITANCE:
             raise error_at(named_at, f"more than {INHERITANCE} files inherit from each other")
         self._open.append(path)
-        config = self._parse(path, self._text(path, named_at))
-        bases = [self.file(base, place) for base, place in _bases(path, config)]
-        base = join(bases)
-        table = merge(config.contents(base), base)
+        config = self._parse_text(path, self._read_text(path, named_at))
+        bases = [self.read_file(base, location) for base, location in _list_bases(path, config)]
+        base = join_bases(bases)
+        table = merge_into(config.read_contents(base), base)
         table.variables = config.variables.union(*(base.variables for base in bases))
         self._open.pop()
         self._done[path] = table
         return table
 
-    def _parse(self, path: Path, text: str) -> PythonConfig | ValueConfig:
+    def _parse_text(self, path: Path, text: str) -> PythonConfig | ValueConfig:
         if path.suffix == ".py":
             from enginebay.config.python_form import PythonConfig
 
@@ -97,11 +99,11 @@ class _Loader:
 
         return ValueConfig(text, path, self._budget)
 
-    def _text(self, path: Path, named_at: Place | None) -> str:
-        file = Place(str(path))
+    def _read_text(self, path: Path, named_at: Location | None) -> str:
+        file = Location(str(path))
         if path.suffix not in SUFFIXES:
-            wanted = ", ".join(SUFFIXES)
-            raise error_at(named_at, f"'{file}' is not a config: wanted a file with {wanted}")
+            suffixes = ", ".join(SUFFIXES)
+            raise error_at(named_at, f"'{file}' is not a config: expected a file with {suffixes}")
         try:
             if not path.is_file():  # a pipe or a device would never end
                 problem = "is not a file" if path.exists() else "does not exist"
@@ -111,7 +113,7 @@ class _Loader:
         except OSError as err:
             raise error_at(named_at, f"'{file}' cannot be read: {err.strerror}") from err
         if len(content) > FILE_BYTES:
-            message = f"'{file}' holds more than {FILE_BYTES} bytes: not a config"
+            message = f"'{file}' is not a config: it has more than {FILE_BYTES} bytes"
             raise error_at(named_at, message)
         try:
             self._budget.spend("files")
@@ -124,23 +126,25 @@ class _Loader:
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _bases(path: Path, config: PythonConfig | ValueConfig) -> list[tuple[Path, Place | None]]:
-    """The files that a config inherits from, and the place that names them."""
-    given, place = config.bases()
-    names = [] if given is None else [given] if isinstance(given, str) else given
+def _list_bases(
+    path: Path, config: PythonConfig | ValueConfig
+) -> list[tuple[Path, Location | None]]:
+    """Return the files that a config inherits from, and the location that names each."""
+    bases, location = config.read_bases()
+    names = [] if bases is None else [bases] if isinstance(bases, str) else bases
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-        raise error_at(place, f"'_base_' is {given!r:.80}: wanted a path, or a list of paths")
+        raise error_at(location, f"'_base_' is {bases!r:.80}: expected a path or a list of paths")
     for name in names:
         if "::" in name or "\0" in name or not name:
             raise error_at(
-                place,
+                location,
                 f"'{name}' in '_base_' is not a path",
-                hint="give the path of the file, relative to this one",
+                hint="write the path of the file, relative to this file",
             )
     folder = str(path.parent)
-    return [(_absolute(os.path.join(folder, name)), place) for name in names]  # noqa: PTH118  # half the time of Path's
+    return [(_absolute_path(os.path.join(folder, name)), location) for name in names]  # noqa: PTH118  # half the time of Path's
 
 
-def _absolute(path: str | PathLike[str]) -> Path:
-    # Not resolve(): a link's file inherits from what lies beside the link, as elsewhere.
+def _absolute_path(path: str | PathLike[str]) -> Path:
+    # Not resolve(): '_base_' in a linked file is relative to the folder of the link.
     return Path(os.path.abspath(path))  # noqa: PTH100

@@ -1,4 +1,4 @@
-"""``dynamic_axes`` in the form that exporters take."""
+"""Convert ``dynamic_axes`` to the exporters' form."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, DynamicDim]] | None:
-    """Input → axis → dimension, with the sizes that the params give it; None if none is open.
+    """Return input → axis → dimension, with sizes from the params; None if all axes are fixed.
 
-    The smallest and largest shapes give an open axis its range. Without them, or if they are
-    equal, the batch may be any size from 1, and any other axis any size at all: a model need not
-    take images of one pixel.
+    The range of an open axis comes from the smallest and largest shapes. Without them, or if they
+    are equal, the batch has sizes from 1, and any other axis has no bounds: a model need not
+    accept images of one pixel.
 
     Args:
         ir: The section with ``dynamic_axes``.
@@ -28,24 +28,27 @@ def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, 
         return None
     profiles = params.shape_profiles()
     return {
-        name: {axis: _dim(text, axis, profiles.get(name)) for axis, text in _named(name, axes)}
+        name: {
+            axis: _dynamic_dim(text, axis, profiles.get(name))
+            for axis, text in _axis_names(name, axes)
+        }
         for name, axes in ir.dynamic_axes.items()
         if not ir.input_names or name in ir.input_names  # the axes of outputs follow from these
     }
 
 
-def _named(name: str, axes: Mapping[int, str] | tuple[int, ...]) -> list[tuple[int, str]]:
+def _axis_names(name: str, axes: Mapping[int, str] | tuple[int, ...]) -> list[tuple[int, str]]:
     pairs = axes.items() if isinstance(axes, Mapping) else ((a, f"{name}_{a}") for a in axes)
-    return [(axis, _identifier(text)) for axis, text in pairs]
+    return [(axis, _to_identifier(text)) for axis, text in pairs]
 
 
-def _identifier(text: str) -> str:
-    """``num_crops * num_segs`` is a name in some configs; exporters want an identifier."""
+def _to_identifier(text: str) -> str:
+    # Some configs have names like "num_crops * num_segs"; exporters require identifiers.
     name = re.sub(r"\W+", "_", text).strip("_")
     return name if name.isidentifier() else f"dim_{name}"
 
 
-def _dim(name: str, axis: int, profile: ShapeProfile | None) -> DynamicDim:
+def _dynamic_dim(name: str, axis: int, profile: ShapeProfile | None) -> DynamicDim:
     if profile is not None and axis < len(profile.opt):
         sizes: tuple[Any, ...] = (profile.min[axis], profile.opt[axis], profile.max[axis])
         if None not in sizes and sizes[0] != sizes[2]:

@@ -1,48 +1,48 @@
-"""Limits on the work that one config may cause: its author must not be able to stop the machine.
+"""Limits on the work of reading one config: a config must not be able to exhaust the machine.
 
-The figures are a hundred times what the largest deploy configs in use need. They hold for a file
-together with everything that it inherits.
+The limits are a hundred times the needs of the largest known deploy configs. A file and its bases
+share them.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from enginebay.config.places import Place, Table, error_at
+from enginebay.config.locations import LocatedDict, Location, error_at
 
 LIMITS = {
     "files": 100,
-    "values": 200_000,  # that are read, made or copied
-    "characters": 4 * 1024 * 1024,  # in texts that are read or put together
+    "values": 200_000,  # read, created or copied
+    "characters": 4 * 1024 * 1024,  # in texts that are read or joined
 }
 FILE_BYTES = 256 * 1024
-INHERITANCE = 20  # files in a row, each the base of the one before
-DEPTH = 50  # of values in values
+INHERITANCE = 20  # files in a chain of bases
+DEPTH = 50  # of nested values
 INT_BITS = 1024
-_ALLOWED = (list, tuple, range, float, type(None))  # and those with limits of their own
+_ALLOWED = (list, tuple, range, float, type(None))  # the other types are below
 
 
 class Budget:
-    """The work that is left for one config."""
+    """The remaining work for one config."""
 
     def __init__(self) -> None:
         self._left = dict(LIMITS)
 
     def spend(self, kind: Literal["files", "values", "characters"], count: int = 1) -> None:
-        """Account for more work.
+        """Subtract work from the budget.
 
         Raises:
-            ValueError: It is too much.
+            ValueError: The budget is exceeded.
         """
         self._left[kind] -= count
         if self._left[kind] < 0:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
-    def check(self, value: Any, depth: int = 0) -> None:
-        """Account for a value and its keys, without the values in it.
+    def check_value(self, value: Any, depth: int = 0) -> None:
+        """Check a value and its keys, but not its items.
 
         Raises:
-            ValueError: It is too large, too deep, or of a type that no config may hold.
+            ValueError: The value is too large, too deep, or of a type that configs cannot contain.
         """
         self.spend("values", len(value) if isinstance(value, range) else 1)
         if depth > DEPTH:
@@ -50,30 +50,30 @@ class Budget:
         if isinstance(value, str):
             self.spend("characters", len(value))
             if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-                raise ValueError("a text holds half of a surrogate pair")
+                raise ValueError("a text contains half of a surrogate pair")
         elif isinstance(value, int):
             if value.bit_length() > INT_BITS:
                 raise ValueError(f"an integer has more than {INT_BITS} bits")
         elif isinstance(value, dict):
             for key in value:
-                self.check(key)
+                self.check_value(key)
         elif not isinstance(value, _ALLOWED):
             kind = type(value).__name__
-            raise ValueError(f"a config cannot hold a {kind}")  # noqa: TRY004  # the caller adds the place
+            raise ValueError(f"a config cannot contain a {kind}")  # noqa: TRY004  # the caller adds the location
 
-    def check_all(self, value: Any, place: Place, depth: int = 0) -> None:
-        """Account for a value and the values in it, each time that they occur.
+    def check_all(self, value: Any, location: Location, depth: int = 0) -> None:
+        """Check a value and all its items; an item that occurs twice counts twice.
 
         Raises:
-            ConfigError: One of them is too large or too deep, or they are too many.
+            ConfigError: A value is too large or too deep, or the budget is exceeded.
         """
         try:
-            self.check(value, depth)
+            self.check_value(value, depth)
         except ValueError as err:
-            raise error_at(place, str(err)) from err
-        if isinstance(value, Table):
+            raise error_at(location, str(err)) from err
+        if isinstance(value, LocatedDict):
             for key, item in value.items():
-                self.check_all(item, value.places.get(key, place), depth + 1)
-        elif isinstance(value, (list, tuple)):  # quicker than a union
+                self.check_all(item, value.locations.get(key, location), depth + 1)
+        elif isinstance(value, (list, tuple)):  # faster than a union
             for item in value:
-                self.check_all(item, place, depth + 1)
+                self.check_all(item, location, depth + 1)

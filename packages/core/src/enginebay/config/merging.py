@@ -1,87 +1,87 @@
-"""Merging a config with those that it inherits."""
+"""Merge a config with its bases."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from enginebay.config.places import Table, error_at
+from enginebay.config.locations import LocatedDict, error_at
 
 DELETE = "_delete_"
 
 
-def merge(child: Table, base: Table) -> Table:
-    """A config laid over its base: dicts are merged, everything else is replaced.
+def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
+    """Merge a config into its base: dicts are merged, other values are replaced.
 
-    ``_delete_=True`` in a dict of the child replaces the base's dict instead. A key that is a
-    number in the base may be a text in the child, whose format may have no other keys.
+    A dict of the child with ``_delete_=True`` replaces the base's dict instead. A number as key of
+    the base matches the same number as text in the child: JSON and TOML have only text keys.
 
     Raises:
         ConfigError: The child has a dict where the base has something else.
     """
-    merged = Table(base, dict(base.places))
+    merged = LocatedDict(base, dict(base.locations))
     for key, value in child.items():
-        name = _name_in_base(key, base)
-        place = child.places.get(key)
-        if not isinstance(value, Table) or value.get(DELETE) or name not in merged:
+        name = _find_base_key(key, base)
+        location = child.locations.get(key)
+        if not isinstance(value, LocatedDict) or value.get(DELETE) or name not in merged:
             merged[name] = _without_delete(value)
-        elif isinstance(merged[name], Table):
-            merged[name] = merge(value, merged[name])
+        elif isinstance(merged[name], LocatedDict):
+            merged[name] = merge_into(value, merged[name])
         else:
             raise error_at(
-                place,
-                f"'{key}' is a dict, and a {type(merged[name]).__name__} in the base: "
-                "the two cannot be merged",
-                hint=f"add {DELETE}=True to the dict, and it replaces the base's value",
+                location,
+                f"'{key}' is a dict here and a {type(merged[name]).__name__} in the base: "
+                "they cannot be merged",
+                hint=f"add {DELETE}=True to the dict to replace the base's value",
             )
-        if place:
-            merged.places[name] = place
+        if location:
+            merged.locations[name] = location
     merged.pop(DELETE, None)
     return merged
 
 
-def join(tables: list[Table]) -> Table:
-    """Several bases together, which must not disagree.
+def join_bases(tables: list[LocatedDict]) -> LocatedDict:
+    """Join several bases, which must not conflict.
 
     Raises:
-        ConfigError: Two of them give one name different values.
+        ConfigError: Two bases have different values for one name.
     """
-    joined = Table()
+    joined = LocatedDict()
     for table in tables:
         for key, value in table.items():
             if key in joined and joined[key] != value:
                 raise error_at(
-                    table.places.get(key),
-                    f"two bases give '{key}' different values: the other is at "
-                    f"{joined.places.get(key)}",
-                    hint=f"take one of them out of _base_, or move '{key}' into a file of its own",
+                    table.locations.get(key),
+                    f"two bases have different values for '{key}': the other value is at "
+                    f"{joined.locations.get(key)}",
+                    hint=f"remove one base from _base_, or move '{key}' into a separate file",
                 )
             joined[key] = value
-        joined.places.update(table.places)
+        joined.locations.update(table.locations)
     return joined
 
 
 def plain(value: Any) -> Any:
-    """The value in Python's own dicts and lists; a range becomes a list."""
+    """Convert tables to dicts and ranges to lists, at every depth."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(plain, value))
-    if isinstance(value, (list, range)):  # quicker than a union
+    if isinstance(value, (list, range)):  # faster than a union
         return list(map(plain, value))
     return value
 
 
 def _without_delete(value: Any) -> Any:
-    """The value without the ``_delete_`` of any dict in it, which have done their work."""
-    if isinstance(value, Table):
+    """Remove ``_delete_``, which has no meaning after merging, at every depth."""
+    if isinstance(value, LocatedDict):
         items = {key: _without_delete(item) for key, item in value.items() if key != DELETE}
-        return Table(items, value.places)
-    if isinstance(value, (list, tuple)):  # quicker than a union
+        return LocatedDict(items, value.locations)
+    if isinstance(value, (list, tuple)):  # faster than a union
         return type(value)(map(_without_delete, value))
     return value
 
 
-def _name_in_base(key: Any, base: Table) -> Any:
+def _find_base_key(key: Any, base: LocatedDict) -> Any:
     if isinstance(key, str) and key not in base and key.isdecimal() and len(key) < 10:
         return int(key) if int(key) in base else key
     return key

@@ -19,30 +19,32 @@ def read_model_inputs(given: Any, problems: Problems) -> dict[str, Shapes]:
 
     Args:
         given: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
-            plain shape stands for all three, and ``opt_shapes`` for ``input_shapes``. A dimension
-            of -1 is open.
-        problems: The list for everything that is wrong.
+            list instead of the dict means all three shapes, and ``opt_shapes`` is another name for
+            ``input_shapes``. A dimension of -1 is open.
+        problems: Collects what is invalid.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
     entries = given if isinstance(given, list | tuple) else [given]
     if len(entries) > 1:
-        problems.wrong((*_WHERE, 1), "there are several entries: wanted one, for the whole model")
+        problems.wrong(
+            (*_WHERE, 1), f"expected one entry for the whole model, found {len(entries)}"
+        )
     for index, entry in enumerate(entries[:1]):
         path = (*_WHERE, index) if entries is given else _WHERE
         if not isinstance(entry, Mapping):
-            problems.wrong(path, f"wanted input_shapes by name, found {type(entry).__name__}")
+            problems.wrong(path, f"expected input_shapes by name, found {type(entry).__name__}")
             continue
         for key, inputs in entry.items():
             if key not in _KEYS:
                 problems.unknown((*path, key), _KEYS)
             elif not isinstance(inputs, Mapping):
                 problems.wrong(
-                    (*path, key), f"wanted shapes by input, found {type(inputs).__name__}"
+                    (*path, key), f"expected shapes by input, found {type(inputs).__name__}"
                 )
             else:
                 for name, value in inputs.items():
                     _read_input(str(name), value, (*path, key, name), shapes, problems)
-    return {field: found for field, found in shapes.items() if found}
+    return {field: by_input for field, by_input in shapes.items() if by_input}
 
 
 def _read_input(
@@ -54,11 +56,13 @@ def _read_input(
 ) -> None:
     if not isinstance(value, Mapping):
         value = {"opt_shape": value}
-    usual = value.get("opt_shape", value.get("min_shape", value.get("max_shape")))
-    for key, dims in {**({} if usual is None else {"opt_shape": usual}), **value}.items():
+    default = value.get("opt_shape", value.get("min_shape", value.get("max_shape")))
+    for key, dims in {**({} if default is None else {"opt_shape": default}), **value}.items():
         if key not in _RANGE:
             problems.unknown((*path, key), _RANGE)
         elif not isinstance(dims, list | tuple) or not all(isinstance(dim, int) for dim in dims):
-            problems.wrong((*path, key), f"{dims!r:.80} is not a shape: wanted a list of integers")
+            problems.wrong(
+                (*path, key), f"{dims!r:.80} is not a shape: expected a list of integers"
+            )
         else:
             shapes[_RANGE[key]][name] = tuple(None if dim < 0 else dim for dim in dims)

@@ -1,4 +1,4 @@
-"""What :func:`enginebay.deploy` and its relatives take besides a model and a backend."""
+"""The options of :func:`enginebay.deploy` and the other verbs: export and verification."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class ExportOptions(Declared):
 
     Attributes:
         ir: The IR; by default the backend's preferred ones in order, until one works.
-        exporter: The ONNX exporter; by default dynamo, and torchscript where that fails.
+        exporter: The ONNX exporter; by default dynamo, or torchscript if dynamo fails.
         opset: The ONNX operator set, from 7 on; by default the exporter's own.
         input_names: Names of the inputs, instead of the parameter names of ``forward``.
         output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
             result.
-        rewriters: Rewriter sets of your own; as text ``file.py:attr`` or ``module:attr``, where
-            attr is a set or a list of them.
+        rewriters: Additional rewriter sets; as text ``file.py:attr`` or ``module:attr``, where attr
+            is a set or a list of sets.
         cuts: Names of marks in the model, or of an ONNX file's tensors, in the order of the model:
-            it becomes one artifact with several engines that run one after the other.
-        task: What the model is for, which the artifact keeps: the path of a JSON file with what a
-            manifest has under 'task', such data, or a plugin's object; by default what comes with
-            the model.
-        keep_ir: Keep the IR in the artifact's folder ``ir``.
+            the artifact gets one engine for each part, and runs them one after the other.
+        task: The model's task, which the artifact stores: a plugin's object, a dict as under 'task'
+            in a manifest, or the path of a JSON file with this dict; by default the task that the
+            model source provides.
+        keep_ir: Store the IR in the artifact's folder ``ir``.
 
     Raises:
-        ParamsError: A field is unknown, or a value does not fit.
+        ParamsError: A field is unknown, or a value is invalid.
 
     Example:
         >>> import enginebay as eb
@@ -55,31 +55,31 @@ class ExportOptions(Declared):
 
 
 class VerifyOptions(Declared):
-    """How an artifact is compared with its model.
+    """Options for the comparison of an artifact with its model.
 
     Attributes:
-        probes: Verify on at most so many inputs of other values and sizes, besides the example; 0
-            for the example alone.
-        probes_extreme: Verify on large values as well: floats around 1000, at which exponentials
-            overflow, and integers beyond 2²⁴, which float32 does not hold.
-        domain: Bounds of an input's values that the probes stay inside of, such as ``image=0,1``:
-            in Python ``{"image": (0, 1)}``.
-        compare: What compares outputs that are sets, such as ``logits=top-k:5``, ``indices=set``
+        probes: Largest number of additional inputs to verify on, with other values and sizes; 0
+            verifies on the example alone.
+        probes_extreme: Also verify on large values: floats around 1000, at which exponentials
+            overflow, and integers beyond 2²⁴, which float32 cannot represent.
+        domain: Lower and upper bound of an input's values in probes, such as ``image=0,1``: in
+            Python ``{"image": (0, 1)}``.
+        compare: Comparators of outputs that are sets, such as ``logits=top-k:5``, ``indices=set``
             (rows in any order), ``file.py:attr``, ``module:attr`` or ``SCHEME:ARGUMENT`` of a
             plugin: ``boxes,scores,labels=detections:0.5``; in Python ``{"indices": "set"}``, or a
-            callable. By default what the artifact was verified with, else each output place by
-            place.
-        rtol: Replaces the relative tolerance, which follows the dtype and the precision.
-        atol: Replaces the absolute tolerance.
-        allow_mismatch: Publish the artifact although its numbers differ or its engine crashed.
-        allow_unverified: Publish the artifact although nothing shows that its numbers are right.
-            An engine that is built for other machines is published without this.
-        strict: Refuse what the engine falls back on.
-        timeout: Seconds that the child processes of a conversion may take, and again those that
-            load and run the engine.
+            callable. By default the comparators that the artifact was verified with; other outputs
+            are compared element by element.
+        rtol: Relative tolerance, instead of the default for the dtype and the precision.
+        atol: Absolute tolerance, instead of the default for the dtype and the precision.
+        allow_mismatch: Publish the artifact even if its numbers differ or its engine crashed.
+        allow_unverified: Publish the artifact even if its numbers could not be verified. An engine
+            that is built for other machines does not need this.
+        strict: Fail if the engine uses a fallback.
+        timeout: Time limit in seconds for the child processes of a conversion, and again for those
+            that load and run the engine.
 
     Raises:
-        ParamsError: A field is unknown, or a value does not fit.
+        ParamsError: A field is unknown, or a value is invalid.
     """
 
     probes: int = PROBES
@@ -94,13 +94,13 @@ class VerifyOptions(Declared):
     timeout: float = 1800.0
 
 
-#: The sections of a config that hold them.
+#: The config's sections with these options.
 OPTIONS: dict[str, type[ExportOptions | VerifyOptions]] = {
     "export_config": ExportOptions,
     "verify_config": VerifyOptions,
 }
 
-#: Options that only a deployment has: what is published, and which samples it is verified on.
+#: Options of deploy alone: about publishing, and about the samples to verify on.
 ONLY_OF_DEPLOY = frozenset(
     (
         *("allow_mismatch", "allow_unverified", "cuts", "domain", "keep_ir", "probes"),
@@ -110,27 +110,24 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``, with those of ``below`` in the place of what is at its default."""
-    usual = type(options)()
-    names = options.__struct_fields__
-    given = {name: getattr(options, name) for name in names}
-    changed = {name: value for name, value in given.items() if value != getattr(usual, name)}
+    """Return ``options``; fields at their defaults take their values from ``below``."""
+    defaults = type(options)()
+    values = {name: getattr(options, name) for name in options.__struct_fields__}
+    changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
     return below.replace(**changed)
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Refuse options that only a deployment has.
+    """Raise an error if an option of deploy alone is passed to another verb.
 
     Args:
-        options: The options of another verb, where these must be at their defaults.
-        verb: Its name: ``verify``.
+        options: The options that the verb was called with.
+        verb: The verb's name: ``verify``.
 
     Raises:
-        UsageError: One is not.
+        UsageError: An option of deploy alone is not at its default.
     """
-    usual = type(options)()
-    for name in usual.__struct_fields__:
-        if name in ONLY_OF_DEPLOY and getattr(options, name) != getattr(usual, name):
-            raise UsageError(
-                f"{name} is an option of deploy, and {verb} has none", hint="leave it out"
-            )
+    defaults = type(options)()
+    for name in defaults.__struct_fields__:
+        if name in ONLY_OF_DEPLOY and getattr(options, name) != getattr(defaults, name):
+            raise UsageError(f"{name} is an option of deploy, not of {verb}", hint=f"remove {name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.places import Place, Table
+from enginebay.config.locations import LocatedDict, Location
 from enginebay.errors import BackendNotFoundError, ConfigError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ class Problems(list[ConfigError]):
     """The errors of one config, in the order in which they were found.
 
     Args:
-        errors: Those that are known already.
-        name: The whole that the keys are in, for messages.
+        errors: The first errors.
+        name: The name of the whole for messages, if a key is at the top level.
 
     Attributes:
-        notes: Keys that are valid and have no effect, with the reason.
+        notes: Sentences about valid keys that have no effect, with the reason.
     """
 
     def __init__(self, errors: Iterable[ConfigError] = (), *, name: str = "the config") -> None:
@@ -29,48 +29,52 @@ class Problems(list[ConfigError]):
         self._name = name
 
     def wrong(self, path: tuple[Any, ...], message: str, hint: str | None = None) -> None:
-        """Add a value that is not valid."""
+        """Add an error about an invalid value."""
         self.append(ConfigError(message, hint=hint, path=path))
 
     def unknown(self, path: tuple[Any, ...], known: Iterable[str], hint: str | None = None) -> None:
-        """Add a key that is not one of the known keys; the hint is else the nearest of them."""
+        """Add an error about an unknown key; the default hint is the most similar known key."""
         names = sorted(known)
         where = ".".join(map(str, path[:-1])) or self._name
         guess = nearest(str(path[-1]), names)
         self.wrong(
             path,
-            f"'{path[-1]}' is not a key of {where}, which may have {', '.join(names)}",
+            f"'{path[-1]}' is not a key of {where}; available: {', '.join(names)}",
             hint or (f"did you mean '{guess}'?" if guess else None),
         )
 
     @contextmanager
     def collecting(self, path: tuple[Any, ...]) -> Iterator[None]:
-        """Add the error that the check of a value raises."""
+        """Collect an error that the body raises about the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:
             self.wrong(path, str(err), err.hint)
 
     def with_places(self, config: Mapping[str, Any]) -> Problems:
-        """The same problems, their messages beginning with the place; by file, from the top.
+        """Return the problems with locations in their messages, in the order of file and line.
 
         Args:
-            config: The config; a mapping without places leaves the problems as they are.
+            config: The config; without locations, the problems are returned unchanged.
         """
-        if not isinstance(config, Table):
+        if not isinstance(config, LocatedDict):
             return self
-        placed = [(config.find(problem.path), problem) for problem in self]
-        placed.sort(key=lambda pair: (pair[0] or Place(""))[:3])  # keys stay in their order
+        located = [(config.find(problem.path), problem) for problem in self]
+        located.sort(
+            key=lambda pair: (pair[0] or Location(""))[:3]
+        )  # without the keys: a stable sort preserves their order
         return Problems(
-            ConfigError(f"{place}: {err}" if place else str(err), hint=err.hint, path=err.path)
-            for place, err in placed
+            ConfigError(
+                f"{location}: {err}" if location else str(err), hint=err.hint, path=err.path
+            )
+            for location, err in located
         )
 
     def raise_first(self) -> None:
-        """Raise the first problem, if there is any.
+        """Raise the first problem, if the list is not empty.
 
         Raises:
-            ConfigError: There is one.
+            ConfigError: There is a problem.
         """
         if self:
             more = f" (and {len(self) - 1} more problems)" if len(self) > 1 else ""

@@ -1,17 +1,17 @@
-"""Configs written as Python, read without executing anything.
+"""Configs written as Python, evaluated without executing code.
 
-The syntax tree is walked, and everything that is not in the list below is an error with its place.
-Nothing is imported, called or looked up except the names that the file itself assigns::
+The reader evaluates these forms of the syntax tree; all others are errors with their location.
+It imports and calls nothing, and looks up only names that the file assigns::
 
-    name = value                        several names too: a = b = 1
-    1, 1.5, "text", True, None          f"{name}" with a name, a number or arithmetic in it
+    name = value                        also several names: a = b = 1
+    1, 1.5, "text", True, None          f"{name}" with a name, a number or arithmetic
     [a, b]  (a, b)  {"key": a}          {**a, "key": b}
     dict(key=a)  dict(a, **b)           range(3)  list(range(3))  tuple([1])
     1 << 30  -1  2 * name               "a" + "b"  [0] * 3
     [a for name in b]                   {name: a for name in b}
-    name                                one that the file assigned before
-    _base_.name.key                     one of the files that this one inherits from
-    {{_base_.name.key}}                 the same, and the other templates
+    name                                assigned in an earlier line
+    _base_.name.key                     a value of the bases
+    {{_base_.name.key}}                 the same; also the other templates
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.arithmetic import binary, unary
+from enginebay.config.arithmetic import apply_binary, apply_unary
 from enginebay.config.limits import DEPTH
-from enginebay.config.places import Place, Table, error_at
+from enginebay.config.locations import LocatedDict, Location, error_at
 from enginebay.config.templates import IN_F_STRING, TEMPLATE, Templates
 from enginebay.errors import ConfigError, nearest
 
@@ -47,8 +47,8 @@ class PythonConfig:
     Args:
         text: The file's text.
         path: The file.
-        environment: The environment variables that templates may read; None for none.
-        budget: The work that the config may cause.
+        environment: The environment variables that templates may read; None allows no variable.
+        budget: The limits on work for the config.
     """
 
     def __init__(
@@ -61,118 +61,122 @@ class PythonConfig:
         self._path = str(path)
         self._lines = text.encode().split(b"\n")
         self._is_ascii = text.isascii()
-        self._tree = _parse(text, self._path)
+        self._tree = _parse_python(text, self._path)
         self._budget = budget
         self._templates = Templates(path, environment)
-        self._scopes: list[dict[str, Any]] = [{}]  # the file's names, then those of loops
+        self._scopes: list[dict[str, Any]] = [{}]  # the file's names, then the loops' names
         self._used: set[str] = set()
         self._depth = 0
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that the file itself uses: they are no sections."""
+        """Names that the file uses as variables, and so are not sections."""
         return frozenset(self._used | self._templates.used)
 
-    def bases(self) -> tuple[Any, Place | None]:
-        """The value of ``_base_`` and its place; None if there is none."""
-        found = [node for node in self._tree.body if _assigns_base(node)]
-        if not found:
+    def read_bases(self) -> tuple[Any, Location | None]:
+        """Return the value of ``_base_`` and its location; None, None without ``_base_``."""
+        nodes = [node for node in self._tree.body if _assigns_base(node)]
+        if not nodes:
             return None, None
-        if len(found) > 1:
-            raise error_at(self._place(found[1]), f"'{BASE}' is given a second time")
-        assert isinstance(found[0], ast.Assign)
-        return self.read(found[0].value), self._place(found[0].value)
+        if len(nodes) > 1:
+            raise error_at(self._location_of(nodes[1]), f"'{BASE}' is assigned a second time")
+        assert isinstance(nodes[0], ast.Assign)
+        return self.read_value(nodes[0].value), self._location_of(nodes[0].value)
 
-    def contents(self, base: Table) -> Table:
-        """The values that the file gives its names."""
+    def read_contents(self, base: LocatedDict) -> LocatedDict:
+        """Return the names that the file assigns, with their values."""
         self._templates.base = base
-        result = Table()
+        result = LocatedDict()
         for node in self._tree.body:
             match node:
                 case ast.Expr(ast.Constant(str())):
                     pass  # a docstring
                 case ast.Assign():
                     if not _assigns_base(node):
-                        self._assign(node, result)
+                        self._assign_value(node, result)
                 case _:
-                    raise self._refused(node)
+                    raise self._unsupported(node)
         return result
 
-    def _assign(self, node: ast.Assign, result: Table) -> None:
-        value = self.read(node.value)
-        self._budget.check_all(value, self._place(node.value))
+    def _assign_value(self, node: ast.Assign, result: LocatedDict) -> None:
+        value = self.read_value(node.value)
+        self._budget.check_all(value, self._location_of(node.value))
         for target in node.targets:
             if not isinstance(target, ast.Name):
-                raise self._refused(target, "only names can be given a value")
+                raise self._unsupported(target, "values can only be assigned to names")
             if target.id in _CALLS:
-                raise self._refused(target, "the name has a meaning already")
+                raise self._unsupported(target, f"'{target.id}' is the name of a function")
             self._scopes[0][target.id] = value
             if not target.id.startswith("__"):
                 result[target.id] = value
-                result.places[target.id] = self._place(target)
+                result.locations[target.id] = self._location_of(target)
 
-    def read(self, node: ast.expr) -> Any:
-        """The value of an expression.
+    def read_value(self, node: ast.expr) -> Any:
+        """Evaluate an expression.
 
         Raises:
-            ConfigError: It uses what a config may not use, or causes too much work.
+            ConfigError: The expression contains a form that configs cannot use, or exceeds a limit.
         """
         self._depth += 1
         if self._depth > 2 * DEPTH:
             message = f"expressions are nested more than {2 * DEPTH} deep"
-            raise error_at(self._place(node), message)
+            raise error_at(self._location_of(node), message)
         try:
             self._budget.spend("values")
-            value = self._value(node)
+            value = self._evaluate_node(node)
         except ValueError as err:
-            raise error_at(self._place(node), f"'{self._source(node)[:60]}': {err}") from err
+            raise error_at(
+                self._location_of(node), f"'{self._source_text(node)[:60]}': {err}"
+            ) from err
         self._depth -= 1
         return value
 
-    def _value(self, node: ast.expr) -> Any:
-        """The same; a ValueError is about the whole expression."""
+    def _evaluate_node(self, node: ast.expr) -> Any:
+        """Evaluate an expression; the caller adds the location to a ValueError."""
         match node:
             case ast.Constant():
-                return self._constant(node)
+                return self._read_constant(node)
             case ast.Dict(keys, values):
-                return self._table(zip(keys, values, strict=True))
+                return self._read_table(zip(keys, values, strict=True))
             case ast.List(items):
-                return [self.read(item) for item in items]
+                return [self.read_value(item) for item in items]
             case ast.Tuple(items):
-                return tuple(self.read(item) for item in items)
+                return tuple(self.read_value(item) for item in items)
             case ast.Name():
-                return self._name(node)
+                return self._look_up_name(node)
             case ast.Attribute():
-                return self._attribute(node)
+                return self._read_attribute(node)
             case ast.Call(ast.Name("dict")):
-                return self._dict(node)
+                return self._read_dict_call(node)
             case ast.Call(ast.Name("range" | "list" | "tuple" as name)):
-                return self._sequence(node, name)
+                return self._read_sequence_call(node, name)
             case ast.ListComp():
-                return [self.read(node.elt) for _ in self._loop(node)]
+                return [self.read_value(node.elt) for _ in self._run_loop(node)]
             case ast.DictComp():
-                return self._table((node.key, node.value) for _ in self._loop(node))
+                return self._read_table((node.key, node.value) for _ in self._run_loop(node))
             case ast.JoinedStr(pieces):
-                text = "".join(map(self._piece, pieces))
+                text = "".join(map(self._format_piece, pieces))
                 self._budget.spend("characters", len(text))
                 return text
             case ast.BinOp(left, operation, right):
-                return binary(operation, self.read(left), self.read(right), self._budget)
+                return apply_binary(
+                    operation, self.read_value(left), self.read_value(right), self._budget
+                )
             case ast.UnaryOp(operation, operand):
-                return unary(operation, self.read(operand))
-            case ast.Set([ast.Set()]) if template := TEMPLATE.fullmatch(self._source(node)):
-                return self._templates.value(template, self._place(node))
-        raise self._refused(node)
+                return apply_unary(operation, self.read_value(operand))
+            case ast.Set([ast.Set()]) if template := TEMPLATE.fullmatch(self._source_text(node)):
+                return self._templates.evaluate(template, self._location_of(node))
+        raise self._unsupported(node)
 
-    def _constant(self, node: ast.Constant) -> Any:
+    def _read_constant(self, node: ast.Constant) -> Any:
         value = node.value
         if isinstance(value, str):
-            return self._templates.fill(value, self._place(node)) if "{{" in value else value
+            return self._templates.fill(value, self._location_of(node)) if "{{" in value else value
         if isinstance(value, _SCALAR):
             return value
-        raise self._refused(node)
+        raise self._unsupported(node)
 
-    def _name(self, node: ast.Name) -> Any:
+    def _look_up_name(self, node: ast.Name) -> Any:
         for scope in reversed(self._scopes):
             if node.id in scope:
                 if scope is self._scopes[0]:
@@ -180,65 +184,67 @@ class PythonConfig:
                 return scope[node.id]
         guess = nearest(node.id, self._scopes[0])
         hint = f"did you mean '{guess}'?" if guess else "put quotes around it if it is a text"
-        raise error_at(self._place(node), f"'{node.id}' has no value here", hint=hint)
+        raise error_at(self._location_of(node), f"'{node.id}' is not defined here", hint=hint)
 
-    def _attribute(self, node: ast.Attribute) -> Any:
+    def _read_attribute(self, node: ast.Attribute) -> Any:
         keys: list[str] = []
         inner: ast.expr = node
         while isinstance(inner, ast.Attribute):
             keys, inner = [inner.attr, *keys], inner.value
         if isinstance(inner, ast.Name) and inner.id == BASE:
-            return self._templates.look_up(keys, self._place(node))
-        raise self._refused(node, f"only '{BASE}' has attributes")
+            return self._templates.look_up(keys, self._location_of(node))
+        raise self._unsupported(node, f"only '{BASE}' has attributes")
 
-    def _table(self, pairs: Iterable[tuple[ast.expr | ast.keyword | None, ast.expr]]) -> Table:
-        """A dict of keys and values; a value without a key is unpacked."""
-        table = Table()
+    def _read_table(
+        self, pairs: Iterable[tuple[ast.expr | ast.keyword | None, ast.expr]]
+    ) -> LocatedDict:
+        """Evaluate a dict; a value without a key is unpacked into it."""
+        table = LocatedDict()
         for key_node, node in pairs:
             if key_node is None:
-                self._unpack(table, node)
+                self._unpack_dict(table, node)
             else:
-                key = self._key(key_node)
-                table[key] = self.read(node)
-                table.places[key] = self._place(key_node)
+                key = self._read_key(key_node)
+                table[key] = self.read_value(node)
+                table.locations[key] = self._location_of(key_node)
         return table
 
-    def _key(self, node: ast.expr | ast.keyword) -> Any:
-        key = node.arg if isinstance(node, ast.keyword) else self.read(node)
+    def _read_key(self, node: ast.expr | ast.keyword) -> Any:
+        key = node.arg if isinstance(node, ast.keyword) else self.read_value(node)
         if isinstance(key, _SCALAR):
             return key
-        raise error_at(self._place(node), f"a {type(key).__name__} cannot be a key")
+        raise error_at(self._location_of(node), f"a {type(key).__name__} cannot be a key")
 
-    def _unpack(self, table: Table, node: ast.expr) -> None:
-        value = self.read(node)
-        if not isinstance(value, Table):
-            found = type(value).__name__
-            raise error_at(self._place(node), f"only a dict can be unpacked here, found {found}")
+    def _unpack_dict(self, table: LocatedDict, node: ast.expr) -> None:
+        value = self.read_value(node)
+        if not isinstance(value, LocatedDict):
+            kind = type(value).__name__
+            raise error_at(self._location_of(node), f"expected a dict to unpack, found {kind}")
         self._budget.spend("values", len(value))
         table.update(value)
-        table.places.update(value.places)
+        table.locations.update(value.locations)
 
-    def _dict(self, node: ast.Call) -> Table:
+    def _read_dict_call(self, node: ast.Call) -> LocatedDict:
         if len(node.args) > 1:
-            raise self._refused(node, "it takes one dict and keywords")
+            raise self._unsupported(node, "dict takes one dict and keywords")
         keywords = [(word if word.arg else None, word.value) for word in node.keywords]
-        return self._table([*((None, argument) for argument in node.args), *keywords])
+        return self._read_table([*((None, argument) for argument in node.args), *keywords])
 
-    def _sequence(self, node: ast.Call, name: str) -> Any:
+    def _read_sequence_call(self, node: ast.Call, name: str) -> Any:
         if node.keywords:
-            raise self._refused(node, "it takes no keywords")
-        given = [self.read(argument) for argument in node.args]
+            raise self._unsupported(node, f"{name} takes no keywords")
+        arguments = [self.read_value(argument) for argument in node.args]
         if name == "range":
-            if not 1 <= len(given) <= 3 or not all(isinstance(one, int) for one in given):
-                raise self._refused(node, "range takes one to three integers")
-            return self._range(given)
-        if len(given) > 1 or not all(isinstance(one, list | tuple | range) for one in given):
-            raise self._refused(node, "it takes one list, tuple or range")
-        items = given[0] if given else ()
+            if not 1 <= len(arguments) <= 3 or not all(isinstance(n, int) for n in arguments):
+                raise self._unsupported(node, "range takes one to three integers")
+            return self._make_range(arguments)
+        if len(arguments) > 1 or not all(isinstance(a, list | tuple | range) for a in arguments):
+            raise self._unsupported(node, f"{name} takes one list, tuple or range")
+        items = arguments[0] if arguments else ()
         self._budget.spend("values", len(items))
         return list(items) if name == "list" else tuple(items)
 
-    def _range(self, arguments: list[int]) -> range:
+    def _make_range(self, arguments: list[int]) -> range:
         numbers = range(*arguments)
         try:
             count = len(numbers)
@@ -247,74 +253,79 @@ class PythonConfig:
         self._budget.spend("values", count)
         return numbers
 
-    def _loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
-        """Give the loop's name one value after the other."""
+    def _run_loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
+        """Assign each item to the loop's name, and yield after each."""
         loop = node.generators[0]
         simple = len(node.generators) == 1 and not loop.ifs and not loop.is_async
         if not simple or not isinstance(loop.target, ast.Name):
-            raise self._refused(node, "only one 'for NAME in …' is read, without 'if'")
-        items = self.read(loop.iter)
+            raise self._unsupported(node, "only one 'for NAME in …' without 'if' is supported")
+        items = self.read_value(loop.iter)
         if not isinstance(items, list | tuple | range | dict):
-            raise error_at(self._place(loop.iter), f"cannot loop over a {type(items).__name__}")
+            raise error_at(
+                self._location_of(loop.iter), f"cannot loop over a {type(items).__name__}"
+            )
         self._scopes.append({})
         for item in items:
             self._scopes[-1][loop.target.id] = item
             yield
         self._scopes.pop()
 
-    def _piece(self, node: ast.expr) -> str:
-        """A piece of an f-string."""
+    def _format_piece(self, node: ast.expr) -> str:
+        """Evaluate a piece of an f-string."""
         if isinstance(node, ast.Constant):
-            return str(self._templates.fill(str(node.value), self._place(node), IN_F_STRING))
+            return str(self._templates.fill(str(node.value), self._location_of(node), IN_F_STRING))
         assert isinstance(node, ast.FormattedValue)
-        value = self.read(node.value)
+        value = self.read_value(node.value)
         if not isinstance(value, _SCALAR):
-            found = type(value).__name__
-            raise ValueError(f"an f-string takes texts and numbers, found {found}")  # noqa: TRY004  # the caller adds the place
-        given = node.format_spec
-        spec = "".join(map(self._piece, given.values)) if isinstance(given, ast.JoinedStr) else ""
+            kind = type(value).__name__
+            raise ValueError(f"expected texts and numbers in an f-string, found {kind}")  # noqa: TRY004  # the caller adds the location
+        spec_node, spec = node.format_spec, ""
+        if isinstance(spec_node, ast.JoinedStr):
+            spec = "".join(map(self._format_piece, spec_node.values))
         if not _FORMAT.fullmatch(spec):
-            raise ValueError(f"the format '{spec[:60]}' is not read: wanted like 03d")
+            raise ValueError(f"unsupported format '{spec[:60]}': expected one like 03d")
         convert = _CONVERSIONS.get(node.conversion)
         try:
             return format(convert(value) if convert else value, spec)
         except (TypeError, OverflowError) as err:
-            raise ValueError(f"the format '{spec}': {err}") from err
+            raise ValueError(f"the format '{spec}' cannot be applied: {err}") from err
 
-    def _refused(self, node: ast.expr | ast.stmt, why: str = "") -> ConfigError:
-        message = f"a config cannot use '{self._source(node)[:60]}'" + (f": {why}" if why else "")
-        hint = "configs are read, not executed; write literals, dict(…), or names given before"
-        return error_at(self._place(node), message, hint=hint)
+    def _unsupported(self, node: ast.expr | ast.stmt, why: str = "") -> ConfigError:
+        message = f"a config cannot use '{self._source_text(node)[:60]}'" + (
+            f": {why}" if why else ""
+        )
+        hint = "configs are not executed; write literals, dict(…), or names assigned before"
+        return error_at(self._location_of(node), message, hint=hint)
 
-    def _source(self, node: ast.expr | ast.stmt) -> str:
-        """The text of a node, as far as it is on its first line."""
-        line = self._line(node)
+    def _source_text(self, node: ast.expr | ast.stmt) -> str:
+        """Return a node's source, cut off after its first line."""
+        line = self._source_line(node)
         end = node.end_col_offset if node.end_lineno == node.lineno else len(line)
         return line[node.col_offset : end].decode(errors="ignore")
 
-    def _place(self, node: ast.expr | ast.stmt | ast.keyword) -> Place:
+    def _location_of(self, node: ast.expr | ast.stmt | ast.keyword) -> Location:
         column = node.col_offset
-        if not self._is_ascii:  # columns of syntax trees are counted in bytes
-            column = len(self._line(node)[:column].decode(errors="ignore"))
-        return Place(self._path, node.lineno, column + 1)
+        if not self._is_ascii:  # ast counts columns in bytes
+            column = len(self._source_line(node)[:column].decode(errors="ignore"))
+        return Location(self._path, node.lineno, column + 1)
 
-    def _line(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:
+    def _source_line(self, node: ast.expr | ast.stmt | ast.keyword) -> bytes:
         return self._lines[node.lineno - 1]
 
 
-def _parse(text: str, path: str) -> ast.Module:
+def _parse_python(text: str, path: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes and literals: not the reader's concern
-            # Its name, since Python looks into the file for the line of a syntax error.
+            warnings.simplefilter("ignore")  # about escapes and literals, which are harmless here
+            # filename: Python reads the line of a syntax error from this file.
             return ast.parse(text, filename=path)
     except SyntaxError as err:
-        place = Place(path, err.lineno or 1, err.offset or 1)
-        raise error_at(place, f"this is not Python: {err.msg}") from err
+        location = Location(path, err.lineno or 1, err.offset or 1)
+        raise error_at(location, f"invalid Python: {err.msg}") from err
     except ValueError as err:  # a null byte
-        raise error_at(Place(path, 1, 1), f"this is not Python: {err}") from err
+        raise error_at(Location(path, 1, 1), f"invalid Python: {err}") from err
     except (RecursionError, MemoryError) as err:
-        raise error_at(Place(path, 1, 1), "this is nested too deep for Python's parser") from err
+        raise error_at(Location(path, 1, 1), "nested too deep for Python's parser") from err
 
 
 def _assigns_base(node: ast.stmt) -> bool:

@@ -1,4 +1,4 @@
-"""The fields of one section, checked key by key."""
+"""Check the fields of one section."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 def read_section(
     kind: type[Section], given: Mapping[str, Any], path: KeyPath, problems: Problems
 ) -> Section:
-    """Read one section; a value that is not valid stays at its default.
+    """Read one section; a field with an invalid value gets its default.
 
     Args:
         kind: The section's type.
-        given: Its keys and values.
-        path: The keys and indices that lead to it.
-        problems: The list for everything that is wrong.
+        given: The section's keys and values.
+        path: The keys and indices from the config to the section.
+        problems: Collects what is invalid.
     """
     fields = declared_fields(kind)
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key in fields:
-            field = msgspec.structs.replace(fields[key], owner=dotted(path))
+            field = msgspec.structs.replace(fields[key], owner=join_keys(path))
             with problems.collecting((*path, key)):
                 values[key] = field.default if value is None else field.convert(value)
         elif kind.__struct_config__.forbid_unknown_fields:
-            homes = [name for name, one in OPTIONS.items() if key in one.__struct_fields__]
-            hint = f"write {key} in {homes[0]}" if homes else None
+            owners = [name for name, cls in OPTIONS.items() if key in cls.__struct_fields__]
+            hint = f"write {key} in {owners[0]}" if owners else None
             problems.unknown((*path, key), fields, hint)
     return kind(**values)
 
 
-def dotted(path: KeyPath) -> str:
-    """Return keys and indices as one text.
+def join_keys(path: KeyPath) -> str:
+    """Join keys and indices with dots.
 
     Example:
-        >>> dotted(("partition_config", "partition_cfg", 0, "end"))
+        >>> join_keys(("partition_config", "partition_cfg", 0, "end"))
         'partition_config.partition_cfg.0.end'
     """
     return ".".join(map(str, path))

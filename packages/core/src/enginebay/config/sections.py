@@ -1,4 +1,4 @@
-"""The sections of a deploy config, but for the backend's, whose keys the backend declares."""
+"""The sections of a deploy config, except ``backend_config``, whose keys the backend declares."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``ir_config`` or ``onnx_config``: how the model is exported.
+    """``ir_config`` or ``onnx_config``: options of the export.
 
     Attributes:
         type: The IR; by default the backend's preferred ones in order, until one works. A section
-            called ``onnx_config`` means ``onnx``.
+            named ``onnx_config`` means ``onnx``.
         opset_version: The ONNX operator set; by default the exporter's own.
-        input_names: Instead of the parameter names of ``forward``.
-        output_names: Instead of ``output``, ``output_0`` … or the keys of the result.
-        input_shape: Width and height of the one image that the model takes: ``[W, H]``.
-        dynamic_axes: Which dimensions stay open: input → axis → name, or input → list of axes.
-            Outputs may stand among them; exporters find those by themselves.
-        save_file: The file's name; the artifact's files get the same, with their own suffixes.
-        export_params: Only true: weights are part of every IR.
-        keep_initializers_as_inputs: Only false: weights are no inputs.
+        input_names: Names of the inputs, instead of the parameter names of ``forward``.
+        output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
+            result.
+        input_shape: Width and height of the image, for a model with one input: ``[W, H]``.
+        dynamic_axes: Open dimensions: input → axis → name, or input → list of axes. Entries for
+            outputs are ignored: exporters derive them.
+        save_file: Name of the artifact's files, whose suffixes depend on the backend.
+        export_params: Must be true: every IR contains the weights.
+        keep_initializers_as_inputs: Must be false: weights are not inputs.
         optimize: No effect: engines optimise the graph when they load it.
         strip_doc_string: No effect.
         verbose: No effect.
@@ -47,7 +48,7 @@ class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``partition_config``: where the model is cut into several engines.
+    """``partition_config``: the cuts of the model into several engines.
 
     Attributes:
         apply_marks: False leaves the model in one piece.
@@ -64,10 +65,10 @@ class PartSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """An entry of ``partition_cfg``: a part of the model between marks.
 
     Attributes:
-        start: Names of the marks that it starts at: ``head:input``, ``head:output``.
-        end: Names of the marks that it ends at.
+        start: Names of the marks at the start of the part: ``head:input``, ``head:output``.
+        end: Names of the marks at the end of the part.
         save_file: No effect: each part has a folder.
-        output_names: No effect: tensors between parts are called like their marks.
+        output_names: No effect: tensors between parts have the names of their marks.
         dynamic_axes: No effect: open dimensions follow from the model's.
     """
 
@@ -79,12 +80,12 @@ class PartSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``calib_config``: what a quantised engine is calibrated with.
+    """``calib_config``: the calibration data of a quantised engine.
 
     Attributes:
-        calib_file: The data set, as ``--data`` takes it.
-        create_calib: True where MMDeploy would write ``calib_file`` from a data set of its own:
-            then the data set comes with the deployment.
+        calib_file: The data set, in the form of ``--data``.
+        create_calib: True if MMDeploy would write ``calib_file`` from its own data set; then
+            ``--data`` must specify the data set.
     """
 
     calib_file: str | None = None
@@ -92,23 +93,23 @@ class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def data(self) -> str | None:
-        """The data set; None where the config brings none."""
+        """The data set; None if the config specifies none."""
         return None if self.create_calib else self.calib_file
 
 
 class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):
-    """``codebase_config``: whose model it is. Other keys are the codebase's own.
+    """``codebase_config``: the codebase of the model, which may define more keys.
 
     Attributes:
-        type: The scheme of the plugin's model source: a MODEL without one gets it.
-        task: What the model does, in the codebase's words.
+        type: The scheme of the plugin's model source, for a MODEL without a scheme.
+        task: The codebase's name for the model's task.
     """
 
     type: str = ""
     task: str | None = None
 
 
-#: The type of each section; ``backend_config`` has its keys from the backend's params class.
+#: The type of each section; the backend's params class declares the keys of ``backend_config``.
 SECTIONS: dict[str, type[msgspec.Struct] | None] = {
     "backend_config": None,
     "onnx_config": IRSection,
@@ -118,22 +119,22 @@ SECTIONS: dict[str, type[msgspec.Struct] | None] = {
     "partition_config": PartitionSection,
     "calib_config": CalibSection,
 }
-#: Sections whose names start like this are an extension's own, and never looked at.
+#: Sections with this prefix belong to extensions, and are not checked.
 EXTENSION = "ext_"
-#: What editors look for in a JSON file.
+#: The key in a JSON file from which editors take the schema.
 SCHEMA = "$schema"
 
 
 class Sections(msgspec.Struct, frozen=True, kw_only=True):
-    """A config's sections, checked.
+    """The checked sections of a config.
 
     Attributes:
         backend: The backend's name; None if the config names none.
-        backend_config: Its section without the name, as it was written.
-        ir: The section of another toolkit about the IR.
-        export: How the model is exported, by all the sections that say something of it.
-        verify: How the artifact is compared with its model.
-        calib: What a quantised engine is calibrated with.
+        backend_config: The backend's section without ``type``, not yet checked.
+        ir: The IR section, which other toolkits use.
+        export: Options of the export, from all sections that specify any.
+        verify: Options of the verification.
+        calib: The calibration data.
     """
 
     backend: str | None = None

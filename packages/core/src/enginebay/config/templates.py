@@ -1,6 +1,6 @@
 """``{{fileDirname}}``, ``{{_base_.x}}`` and ``{{$NAME:default}}`` in ``.py`` configs.
 
-In a text they are braces; outside one, Python parses them as a set with a set in it.
+Python parses a template outside a text as a set that contains a set.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.places import Table, error_at
+from enginebay.config.locations import LocatedDict, error_at
 from enginebay.errors import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from enginebay.config.places import Place
+    from enginebay.config.locations import Location
 
 
-def _pattern(opening: str, closing: str) -> re.Pattern[str]:
+def _compile_template(opening: str, closing: str) -> re.Pattern[str]:
     blank = r"[ \t]*+"
     return re.compile(
         rf"{opening}{blank}(?P<quote>['\"]?+){blank}(?:"
@@ -29,8 +29,8 @@ def _pattern(opening: str, closing: str) -> re.Pattern[str]:
     )
 
 
-TEMPLATE = _pattern(r"\{\{", r"\}\}")
-IN_F_STRING = _pattern(r"\{", r"\}")  # Python has read each two braces as one
+TEMPLATE = _compile_template(r"\{\{", r"\}\}")
+IN_F_STRING = _compile_template(r"\{", r"\}")  # in an f-string, Python reads two braces as one
 
 _WORDS = {"True": True, "False": False, "None": None}
 _INT = re.compile("[-+]?[0-9]+")
@@ -39,53 +39,54 @@ _LONGEST_NUMBER = 64  # characters
 
 
 class Templates:
-    """The values of one file's templates.
+    """Evaluates the templates of one file.
 
     Args:
         path: The file.
-        environment: The environment variables that the file may read; None for none.
+        environment: The environment variables that the file may read; None allows no variable.
 
     Attributes:
-        base: The values that ``{{_base_.x}}`` looks up; filled in once the bases are known.
+        base: The values for ``{{_base_.x}}``; set when the bases are known.
         used: The top-level names of the base that the file refers to.
     """
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None) -> None:
         self._path = path
         self._environment = environment
-        self.base = Table()
+        self.base = LocatedDict()
         self.used: set[str] = set()
 
-    def value(self, template: re.Match[str], place: Place) -> Any:
-        """The value of a template outside a text: a variable may be a number.
+    def evaluate(self, template: re.Match[str], location: Location) -> Any:
+        """Evaluate a template outside a text; a variable may be a number.
 
         Raises:
-            ConfigError: The base has no such name, or the environment may not be read.
+            ConfigError: The base does not define the name, or environment variables are forbidden.
         """
         if template["base"]:
-            return self.look_up(template["base"].split("."), place)
-        text = self._text(template, place)
-        return _literal(text) if template["variable"] else text
+            return self.look_up(template["base"].split("."), location)
+        text = self._evaluate_as_text(template, location)
+        return _parse_literal(text) if template["variable"] else text
 
-    def fill(self, text: str, place: Place, pattern: re.Pattern[str] = TEMPLATE) -> Any:
-        """A text with the templates in it replaced.
+    def fill(self, text: str, location: Location, pattern: re.Pattern[str] = TEMPLATE) -> Any:
+        """Replace the templates in a text.
 
         Returns:
-            The text; the value itself if the text is one ``{{_base_.x}}``.
+            The text; the value if the whole text is one ``{{_base_.x}}``.
 
         Raises:
-            ConfigError: As :meth:`value`, or a value that is not a text stands inside the text.
+            ConfigError: As :meth:`evaluate`, or a template inside the text has another value than a
+                text.
         """
         whole = TEMPLATE.fullmatch(text)
         if whole and whole["base"]:
-            return self.value(whole, place)
-        return pattern.sub(lambda match: self._text(match, place), text)
+            return self.evaluate(whole, location)
+        return pattern.sub(lambda match: self._evaluate_as_text(match, location), text)
 
-    def look_up(self, keys: list[str], place: Place) -> Any:
-        """The value of ``_base_.a.b``.
+    def look_up(self, keys: list[str], location: Location) -> Any:
+        """Return the value of ``_base_.a.b``.
 
         Raises:
-            ConfigError: There is no such key.
+            ConfigError: The key does not exist.
         """
         self.used.add(keys[0])
         value, so_far = self.base, "_base_"
@@ -93,16 +94,16 @@ class Templates:
             if not isinstance(value, dict) or key not in value:
                 guess = nearest(key, map(str, value)) if isinstance(value, dict) else None
                 raise error_at(
-                    place,
-                    f"there is no '{key}' in '{so_far}'",
+                    location,
+                    f"'{so_far}' has no key '{key}'",
                     hint=f"did you mean '{so_far}.{guess}'?" if guess else None,
                 )
             value, so_far = value[key], f"{so_far}.{key}"
         return value
 
-    def _text(self, template: re.Match[str], place: Place) -> str:
+    def _evaluate_as_text(self, template: re.Match[str], location: Location) -> str:
         if template["variable"]:
-            return self._variable(template, place)
+            return self._read_variable(template, location)
         if template["file"]:
             return {
                 "fileDirname": self._path.parent.as_posix(),
@@ -110,35 +111,34 @@ class Templates:
                 "fileBasenameNoExtension": self._path.stem,
                 "fileExtname": self._path.suffix,
             }[template["file"]]
-        value = self.value(template, place)
+        value = self.evaluate(template, location)
         if isinstance(value, str):
             return value
         raise error_at(
-            place,
-            f"{template[0]} is a {type(value).__name__} and stands inside a text: "
-            "only a text can be put there",
+            location,
+            f"expected a text for {template[0]} inside a text, found a {type(value).__name__}",
         )
 
-    def _variable(self, template: re.Match[str], place: Place) -> str:
+    def _read_variable(self, template: re.Match[str], location: Location) -> str:
         name = template["variable"]
         if self._environment is None:
             raise error_at(
-                place,
+                location,
                 f"{template[0]} reads the environment variable '{name}', which is not allowed here",
                 hint="pass --allow-env if you trust the file with it",
             )
         value = self._environment.get(name, template["default"])
         if not value:
             raise error_at(
-                place,
+                location,
                 f"{template[0]} has no default, and the environment variable '{name}' is not set",
                 hint=f"export {name}=…, or write {{{{${name}:default}}}}",
             )
         return value
 
 
-def _literal(text: str) -> Any:
-    """The number, bool or None that a text spells; else the text itself."""
+def _parse_literal(text: str) -> Any:
+    """Convert a text to a number, bool or None, if it is the literal of one."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _LONGEST_NUMBER:

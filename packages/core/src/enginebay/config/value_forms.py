@@ -1,4 +1,4 @@
-"""Configs written as TOML, JSON or YAML: each is read by its library."""
+"""Configs written as TOML, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config.limits import DEPTH
-from enginebay.config.places import Place, Table, error_at
+from enginebay.config.locations import LocatedDict, Location, error_at
 from enginebay.config.templates import TEMPLATE
 from enginebay.errors import MissingDependencyError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from enginebay.config.limits import Budget
 
-# tomllib takes quadratic memory for a key such as a.a.a…: gigabytes for 100 kB.
+# tomllib's memory is quadratic in the parts of a key such as a.a.a…: gigabytes for 100 kB.
 _KEY_PART = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+"
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:{_KEY_PART}){{{DEPTH}}}")
 
@@ -28,69 +28,69 @@ class ValueConfig:
 
     Args:
         text: The file's text.
-        path: The file, whose suffix names the format.
-        budget: The work that the config may cause.
+        path: The file, whose suffix selects the format.
+        budget: The limits on work for the config.
 
     Attributes:
-        variables: Always empty: no value of these formats can use another one.
+        variables: Always empty: these formats have no variables.
 
     Raises:
-        ConfigError: It is not of its format, no table, or too large.
-        MissingDependencyError: It is YAML, and no parser is installed.
+        ConfigError: The text is not valid in its format, is not a table, or exceeds a limit.
+        MissingDependencyError: The file is YAML, and no YAML parser is installed.
     """
 
     variables: frozenset[str] = frozenset()
 
     def __init__(self, text: str, path: Path, budget: Budget) -> None:
         name, parse = _FORMATS[path.suffix]
-        place = Place(str(path))
+        location = Location(str(path))
         try:
-            found = parse(text)
+            content = parse(text)
         except ImportError as err:
             raise MissingDependencyError(
-                f"'{place}' is {name}, and no parser of it is installed",
+                f"'{location}' requires a parser of {name}, which is not installed",
                 hint="pip install pyyaml, or write the config as .toml, .json or .py",
             ) from err
         except RecursionError as err:
-            raise error_at(place, f"values are nested more than {DEPTH} deep") from err
-        except ValueError as err:  # the library's own error, or an integer of 5,000 digits
-            hint = "templates are for .py configs only" if TEMPLATE.search(text) else None
-            raise error_at(place, f"this {name} cannot be read: {err}", hint=hint) from err
-        if not isinstance(found, dict):
-            kind = type(found).__name__
-            raise error_at(place, f"a config holds keys and values, found {kind}")
-        self._table: Table = _with_places(found, place, budget)
+            raise error_at(location, f"values are nested more than {DEPTH} deep") from err
+        except ValueError as err:  # the parser's error, or int()'s about 5,000 digits
+            hint = "only .py configs can use templates" if TEMPLATE.search(text) else None
+            raise error_at(location, f"invalid {name}: {err}", hint=hint) from err
+        if not isinstance(content, dict):
+            kind = type(content).__name__
+            raise error_at(location, f"expected keys and values, found {kind}")
+        self._table: LocatedDict = _add_locations(content, location, budget)
 
-    def bases(self) -> tuple[Any, Place | None]:
-        """The value of ``_base_`` and its place; None if there is none."""
-        return self._table.pop("_base_", None), self._table.places.pop("_base_", None)
+    def read_bases(self) -> tuple[Any, Location | None]:
+        """Return the value of ``_base_`` and its location; None, None without ``_base_``."""
+        return self._table.pop("_base_", None), self._table.locations.pop("_base_", None)
 
-    def contents(self, base: Table) -> Table:  # noqa: ARG002  # only .py configs refer to it
-        """The values of the file itself."""
+    def read_contents(self, base: LocatedDict) -> LocatedDict:  # noqa: ARG002  # only .py configs refer to it
+        """Return the values of the file."""
         return self._table
 
 
-def _with_places(value: Any, place: Place, budget: Budget, depth: int = 0) -> Any:
-    """The value with a place for every key.
+def _add_locations(value: Any, location: Location, budget: Budget, depth: int = 0) -> Any:
+    """Add a location to every key, and check every value.
 
     Raises:
-        ConfigError: It holds something that a config may not hold, or too much.
+        ConfigError: A value has a type that configs cannot contain, or a limit is exceeded.
     """
     try:
-        budget.check(value, depth)
+        budget.check_value(value, depth)
     except ValueError as err:
-        raise error_at(place, str(err)) from err
+        raise error_at(location, str(err)) from err
     if isinstance(value, str) and (template := TEMPLATE.search(value)):
-        raise error_at(place, f"the template {template[0]} is for .py configs only")
+        raise error_at(location, f"only .py configs can use the template {template[0]}")
 
-    def item_at(key: Any, item: Any) -> Any:
-        return _with_places(item, place.inside(key), budget, depth + 1)
+    def located_item(key: Any, item: Any) -> Any:
+        return _add_locations(item, location.at_key(key), budget, depth + 1)
 
     if isinstance(value, dict):
-        items = {key: item_at(key, item) for key, item in value.items()}
-        return Table(items, {key: place.inside(key) for key in items})
-    if isinstance(value, list | tuple):  # YAML has pairs
-        return [item_at(index, item) for index, item in enumerate(value)]
+        items = {key: located_item(key, item) for key, item in value.items()}
+        return LocatedDict(items, {key: location.at_key(key) for key in items})
+    if isinstance(value, list | tuple):  # YAML has tuples: !!pairs
+        return [located_item(index, item) for index, item in enumerate(value)]
     return value
 
 
@@ -101,18 +101,18 @@ def _parse_toml(text: str) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        items: dict[str, Any] = {}
         for key, value in pairs:
-            if key in found:
-                raise ValueError(f"the key {key!r:.80} is given twice")
-            found[key] = value
-        return found
+            if key in items:
+                raise ValueError(f"duplicate key {key!r:.80}")
+            items[key] = value
+        return items
 
-    def constant(name: str) -> None:
+    def refuse_constant(name: str) -> None:
         raise ValueError(f"{name} is not JSON")
 
-    return json.loads(text, object_pairs_hook=table, parse_constant=constant)
+    return json.loads(text, object_pairs_hook=build_dict, parse_constant=refuse_constant)
 
 
 def _parse_yaml(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""PyYAML's safe loader, with an error for everything that it would not report. Needs PyYAML."""
+"""PyYAML's safe loader, with additional checks. Importing this module requires PyYAML."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ import yaml
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a YAML text; an empty one is an empty dict.
+    """Parse a YAML text; an empty text returns an empty dict.
 
     Raises:
-        ValueError: It is not YAML, or uses more than plain values; with the line and the column.
+        ValueError: The text is not YAML, or contains more than plain values; the message contains
+            the line and the column.
     """
     try:
-        found = yaml.load(text, _YamlLoader)  # noqa: S506  # a SafeLoader
+        content = yaml.load(text, _YamlLoader)  # noqa: S506  # a SafeLoader
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         at = f" (at line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         message = getattr(err, "problem", None) or " ".join(str(err).split())
         raise ValueError(f"{message}{at}") from err
-    return {} if found is None else found
+    return {} if content is None else content
 
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def flatten_mapping(self, node: Any) -> None:
-        """Refuse keys that are given twice, and merge keys, whose work has no limit."""
+        """Raise an error about duplicate keys, and about merge keys, whose work has no limit."""
         keys = set[tuple[str, str]]()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
                 raise _error_at(key, "a config cannot use a merge key '<<', only _base_")
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in keys:
-                    raise _error_at(key, f"the key {key.value!r:.80} is given twice")
+                    raise _error_at(key, f"duplicate key {key.value!r:.80}")
                 keys.add((key.tag, key.value))
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Construct a value; one that does not fit its tag, such as ``!!int ''``, is an error."""
+        """Construct a value; raise an error if it does not fit its tag, as in ``!!int ''``."""
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, TypeError, AttributeError) as err:
