@@ -1,4 +1,4 @@
-"""A stranger's backend: its engine has few of ATen's operators, and its lowerings make do."""
+"""A backend whose engine has few of ATen's operators; lowerings replace all others."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TestMine(Conformance):
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Pytest in a process of its own, which finds what this one finds."""
+    """Run pytest in a separate process, which finds the same modules."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
         cwd=folder,
@@ -58,7 +58,7 @@ def findings(folder: Path) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_with_no_code_at_all(tmp_path: Path, loopback: str) -> None:
+def test_the_kit_runs_from_the_command_line(tmp_path: Path, loopback: str) -> None:
     chosen = "scalars or float32 or bfloat16 or installed or regardless"
     ran = kit(tmp_path, "--backend", loopback, "--conformance-report", "out", "-k", chosen)
     assert ran.returncode == 0, ran.stdout
@@ -136,7 +136,7 @@ def test_in_several_processes_the_report_is_whole_and_in_order(
         (("--backend", "nope"), "ERROR: no backend 'nope' is installed: pass --backend NAME; "),
     ],
 )
-def test_a_backend_that_is_none(
+def test_an_unknown_backend_is_refused(
     tmp_path: Path, loopback: str, words: tuple[str, ...], message: str
 ) -> None:
     ran = kit(tmp_path, *words)
@@ -185,7 +185,7 @@ def test_other_projects_may_have_an_option_of_that_name(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_opting_out_runs_the_law_and_must_stay_true(tmp_path: Path, loopback: str) -> None:
+def test_an_opt_out_fails_if_the_law_passes(tmp_path: Path, loopback: str) -> None:
     (tmp_path / "test_mine.py").write_text(SUBCLASS)
     chosen = "scalars or int64 or bfloat16"
     ran = run(tmp_path, "test_mine.py", "--conformance-report", "out", "-k", chosen)
@@ -219,13 +219,13 @@ def test_a_law_cannot_be_replaced() -> None:
     )
 
 
-def test_what_is_no_law_cannot_be_opted_out_of() -> None:
-    with pytest.raises(TypeError, match="TestMine opts out of 'test_any', which is no law"):
+def test_only_laws_can_be_opted_out_of() -> None:
+    with pytest.raises(TypeError, match="TestMine opts out of 'test_any', which is not a law"):
         type("TestMine", (Conformance,), {"test_any": xfail(reason="it is too hard")})
 
 
 def test_opting_out_needs_a_reason() -> None:
-    with pytest.raises(ValueError, match="needs a reason"):
+    with pytest.raises(ValueError, match="requires a reason"):
         xfail(reason=" ")
 
 
@@ -234,7 +234,7 @@ def test_the_fixture_that_names_the_backend_is_missing(tmp_path: Path) -> None:
         "from enginebay.testing import Conformance\n\n\nclass TestMine(Conformance):\n    pass\n"
     )
     ran = run(tmp_path, "test_mine.py", "-k", "installed")
-    assert "TestMine does not name its backend: write a fixture 'backend' in it" in ran.stdout
+    assert "TestMine requires a fixture 'backend' that returns the backend's name" in ran.stdout
 
 
 def test_every_law_is_one_sentence() -> None:

@@ -1,4 +1,4 @@
-"""Each law can fail: a backend that is broken on purpose is caught by the law that it breaks."""
+"""Each law can fail: an intentionally broken backend fails the law that it breaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_law_can_fail() -> None:
 
 
 def _one_for_each_law() -> list[Any]:
-    """The broken backends; those that break a law which another one has broken are slow."""
+    """Return the broken backends; the second and later ones for the same law are slow tests."""
     laws: set[str] = set()
     cases = []
     for name, broken in BROKEN.items():
@@ -85,7 +85,7 @@ def test_a_name_that_two_distributions_claim_is_caught(
 
 
 def outcome(broken: Broken, backend: str, request: pytest.FixtureRequest) -> str | None:
-    """Return the law's message about the backend; None where it holds."""
+    """Return the law's message about the backend; None if the law passes."""
     folder = request.getfixturevalue("tmp_path_factory").mktemp("kit")
     kit = Kit(backend, folder)
     if "env" not in broken.law and "green" not in broken.law:

@@ -1,4 +1,4 @@
-"""The smallest whole backend keeps every law."""
+"""The loopback backend passes every law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks of one operator each, and what the kit says about them."""
+"""The networks of one operator each, and the kit's report about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stranger's backend, whose engine lacks most operators, keeps every law by declarations."""
+"""A backend whose engine lacks most operators passes every law by declarations alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _small() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("model", ["pointwise", "reductions"])
-def test_its_numbers_are_right(model: str, tmp_path: Path) -> None:
+def test_the_small_engines_numbers_are_correct(model: str, tmp_path: Path) -> None:
     assert Kit("small", tmp_path).deploy(model, tmp_path / "artifact").verdict == "verified"
 
 

@@ -1,4 +1,4 @@
-"""Tests for authors of plugins: the conformance kit, and backends that are installed briefly."""
+"""Tools for the tests of plugins: the conformance kit, and temporarily installed backends."""
 
 from __future__ import annotations
 

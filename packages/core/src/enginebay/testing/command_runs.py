@@ -1,4 +1,4 @@
-"""Run ``enginebay`` in a test: in the test's process, or in a process of its own."""
+"""Run ``enginebay`` in a test: in the test's process, or in a separate process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Ran(NamedTuple):
     """The result of a command.
 
     Attributes:
-        code: Its exit code.
-        out: What it printed on stdout.
-        err: What it printed on stderr.
+        code: The exit code.
+        out: The output on stdout.
+        err: The output on stderr.
     """
 
     code: int
@@ -29,14 +29,14 @@ class Ran(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The one JSON document on stdout, of ``"schema": 1``."""
-        found: dict[str, Any] = json.loads(self.out)  # anything beside it would not parse
-        assert found["schema"] == 1
-        return found
+        """The JSON document on stdout, with ``"schema": 1``."""
+        document: dict[str, Any] = json.loads(self.out)  # fails if there is any other output
+        assert document["schema"] == 1
+        return document
 
 
 def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
-    """Run a command line in this process, which has torch in memory already."""
+    """Run a command line in this process, which has already imported torch."""
     from enginebay.cli import main
 
     capfd.readouterr()
@@ -45,12 +45,12 @@ def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
 
 
 def run_command(*words: object, env: Mapping[str, str] | None = None, **options: Any) -> Ran:
-    """Run a command line in a process of its own.
+    """Run a command line in a separate process.
 
     Args:
         *words: The arguments after ``enginebay``.
-        env: Added to this process's environment.
-        **options: As for ``subprocess.run``.
+        env: Variables that are added to this process's environment.
+        **options: Options of ``subprocess.run``.
     """
     done = subprocess.run(
         command(*words),
@@ -68,5 +68,5 @@ def command(*words: object) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which a child process finds every module that this one finds."""
+    """Return an environment in which a child process finds the same modules as this process."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}

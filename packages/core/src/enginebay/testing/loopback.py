@@ -1,7 +1,7 @@
-"""The smallest whole backend: ONNX files run by onnx's own reference evaluator.
+"""A minimal backend that runs ONNX files with onnx's reference evaluator.
 
-It needs no engine, so core's tests deploy with it, and it is short, so whoever writes a backend
-can read it as an example: every hook is here, and nothing else.
+It needs no engine, so core's tests deploy with it. It is also a short example for authors of
+backends, with nothing but the hooks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class LoopbackParams(eb.BackendParams):
     """Parameters of the loopback backend.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
-        file_name (str): File name of the model. The suffix .onnx is added where it has none.
-        gain (float): Multiplies every floating-point output: 1 is right, anything else is a
-            broken engine on purpose.
+        work_dir (str): The folder of the artifact.
+        file_name (str): File name of the model. The suffix .onnx is added if it has none.
+        gain (float): Factor of every floating-point output; a value other than 1 simulates a
+            broken engine.
         min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
         max_shapes (str): Largest input shapes.
     """
@@ -38,7 +38,7 @@ class LoopbackParams(eb.BackendParams):
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Say what this backend is."""
+    """Return the backend's name and capabilities."""
     return eb.BackendInfo(
         name="loopback",
         irs=("onnx",),
@@ -51,7 +51,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
-    """Check that the evaluator imports; core checks the distribution and runs a tiny model."""
+    """Check that the evaluator can be imported; core checks the rest."""
     if request.tier is Tier.IMPORT:
         return check_import("onnx.reference", fix="pip install 'onnx>=1.21'")
     return eb.EnvReport()
@@ -59,19 +59,19 @@ def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
-    """Copy the model; its external data keeps its name, which the model refers to."""
-    written = []
+    """Copy the model; files of external data are copied under the names that the model contains."""
+    paths = []
     for file in request.ir.files:
         is_main = file == request.ir.path
         target = request.work_dir / (request.params.file_name if is_main else file.name)
         shutil.copyfile(file, target)
-        written.append(target)
-    return written
+        paths.append(target)
+    return paths
 
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[LoopbackParams]) -> dict[str, str]:
-    """Return the nodes of other domains than ONNX's own: the evaluator has none of these."""
+    """Return the nodes outside ONNX's own domain, which the evaluator does not support."""
     import onnx
 
     model = onnx.load(request.ir.path, load_external_data=False)
@@ -116,9 +116,11 @@ class LoopbackWrapper(eb.Wrapper):
         """Evaluate node by node."""
         import numpy as np
 
-        outputs = [np.array(value) for value in self._evaluator.run(None, feed)]  # never an input
+        outputs = [
+            np.array(value) for value in self._evaluator.run(None, feed)
+        ]  # a copy: never an input itself
         return [y * y.dtype.type(self._gain) if y.dtype.kind == "f" else y for y in outputs]
 
     def release(self) -> None:
-        """Let go of the model."""
+        """Drop the model."""
         self._evaluator = None

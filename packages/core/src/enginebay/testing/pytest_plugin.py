@@ -1,7 +1,7 @@
 """The pytest plugin of Enginebay: the conformance kit's command line and its reports.
 
-pytest loads it wherever Enginebay is installed, so ``--backend`` exists only where the kit itself
-is run: another project may have an option of that name.
+pytest loads it wherever Enginebay is installed. ``--backend`` exists only if pytest runs the kit
+itself, because another project may have an option of the same name.
 """
 
 from __future__ import annotations
@@ -17,75 +17,75 @@ if TYPE_CHECKING:
 #: The argument of ``--pyargs``.
 KIT = "enginebay.testing"
 
-#: Where pytest keeps the value of ``--backend``; another project's has another place.
+#: The attribute of the value of ``--backend``, which differs from that of another project's option.
 OPTION = "enginebay_backend"
 
-#: The tests of the backend that ``--backend`` names, each with the option that asks for it. pytest
-#: collects no files of these names.
+#: The tests of ``--backend``, each with the option that enables it. By their names alone, pytest
+#: would not collect these files.
 _TESTS = {
     Path(__file__).with_name("conformance") / "command_line.py": OPTION,
     Path(__file__).with_name("conformance") / "operators.py": "enginebay_operators",
 }
 
-#: The attribute of pytest's own report that holds a law's outcome.
+#: The attribute of pytest's report with a law's outcome.
 _OUTCOME = "enginebay_law"
 
 _COLLECTOR = "enginebay-outcomes"
 
 
 class OutcomeCollector:
-    """Collects the outcome of each law from every process: pytest-xdist has several."""
+    """Collects the outcomes of the laws from all processes of pytest-xdist."""
 
     def __init__(self) -> None:
         self.outcomes: list[Any] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the outcome in a law's report."""
+        """Collect the outcome in a law's report."""
         outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
             self.outcomes.append(outcome)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of a backend's own tests."""
+    """Add the option for a backend's own tests."""
     parser.getgroup("enginebay").addoption(
         "--conformance-report",
         metavar="DIR",
-        help="write BACKEND.json and BACKEND.md about each backend that the conformance kit tested",
+        help="write BACKEND.json and BACKEND.md for each backend that the conformance kit tests",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
-    """Add ``--backend`` where the kit is run by itself."""
+    """Add ``--backend`` and ``--operators`` if pytest runs the kit itself."""
     if any(word.partition("::")[0] == KIT for word in args):
         help_text = "the backend to test with the conformance kit"
         group = parser.getgroup("enginebay")
         group.addoption("--backend", dest=OPTION, metavar="NAME", help=help_text)
-        help_text = "try networks of one operator each, too, which takes minutes"
+        help_text = "also test networks of one operator each, which takes minutes"
         group.addoption(
             "--operators", dest="enginebay_operators", action="store_true", help=help_text
         )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Raise where the backend is not installed, or the report cannot be written."""
+    """Raise an error if the backend is not installed or the report cannot be written."""
     config.pluginmanager.register(OutcomeCollector(), _COLLECTOR)
     _make_folder(config.getoption("--conformance-report"))
-    wanted = config.getoption(OPTION, default="")
-    if wanted == "":
+    name = config.getoption(OPTION, default="")
+    if name == "":
         return
     import enginebay as eb
 
     names = [status.name for status in eb.list_backends()]
-    if wanted not in names:
-        problem = f"no backend '{wanted}' is installed" if wanted else "no backend is named"
+    if name not in names:
+        problem = f"no backend '{name}' is installed" if name else "no backend is named"
         known = ", ".join(names) or "none"
         raise pytest.UsageError(f"{problem}: pass --backend NAME; installed: {known}")
 
 
 def _make_folder(folder: str | None) -> None:
-    """Make the reports' folder before the laws run for minutes."""
+    """Create the reports' folder before the laws run for minutes."""
     if folder is None:
         return
     try:
@@ -98,7 +98,7 @@ def _make_folder(folder: str | None) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Collect the kit's own tests where it is run by itself."""
+    """Collect the kit's own tests if pytest runs the kit itself."""
     if file_path in _TESTS and parent.config.getoption(_TESTS[file_path], default=None):
         return pytest.Module.from_parent(parent, path=file_path)
     return None
@@ -120,10 +120,10 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print how many laws each backend kept, and the reason for each that it did not."""
+    """Print the number of laws that each backend passed, and the reasons for all others."""
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
     if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
-        return  # no law ran, or this is one of pytest-xdist's workers: the first process reports
+        return  # no law ran, or this is a worker of pytest-xdist: only the controller reports
     from enginebay.testing.conformance.report import collect_reports, summary_lines, write_report
 
     folder = config.getoption("--conformance-report")
@@ -135,6 +135,6 @@ def pytest_terminal_summary(
 
 
 def _is_law(item: pytest.Item) -> bool:
-    """Return True for a law; imports nothing of the kit to find out."""
+    """Return whether a test is a law, without importing the kit."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
-    return any(each.__module__.startswith(f"{KIT}.conformance") for each in families)
+    return any(cls.__module__.startswith(f"{KIT}.conformance") for cls in families)

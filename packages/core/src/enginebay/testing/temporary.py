@@ -1,4 +1,4 @@
-"""A backend that is installed while a ``with`` block runs."""
+"""Temporary installation of a backend, for the time of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def temporary_backend(
 ) -> Iterator[Path]:
     """Make a backend discoverable as if it were installed, without pip.
 
-    A folder with a real ``.dist-info`` is put on ``sys.path``, so everything on the way from
-    metadata to the loaded plugin is what users run, but for the trial of a new plugin in a child
-    process. Child processes that Enginebay starts see it too. On leaving, the folder is gone and
-    whatever plugins were loaded are forgotten.
+    A folder with a real ``.dist-info`` is added to ``sys.path``, so discovery and loading run as
+    for users, except the trial import of a new plugin in a child process. Child processes that
+    Enginebay starts find the backend too. At the end of the block, the folder is removed and all
+    loaded plugins are unloaded.
 
     Args:
-        name: The backend's name: the name of the entry point.
+        name: The name of the backend and of its entry point.
         module: The name of a module that can be imported, or the source text of one.
-        distribution: The name of the distribution that provides it; ``temporary-NAME`` by default.
-        version: That distribution's version.
+        distribution: The name of its distribution; by default ``temporary-NAME``.
+        version: The distribution's version.
         group: The entry-point group; ``enginebay.plugins`` for a plugin that sees every backend.
 
     Yields:
@@ -60,15 +60,15 @@ def temporary_backend(
             module = _write_module(folder, name, module)
         _write_metadata(folder, distribution, version, f"[{group}]\n{name} = {module}\n")
         sys.path.insert(0, str(folder))
-        _refresh()
+        _reset_discovery()
         trust(BackendStatus(name, distribution, version, module))
         try:
             yield folder
         finally:
             if str(folder) in sys.path:
                 sys.path.remove(str(folder))
-            _unload(folder)
-            _refresh()
+            _unload_modules(folder)
+            _reset_discovery()
 
 
 def _is_module_name(text: str) -> bool:
@@ -76,7 +76,7 @@ def _is_module_name(text: str) -> bool:
 
 
 def _write_module(folder: Path, name: str, source: str) -> str:
-    # Numbered, since two at once may claim the same name: that is a case worth testing.
+    # Numbered: a test may install two backends with the same name at once.
     module = re.sub(r"\W", "_", f"temporary_{name}_{next(_numbers)}", flags=re.ASCII)
     (folder / f"{module}.py").write_text(source, encoding="utf-8")
     return module
@@ -93,14 +93,16 @@ def _write_metadata(folder: Path, distribution: str, version: str, entry_points:
     (info / "RECORD").write_text(f"{record}{info.name}/RECORD,,\n", encoding="utf-8")
 
 
-def _unload(folder: Path) -> None:
+def _unload_modules(folder: Path) -> None:
     inside = f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__dict__", {}).get("__file__")  # asks no lazy module to load
+        file = getattr(module, "__dict__", {}).get(
+            "__file__"
+        )  # via __dict__: getattr would load a lazy module
         if file and str(file).startswith(inside):
             del sys.modules[name]
 
 
-def _refresh() -> None:
+def _reset_discovery() -> None:
     importlib.invalidate_caches()
     reset()

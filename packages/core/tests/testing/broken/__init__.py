@@ -1,4 +1,4 @@
-"""Backends that are broken on purpose, each by the law that it breaks."""
+"""Intentionally broken backends, with the law that each breaks."""
 
 from . import inference, numbers, plugins, processes
 from .plugin import Broken, source

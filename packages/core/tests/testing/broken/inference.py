@@ -170,7 +170,7 @@ BROKEN = {
     ),
     "its calls share a buffer": Broken(
         "test_calls_may_overlap",
-        "of 200 calls gave wrong numbers",
+        "of 200 calls returned wrong numbers",
         """
         concurrent = True
 

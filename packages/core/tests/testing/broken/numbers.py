@@ -1,4 +1,4 @@
-"""Conversions and engines that give other numbers."""
+"""Conversions and engines with wrong numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HALF = """
 BROKEN = {
     "its int8 claims to be fp32": Broken(
         "test_each_precision_gives_its_numbers",
-        "the receipt says fp32 for int8, and no fallback",
+        "expected int8, found fp32 without a fallback",
         CALIBRATED,
     ),
     "its fp16 raises": Broken(
@@ -65,7 +65,7 @@ BROKEN = {
     ),
     "its fp16 is fp32": Broken(
         "test_each_precision_gives_its_numbers",
-        "in fp16 the numbers are those of fp32",
+        "in fp16 the numbers equal those of fp32",
         HALF,
     ),
     "its nodes cannot be kept out of int8": Broken(

@@ -1,11 +1,11 @@
-"""A plugin that is right, but for one change."""
+"""The source of a plugin with one intentional fault."""
 
 from __future__ import annotations
 
 import inspect
 from typing import NamedTuple
 
-#: Loopback, but for what ``{change}`` replaces.
+#: The loopback backend; ``{change}`` replaces a part.
 SOURCE = """\
 import enginebay as eb
 from enginebay.testing import loopback
@@ -30,7 +30,7 @@ def backend_info():
 
 
 class Broken(NamedTuple):
-    """A way to be wrong.
+    """A fault of a plugin.
 
     Attributes:
         law: The law that is broken.

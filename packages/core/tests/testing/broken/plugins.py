@@ -1,4 +1,4 @@
-"""What a plugin says of itself, its checks, its parameters and its rewriters."""
+"""Faults in a plugin's information, checks, parameters and rewriters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BROKEN = {
     ),
     "check-env is red and names no fix": Broken(
         "test_check_env_has_an_answer_for_every_tier",
-        "check 'engine' failed and names no fix",
+        "check 'engine' failed without a fix",
         """
         @eb.hookimpl
         def check_env(request):
@@ -33,7 +33,7 @@ BROKEN = {
     ),
     "it runs no model at all": Broken(
         "test_green_means_that_it_runs",
-        "engine and device are here, and a tiny model does not run: .*no such engine",
+        "engine and device are available, but a tiny model does not run: .*no such engine",
         """
         def execute(self, feed):
             raise RuntimeError("no such engine")
@@ -46,7 +46,7 @@ BROKEN = {
     ),
     "check-env looks for nothing": Broken(
         "test_a_runtime_that_does_not_import_is_red",
-        "only tier smoke noticed that the engine does not import",
+        "only tier smoke noticed the failed import of the engine",
         """
         @eb.hookimpl
         def check_env(request):
@@ -62,7 +62,7 @@ BROKEN = {
     ),
     "it adds a flag of its own": Broken(
         "test_every_flag_is_a_documented_field",
-        "flag --colour is no field",
+        "flag --colour is not a field",
         """
         class PARAMS(loopback.LoopbackParams):
             @classmethod
@@ -100,7 +100,7 @@ BROKEN = {
     ),
     "its rewriters patch torch for good": Broken(
         "test_rewriters_leave_no_trace",
-        r"the rewriters left F\.gelu changed",
+        r"the rewriters changed F\.gelu",
         """
         @eb.hookimpl
         def rewriters(request):
@@ -121,12 +121,12 @@ BROKEN = {
     ),
     "its parameters begin on a device that it lists last": Broken(
         "test_it_says_what_it_is",
-        "its parameters begin with .*'cpu'.*'gpu'",
+        "the parameters' defaults are .*'cpu'.*'gpu'",
         'INFO["devices"] = ("gpu", "cpu")',
     ),
     "it calibrates for a precision that it does not list": Broken(
         "test_it_says_what_it_is",
-        "int8: calibrated, and not among its precisions",
+        "int8: calibrated, but not in its precisions",
         'INFO["calibrated"] = ("int8",)',
     ),
     "it lists no IR": Broken(
@@ -136,7 +136,7 @@ BROKEN = {
     ),
     "it lists a dtype twice": Broken(
         "test_it_says_what_it_is",
-        "dtypes says something twice",
+        "dtypes has duplicates",
         'INFO["dtypes"] = ("float32", "float32")',
     ),
     "check-env raises": Broken(
@@ -150,7 +150,7 @@ BROKEN = {
     ),
     "check-env finds a page": Broken(
         "test_check_env_has_an_answer_for_every_tier",
-        "found more than a line",
+        "reports more than one line",
         """
         @eb.hookimpl
         def check_env(request):
@@ -160,7 +160,7 @@ BROKEN = {
     ),
     "check-env finds nothing that it names": Broken(
         "test_check_env_has_an_answer_for_every_tier",
-        "does not say what was found",
+        "does not report what was found",
         """
         @eb.hookimpl
         def check_env(request):
@@ -170,7 +170,7 @@ BROKEN = {
     ),
     "it lacks what torch.export takes apart": Broken(
         "test_its_rewriters_can_be_listed",
-        "lacking has aten.batch_norm, which nothing lowers",
+        "lacking has aten.batch_norm, which no lowering replaces",
         'INFO["lacking"] = frozenset({"aten.batch_norm", "aten.linalg_det"})',
     ),
     "it lacks what it runs": Broken(

@@ -1,4 +1,4 @@
-"""Artifacts that do not travel, and conversions that leave something behind."""
+"""Artifacts that cannot be moved, and conversions with side effects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BROKEN = {
     ),
     "it needs an artifact's specs": Broken(
         "test_conversion_and_loading_work_without_an_artifact",
-        "the request names no inputs: read them from the engine",
+        "the request has no inputs: read them from the engine",
         """
         def __init__(self, request):
             super().__init__(request)
@@ -225,7 +225,7 @@ BROKEN = {
     ),
     "its wrapper runs in a forked process": Broken(
         "test_a_fork_is_refused",
-        "the inherited wrapper was not refused",
+        "the inherited wrapper raised no error",
         """
         class Wrapper(Wrapper):
             def disown(self):

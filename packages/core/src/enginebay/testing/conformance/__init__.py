@@ -1,6 +1,6 @@
-"""The conformance kit: the laws that every backend keeps, as tests.
+"""The conformance kit: the laws that every backend must pass, as tests.
 
-A backend's own tests subclass :class:`Conformance`, one fixture names the backend::
+A backend's tests subclass :class:`Conformance`, and a fixture returns the backend's name::
 
     import pytest
     from enginebay.testing import Conformance
@@ -10,10 +10,10 @@ A backend's own tests subclass :class:`Conformance`, one fixture names the backe
         def backend(self):
             return "myengine"
 
-With no code at all: ``pytest --pyargs enginebay.testing --backend myengine``. Either way
+Without any code: ``pytest --pyargs enginebay.testing --backend myengine``. In both cases,
 ``--conformance-report DIR`` writes ``DIR/myengine.json`` and ``DIR/myengine.md``.
 
-The laws stand in one file for each family; the first sentence of each docstring is the law.
+Each family of laws has a file; the first sentence of each docstring is the law.
 """
 
 from __future__ import annotations

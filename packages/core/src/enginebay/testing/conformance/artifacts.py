@@ -1,4 +1,4 @@
-"""Laws of artifacts: complete, and portable."""
+"""Laws about artifacts: they are complete and portable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay.testing.conformance.kit import Kit
 
-#: Loads an artifact, runs it on the inputs in one file, writes its outputs to another.
+#: Loads an artifact, runs it on the inputs of a file, and writes the outputs to another file.
 _RUN = """\
 import sys, numpy as np, enginebay as eb
 _, name, folder, inputs, outputs = sys.argv
@@ -23,7 +23,7 @@ with eb.load(folder) as wrapper, np.load(inputs) as feed:
 print(*sys.modules)
 """
 
-#: Loads an engine's files without an artifact around them, which nothing has checked.
+#: Loads an engine's files without an artifact, so core does not check their digests.
 _LOAD_BARE = """\
 import sys, enginebay as eb
 from pathlib import Path
@@ -42,25 +42,25 @@ else:
 
 
 class ArtifactLaws:
-    """A folder that describes itself and works anywhere."""
+    """An artifact is a folder that describes itself and works anywhere."""
 
     def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
-        """Built, saved, moved, loaded by another process: the numbers are the same."""
-        moved = _copy(kit, "fixed", tmp_path / "moved")
-        _, found = _run_elsewhere(kit, moved, tmp_path)
+        """An artifact that is moved and loaded by another process returns the same numbers."""
+        moved = _copy_artifact(kit, "fixed", tmp_path / "moved")
+        _, outputs = _run_in_child(kit, moved, tmp_path)
         example = kit.example("fixed")
         precision = kit.wrapper("fixed").receipt.precision
-        compare(example.run(example.arrays()), found, precision=precision)
+        compare(example.run(example.arrays()), outputs, precision=precision)
 
     def test_running_an_artifact_imports_no_torch(self, kit: Kit, tmp_path: Path) -> None:
         """Loading and running an artifact on NumPy arrays imports no torch."""
         if "torch" in kit.engine_modules:
             kit.skip("torch is the backend's runtime")
-        imported, _ = _run_elsewhere(kit, kit.artifact("fixed").path, tmp_path)
+        imported, _ = _run_in_child(kit, kit.artifact("fixed").path, tmp_path)
         assert "torch" not in imported
 
     def test_any_path_will_do(self, kit: Kit, tmp_path: Path) -> None:
-        """Paths may hold spaces, letters of any script, and quotes."""
+        """Paths may contain spaces, letters of any script, and quotes."""
         folder = tmp_path / "with spaces" / "模型 é 'quoted'"
         kit.deploy("fixed", folder)
         with eb.load(folder) as wrapper:
@@ -74,37 +74,39 @@ class ArtifactLaws:
         assert all(file.is_file() for file in files)
         example = kit.example("fixed")
         with kit.backend.build_wrapper(work_dir=str(tmp_path)) as wrapper:
-            assert wrapper.inputs, "the request names no inputs: read them from the engine"
-            found = wrapper.output_to_list(wrapper(example.arrays()))
-            wanted = list(example.run(example.arrays()).values())
+            assert wrapper.inputs, "the request has no inputs: read them from the engine"
+            outputs = wrapper.output_to_list(wrapper(example.arrays()))
+            expected = list(example.run(example.arrays()).values())
             precision = wrapper.receipt.precision
-        names = [str(number) for number in range(len(wanted))]
+        names = [str(number) for number in range(len(expected))]
         compare(
-            dict(zip(names, wanted, strict=True)),
-            dict(zip(names, found, strict=True)),
+            dict(zip(names, expected, strict=True)),
+            dict(zip(names, outputs, strict=True)),
             precision=precision,
         )
 
     def test_files_that_are_no_model_are_an_error(self, kit: Kit, tmp_path: Path) -> None:
-        """Files that are no model of the engine's raise one error, and do not crash it."""
+        """Files that are not a model raise an error, and do not crash the engine."""
         files = kit.artifact("fixed").manifest.model_files
         for number, content in enumerate((b"", b"not a model\n", bytes(range(256)) * 4)):
             folder = tmp_path / str(number)
             for file in files:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_bytes(content)
-            printed = kit.python(_LOAD_BARE, folder, *files).splitlines()  # an engine's lines too
+            printed = kit.python(
+                _LOAD_BARE, folder, *files
+            ).splitlines()  # the engine may print lines too
             refused = any(line.startswith("refused: ") for line in printed)
             assert refused, f"{content[:16]!r} was {printed[-1]}"
 
 
-def _copy(kit: Kit, model: str, target: Path) -> Path:
+def _copy_artifact(kit: Kit, model: str, target: Path) -> Path:
     shutil.copytree(kit.artifact(model).path, target)
     return target
 
 
-def _run_elsewhere(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], dict[str, object]]:
-    """Return the modules and the outputs of a process that runs the model ``fixed``."""
+def _run_in_child(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], dict[str, object]]:
+    """Run the model ``fixed`` in a child process; return its imported modules and the outputs."""
     import numpy as np
 
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"

@@ -8,8 +8,8 @@ from enginebay.testing.conformance.suite import Conformance
 from enginebay.testing.pytest_plugin import OPTION
 
 
-class OfTheCommandLine:
-    """The backend that the command line names."""
+class CommandLineBackend:
+    """Fixture for the backend of ``--backend``."""
 
     @pytest.fixture
     def backend(self, request: pytest.FixtureRequest) -> str:
@@ -17,5 +17,5 @@ class OfTheCommandLine:
         return str(request.config.getoption(OPTION))
 
 
-class TestConformance(OfTheCommandLine, Conformance):
-    """Every law."""
+class TestConformance(CommandLineBackend, Conformance):
+    """All laws."""

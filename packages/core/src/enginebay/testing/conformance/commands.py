@@ -1,4 +1,4 @@
-"""The laws that every command keeps, as tests."""
+"""The laws that every command must pass, as tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps([code, [name for name in ("torch", "onnx") if name in sys.modul
 
 
 class CommandConformance:
-    """The tests of one command, which a subclass names.
+    """The laws of commands; a subclass returns the command's name in a fixture.
 
     ::
 
@@ -37,13 +37,13 @@ class CommandConformance:
 
     @pytest.fixture
     def command(self) -> str:
-        """The name that users type."""
-        raise NotImplementedError("a subclass names its command")
+        """The command's name, which a subclass returns."""
+        raise NotImplementedError("a subclass must return the command's name")
 
     def test_it_is_listed_with_a_summary(self, command: str) -> None:
         """``enginebay --help`` lists the command with one line that describes it."""
-        found = _listed(command)
-        assert found.state == "installed", found.reason
+        status = _find_command(command)
+        assert status.state == "installed", status.reason
         text = run_command("-h").out
         assert re.search(rf"^  {re.escape(command)} +\S", text, re.MULTILINE), "it has no summary"
 
@@ -59,18 +59,18 @@ class CommandConformance:
         assert done.stdout.startswith(f"usage: enginebay {command}")
 
     def test_its_examples_are_lines_of_its_own(self, command: str) -> None:
-        """Each of ``EXAMPLES`` is a line that begins with the command."""
-        examples = getattr(import_module(_listed(command).module), "EXAMPLES", ())
+        """Each line of ``EXAMPLES`` begins with the command."""
+        examples = getattr(import_module(_find_command(command).module), "EXAMPLES", ())
         assert isinstance(examples, tuple)
         assert all(line.startswith(f"enginebay {command}") for line in examples)
 
     def test_an_unknown_flag_is_a_usage_error(self, command: str) -> None:
-        """A flag that the command does not know ends with exit code 2 and one message."""
+        """An unknown flag ends with exit code 2 and one message."""
         ran = run_command(command, "--no-such-flag")
         assert (ran.code, ran.out) == (2, "")
         assert "Traceback" not in ran.err
 
 
-def _listed(command: str) -> BackendStatus:
-    (found,) = [each for each in list_commands(()) if each.name == command]
-    return found
+def _find_command(name: str) -> BackendStatus:
+    (status,) = [status for status in list_commands(()) if status.name == name]
+    return status

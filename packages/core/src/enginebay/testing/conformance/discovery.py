@@ -1,4 +1,4 @@
-"""Laws of discovery: being installed costs nothing, being loaded costs little."""
+"""Laws about discovery: an installed plugin costs nothing, a loaded plugin costs little."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ backend.Params()
 print(*sys.modules)
 """
 
-#: What loading a plugin need not import: torch alone takes a second.
+#: Modules that loading a plugin must not import: torch alone takes a second.
 _HEAVY = frozenset({"torch", "onnx", "onnxscript"})
 
 
 class DiscoveryLaws:
-    """Found by metadata, loaded by name."""
+    """Discovery reads metadata, and a backend is loaded by its name."""
 
     def test_it_is_installed_once(self, kit: Kit) -> None:
-        """One installed distribution provides the backend, and nothing is wrong with it."""
+        """Exactly one installed distribution provides the backend, without errors."""
         status = kit.status
         assert status.state == "installed", f"{status.state}: {status.reason}; fix: {status.fix}"
         assert status.distribution, "the backend has no distribution"
@@ -34,22 +34,24 @@ class DiscoveryLaws:
     def test_loading_imports_no_engine(self, kit: Kit) -> None:
         """Loading the plugin, its parameters and its flags imports no engine and no framework."""
         imported = set(kit.python(_LOADING).split())
-        found = imported & {*kit.engine_modules, *_HEAVY}
-        assert not found, f"loading the plugin imported {', '.join(sorted(found))}"
+        heavy = imported & {*kit.engine_modules, *_HEAVY}
+        assert not heavy, f"loading the plugin imported {', '.join(sorted(heavy))}"
 
     def test_it_says_what_it_is(self, kit: Kit) -> None:
-        """The backend's information is complete, and its parameters begin as it says."""
+        """The backend's information is complete, and agrees with the default parameters."""
         info = kit.backend.info
-        assert info.name == kit.name, f"it calls itself '{info.name}'"
+        assert info.name == kit.name, f"expected the name '{kit.name}', found '{info.name}'"
         for field in ("irs", "devices", "dtypes", "precisions"):
             values = getattr(info, field)
             assert values, f"{field} is empty"
-            assert len(set(values)) == len(values), f"{field} says something twice: {values}"
+            assert len(set(values)) == len(values), f"{field} has duplicates: {values}"
         for dtype in info.dtypes:
             numpy_dtype(dtype)
         params = kit.backend.Params()
-        began = (params.device.partition(":")[0], kit.backend.allowed_precision(params))
+        defaults = (params.device.partition(":")[0], kit.backend.allowed_precision(params))
         first = (info.devices[0], info.precisions[0])
-        assert began == first, f"its parameters begin with {began}, and it lists {first} first"
+        assert defaults == first, (
+            f"the parameters' defaults are {defaults}, but it lists {first} first"
+        )
         unlisted = set(info.calibrated).difference(info.precisions)
-        assert not unlisted, f"{', '.join(unlisted)}: calibrated, and not among its precisions"
+        assert not unlisted, f"{', '.join(unlisted)}: calibrated, but not in its precisions"

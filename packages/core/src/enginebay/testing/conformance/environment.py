@@ -1,4 +1,4 @@
-"""Laws of ``check-env``: green means that it runs, red comes with the reason and the fix."""
+"""Laws about ``check-env``: green means that a model runs, red has a reason and a fix."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 class EnvironmentLaws:
-    """True in every tier."""
+    """The checks of every tier are true."""
 
     def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
-        """Each check has one tier and says what was found; each red one says how to fix it."""
+        """Each check has a tier and reports what was found; each failed check has a fix."""
         checks = kit.environment.checks
         tiers = [check.tier for check in checks]
         assert tiers == sorted(tiers, key=list(Tier).index), f"the tiers are out of order: {tiers}"
         assert Tier.SMOKE in tiers, "no model was built and run"
         for check in checks:
             assert check.name, f"a check of tier {check.tier.value} has no name"
-            assert check.found, f"check '{check.name}' does not say what was found"
-            assert "\n" not in check.found, f"check '{check.name}' found more than a line"
+            assert check.found, f"check '{check.name}' does not report what was found"
+            assert "\n" not in check.found, f"check '{check.name}' reports more than one line"
             if check.status == "failed" and check.tier is not Tier.SMOKE:
-                assert check.fix, f"check '{check.name}' failed and names no fix"
+                assert check.fix, f"check '{check.name}' failed without a fix"
 
     def test_green_means_that_it_runs(self, kit: Kit, tmp_path: Path) -> None:
-        """A small model is verified where check-env is green, and only there."""
+        """A small model is verified if check-env is green, and only then."""
         kit.require_dtypes("float32")
         example = kit.example("fixed")
         try:
-            made = eb.deploy(
+            deployment = eb.deploy(
                 example.module, example.inputs, backend=kit.name, work_dir=tmp_path / "small"
             )
-            outcome = made.verdict
+            outcome = deployment.verdict
         except eb.EnginebayError as err:
             outcome = f"{type(err).__name__}: {err}"
         failed = kit.environment.failed
         assert failed is None or failed.tier is not Tier.SMOKE, (
-            f"engine and device are here, and a tiny model does not run: {failed.found}"
+            f"engine and device are available, but a tiny model does not run: {failed.found}"
         )
         assert (failed is None) == (outcome == "verified"), (
             f"check-env is {'green' if failed is None else f'red ({failed.found})'}, "
@@ -53,19 +53,19 @@ class EnvironmentLaws:
         )
 
     def test_a_device_that_is_not_here_is_red(self, kit: Kit) -> None:
-        """check-env is red for a listed device that is not here, before it runs a model on it."""
+        """check-env is red for a listed but missing device, before it runs a model on it."""
         kit.require_engine()
         for device in kit.backend.info.devices[1:]:
             failed = kit.backend.check_env(kit.backend.Params(device=device)).failed
             assert failed is None or failed.tier is not Tier.SMOKE, (
-                f"check-env finds the device '{device}', and a tiny model does not run on it: "
+                f"check-env finds the device '{device}', but a tiny model does not run on it: "
                 f"{failed.found}"
             )
 
     def test_a_runtime_that_does_not_import_is_red(
         self, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """check-env is red in the tier ``import`` if the engine's modules do not import."""
+        """check-env is red in the tier ``import`` if the engine's modules cannot be imported."""
         if not kit.engine_modules:
             kit.skip("no installed distribution in runtime_distributions has a module to hide")
         for module in kit.engine_modules:
@@ -75,12 +75,12 @@ class EnvironmentLaws:
         failed = kit.backend.check_env().failed
         assert failed is not None, f"check-env is green without {', '.join(kit.engine_modules)}"
         assert failed.tier in (Tier.METADATA, Tier.IMPORT), (
-            f"only tier {failed.tier.value} noticed that the engine does not import: {failed.found}"
+            f"only tier {failed.tier.value} noticed the failed import of the engine: {failed.found}"
         )
-        assert failed.fix, f"check '{failed.name}' failed and names no fix"
+        assert failed.fix, f"check '{failed.name}' failed without a fix"
 
     def test_the_version_is_the_engines(self, kit: Kit) -> None:
-        """The engine's version is that of an installed distribution, and the receipt names it."""
+        """The engine's version comes from an installed distribution, and is in the receipt."""
         kit.require_engine()
         version = kit.backend.get_version()
         assert version, "get_version() returns nothing"

@@ -1,4 +1,4 @@
-"""Laws of inference: tensors in, tensors out, and nothing else changes."""
+"""Laws about inference: a call returns tensors, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
 
-#: Where Linux says how many pages of a process are in memory, in the second place.
+#: Linux's file with a process's memory: its second number is the resident pages.
 _STATM = Path("/proc/self/statm")
 
-#: What 300 calls may leave: a tenth of a MiB each, and a tenth of a file and of a thread.
+#: The limits after 300 calls: a tenth of a MiB, of a file and of a thread for each call.
 _GROWTH = {"KiB": 30 << 10, "files": 30, "threads": 30}
 
 
 class InferenceLaws:
-    """The contract of a wrapper."""
+    """The contract of wrappers."""
 
     def test_names_and_order_are_the_models(self, kit: Kit) -> None:
-        """Inputs and outputs have the model's names in the model's order, used or not."""
+        """Inputs and outputs have the model's names and order, including unused inputs."""
         wrapper = kit.wrapper("names")
         assert wrapper.input_names == ("second", "unused", "first")
         assert wrapper.output_names == ("zulu", "alpha", "mike")
@@ -48,27 +48,27 @@ class InferenceLaws:
 
     @pytest.mark.parametrize("dtype", _DTYPES)
     def test_every_dtype_comes_back_as_it_went_in(self, kit: Kit, dtype: str) -> None:
-        """Values of each dtype, NaN and the largest too, come back unchanged or are refused."""
+        """Values of each dtype, NaN and the largest included, are returned unchanged or refused."""
         kit.require_dtypes(dtype)
         example, wrapper = kit.example(f"twice:{dtype}"), kit.wrapper(f"twice:{dtype}")
         kit.check(f"twice:{dtype}", wrapper, example.arrays())
-        found = wrapper(example.inputs)["output"]
-        assert found.dtype == example.inputs["x"].dtype
-        assert (found == example.module(**example.inputs)).all(), found
-        extremes = {"x": _extremes(dtype)}
+        output = wrapper(example.inputs)["output"]
+        assert output.dtype == example.inputs["x"].dtype
+        assert (output == example.module(**example.inputs)).all(), output
+        extremes = {"x": _extreme_values(dtype)}
         with suppress(InputError, InferenceError):
             kit.check(f"twice:{dtype}", wrapper, extremes)
 
     @pytest.mark.parametrize("size", [1, 2, 7, 8])
     def test_an_open_dimension_takes_any_size(self, kit: Kit, size: int) -> None:
-        """A dimension that was left open takes every size of its range."""
+        """An open dimension accepts every size in its range."""
         kit.require_dynamic_shapes()
         rng = np.random.default_rng(size)
         inputs = {name: rng.standard_normal((size, 3), np.float32) for name in "xz"}
         kit.check("pair", kit.wrapper("pair"), inputs)
 
     def test_an_open_dimension_may_be_empty(self, kit: Kit) -> None:
-        """A dimension whose range begins at zero takes zero, and sizes after that."""
+        """An open dimension with a range from zero accepts zero, and then other sizes."""
         kit.require_dynamic_shapes()
         wrapper = kit.wrapper("pair:empty")
         for size in (0, 3):
@@ -76,67 +76,68 @@ class InferenceLaws:
             kit.check("pair:empty", wrapper, inputs)
 
     def test_scalars_go_in_and_come_out(self, kit: Kit) -> None:
-        """A tensor without dimensions is taken, and given back without dimensions."""
+        """A tensor without dimensions is accepted, and its output has no dimensions either."""
         kit.check("scalar", kit.wrapper("scalar"), {"x": np.array(2.5, np.float32)})
 
     def test_any_strides_will_do(self, kit: Kit) -> None:
-        """Inputs may be transposed, reversed, cut out, broadcast or read-only."""
+        """Inputs may be transposed, reversed, sliced, broadcast or read-only."""
         wrapper = kit.wrapper("pair")
-        for how, x in _views().items():
+        for how, x in _make_views().items():
             for z in (np.ones((2, 3), np.float32), x):
                 try:
                     kit.check("pair", wrapper, {"x": x, "z": z})
                 except AssertionError as err:
                     raise AssertionError(f"with an input that is {how}: {err}") from err
-        # NumPy keeps the memory of small arrays as it is for a while after it has been freed.
+        # Also a larger input: NumPy does not release the memory of small arrays at once, which
+        # hides an engine that reads an array after it was freed.
         image = kit.example("convolutions").arrays()["image"]
         image = np.moveaxis(np.ascontiguousarray(np.moveaxis(image, 1, -1)), -1, 1)
         try:
             kit.check("convolutions", kit.wrapper("convolutions"), {"image": image})
         except AssertionError as err:
-            raise AssertionError(f"with an image whose channels come last: {err}") from err
+            raise AssertionError(f"with an image whose channels are last: {err}") from err
 
     def test_torch_in_torch_out(self, kit: Kit) -> None:
-        """Tensors give tensors on the same device, whatever their strides; arrays give arrays."""
+        """Tensors of any strides return tensors on the same device; arrays return arrays."""
         import torch
 
         wrapper, example = kit.wrapper("pair"), kit.example("pair")
-        tensors = {name: each.T.contiguous().T for name, each in example.inputs.items()}
-        found = wrapper(tensors)
-        assert {type(each) for each in found.values()} == {torch.Tensor}
-        assert {each.device.type for each in found.values()} == {"cpu"}
-        wanted = example.run(example.arrays())
-        compare(wanted, found, precision=wrapper.receipt.precision)
-        assert {type(each) for each in wrapper(example.arrays()).values()} == {np.ndarray}
+        tensors = {name: x.T.contiguous().T for name, x in example.inputs.items()}
+        outputs = wrapper(tensors)
+        assert {type(y) for y in outputs.values()} == {torch.Tensor}
+        assert {y.device.type for y in outputs.values()} == {"cpu"}
+        expected = example.run(example.arrays())
+        compare(expected, outputs, precision=wrapper.receipt.precision)
+        assert {type(y) for y in wrapper(example.arrays()).values()} == {np.ndarray}
 
     def test_what_was_returned_never_changes(self, kit: Kit) -> None:
-        """An output keeps its numbers through later calls, and may be written to."""
+        """Later calls do not change an output, and the caller may write to it."""
         wrapper, example = kit.wrapper("pair"), kit.example("pair")
         inputs = example.arrays()
         first = wrapper(inputs)
-        kept = {name: value.copy() for name, value in first.items()}
+        copies = {name: value.copy() for name, value in first.items()}
         for number in range(3):
             wrapper({name: np.full_like(value, number) for name, value in inputs.items()})
         for name, value in first.items():
-            assert np.array_equal(value, kept[name]), f"output '{name}' has changed"
+            assert np.array_equal(value, copies[name]), f"output '{name}' has changed"
             value[...] = -1
         kit.check("pair", wrapper, inputs)
 
     def test_outputs_share_no_memory(self, kit: Kit) -> None:
         """No output shares memory with an input or with another output."""
         inputs = kit.example("pair").arrays()
-        found = kit.wrapper("pair")(inputs)
-        arrays = {**inputs, **{f"output {name}": value for name, value in found.items()}}
-        for name in found:
+        outputs = kit.wrapper("pair")(inputs)
+        arrays = {**inputs, **{f"output {name}": value for name, value in outputs.items()}}
+        for name in outputs:
             for other, array in arrays.items():
                 if other != f"output {name}":
-                    shared = np.shares_memory(found[name], array)
+                    shared = np.shares_memory(outputs[name], array)
                     assert not shared, f"output '{name}' shares its memory with {other}"
 
     def test_calls_keep_no_memory(self, kit: Kit) -> None:
-        """Hundreds of calls leave the process as large as a few did, with no more files open."""
+        """Hundreds of calls leave no more memory, open files and threads than a few calls."""
         if not _STATM.exists():
-            kit.skip("this system does not say how large a process is")
+            kit.skip("this system does not report the memory of a process")
         wrapper, inputs = kit.wrapper("fixed"), kit.example("fixed").arrays()
         sizes = []
         for calls in (50, 300):
@@ -144,13 +145,13 @@ class InferenceLaws:
                 wrapper(inputs)
             gc.collect()
             memory = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 10
-            counts = (len(list(_STATM.with_name(each).iterdir())) for each in ("fd", "task"))
+            counts = (len(list(_STATM.with_name(name).iterdir())) for name in ("fd", "task"))
             sizes.append((memory, *counts))
-        for what, most, before, after in zip(_GROWTH, _GROWTH.values(), *sizes, strict=True):
-            assert after - before < most, f"300 calls have left {after - before} {what}"
+        for kind, limit, before, after in zip(_GROWTH, _GROWTH.values(), *sizes, strict=True):
+            assert after - before < limit, f"300 calls have left {after - before} {kind}"
 
     def test_two_wrappers_at_once(self, kit: Kit) -> None:
-        """Two wrappers of one artifact, and one of another, do not disturb each other."""
+        """Several wrappers, of the same artifact and of others, do not influence each other."""
         others = kit.wrapper("pair"), kit.wrapper("names")
         with eb.load(kit.artifact("pair")) as second:
             for number in range(3):
@@ -161,23 +162,25 @@ class InferenceLaws:
         kit.check("pair", others[0], kit.example("pair").arrays())
 
     def test_calls_may_overlap(self, kit: Kit) -> None:
-        """One wrapper serves calls from several threads at once, each with its own numbers."""
+        """A wrapper returns correct outputs for simultaneous calls from several threads."""
         wrapper = kit.wrapper("pair")
 
         def call(number: int) -> bool:
             x = np.full((2, 3), number % 17, np.float32)
-            found = wrapper({"x": x, "z": x})
-            return all((found[name] == x * factor).all() for name, factor in _FACTORS.items())
+            outputs = wrapper({"x": x, "z": x})
+            return all((outputs[name] == x * factor).all() for name, factor in _FACTORS.items())
 
         with ThreadPoolExecutor(8) as pool:
-            right = list(pool.map(call, range(200)))
-        assert all(right), f"{right.count(False)} of {len(right)} calls gave wrong numbers"
+            correct = list(pool.map(call, range(200)))
+        assert all(correct), (
+            f"{correct.count(False)} of {len(correct)} calls returned wrong numbers"
+        )
 
     @pytest.mark.parametrize("wrong", ["missing", "extra", "dtype", "rank", "size"])
     def test_wrong_inputs_never_reach_the_engine(
         self, kit: Kit, wrong: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A missing, extra, wrongly typed or wrongly shaped input is an error before the engine."""
+        """A missing, extra, wrongly typed or wrongly shaped input never reaches the engine."""
         wrapper = kit.wrapper("pair")
         called: list[object] = []
         monkeypatch.setattr(wrapper, "execute", called.append)
@@ -195,7 +198,7 @@ class InferenceLaws:
         assert receipt.precision in info.precisions, receipt.precision
 
     def test_timed_layers_are_told_apart(self, kit: Kit) -> None:
-        """Layers that ``time_layers`` returns have names of their own, and times that add up."""
+        """The layers of ``time_layers`` have unique names, and their total time is positive."""
         artifact = kit.artifact("convolutions")
         request = load_request(artifact).wrapper_request()
         try:
@@ -207,8 +210,8 @@ class InferenceLaws:
         assert sum(layer.seconds for layer in layers) > 0, "the layers take no time"
 
 
-def _extremes(name: str) -> NumpyArray:
-    """Return 2×3 values of a dtype that a cast or a bound on the way would change."""
+def _extreme_values(name: str) -> NumpyArray:
+    """Return 2×3 values of a dtype that a cast or a bound would change."""
     import torch
 
     dtype = getattr(torch, name)
@@ -225,7 +228,7 @@ def _extremes(name: str) -> NumpyArray:
 _FACTORS = {"sum": 2, "scaled": 2, "same": 1}
 
 
-def _views() -> dict[str, NumpyArray]:
+def _make_views() -> dict[str, NumpyArray]:
     """Return arrays of shape 2×3 with every kind of strides."""
     base = np.random.default_rng(0).standard_normal((12, 12), np.float32)
     frozen = base[:2, :3].copy()
@@ -238,12 +241,12 @@ def _views() -> dict[str, NumpyArray]:
         "broadcast": np.broadcast_to(base[0, :3], (2, 3)),
         "one number": np.broadcast_to(np.float32(0.5), (2, 3)),
         "read-only": frozen,
-        "not aligned": _unaligned(frozen),
+        "not aligned": _copy_unaligned(frozen),
     }
 
 
-def _unaligned(array: NumpyArray) -> NumpyArray:
-    """Return a copy that begins at an odd address."""
+def _copy_unaligned(array: NumpyArray) -> NumpyArray:
+    """Return a copy at an odd address."""
     memory = np.frombuffer(b"\0" + array.tobytes(), np.uint8)
     return memory[1:].view(array.dtype).reshape(array.shape)
 

@@ -1,4 +1,4 @@
-"""The kit of the laws: one backend, its artifacts and wrappers, and child processes."""
+"""The kit for the laws: a backend, its artifacts and wrappers, and child processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from enginebay.tensors import NumpyArray
     from enginebay.testing.conformance.models import Example
 
-#: Seconds that a child process of a law may take; engines load slowly on a busy machine.
-TIMEOUT = 300.0
+#: Time limit of a law's child process; engines load slowly on a busy machine.
+TIMEOUT_SECONDS = 300.0
 
 
 class Kit:
@@ -34,29 +34,29 @@ class Kit:
         folder: An empty folder for the laws' files.
 
     Attributes:
-        installed: The distributions that were there before any law ran.
+        installed: The distributions that were installed before the first law ran.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self.folder = folder
-        self._path = list(sys.path)  # setuptools, where it is imported, adds its own copies to it
+        self._path = list(sys.path)  # a copy: importing setuptools adds its vendored packages
         self.installed = self.find_distributions()
         self._artifacts: dict[str, eb.Artifact] = {}
         self._wrappers: dict[str, eb.Wrapper] = {}
 
     @cached_property
     def backend(self) -> eb.Backend:
-        """The backend, loaded."""
+        """The loaded backend."""
         return eb.get_backend(self.name)
 
     @cached_property
     def status(self) -> BackendStatus:
         """The backend's row in the list of backends."""
-        found = {one.name: one for one in eb.list_backends()}
-        if self.name not in found:
-            eb.get_backend(self.name)  # raises, with the names that are installed
-        return found[self.name]
+        statuses = {status.name: status for status in eb.list_backends()}
+        if self.name not in statuses:
+            eb.get_backend(self.name)  # raises an error with the installed names
+        return statuses[self.name]
 
     @cached_property
     def environment(self) -> eb.EnvReport:
@@ -65,26 +65,27 @@ class Kit:
 
     @cached_property
     def engine_modules(self) -> set[str]:
-        """The top-level modules of the distributions that the backend names as its runtime."""
+        """The top-level modules of the backend's ``runtime_distributions``."""
         from importlib.metadata import packages_distributions
 
         from packaging.requirements import Requirement
         from packaging.utils import canonicalize_name
 
-        wanted = {
-            canonicalize_name(Requirement(each).name)
+        required = {
+            canonicalize_name(Requirement(alternative).name)
             for text in self.backend.info.runtime_distributions
-            for each in text.split("|")
+            for alternative in text.split("|")
         }
         return {
             module
             for module, distributions in packages_distributions().items()
-            if module.isidentifier() and wanted.intersection(map(canonicalize_name, distributions))
+            if module.isidentifier()
+            and required.intersection(map(canonicalize_name, distributions))
         }
 
     def find_distributions(self) -> set[str]:
-        """Return the name and version of each distribution that is installed now."""
-        return {f"{each.name} {each.version}" for each in distributions(path=self._path)}
+        """Return the name and version of each installed distribution."""
+        return {f"{d.name} {d.version}" for d in distributions(path=self._path)}
 
     # -- laws that do not apply -----------------------------------------------------------------
 
@@ -93,19 +94,19 @@ class Kit:
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Skip a law where check-env is red; where it has no reason to be, another law fails."""
+        """Skip a law if check-env fails; if it fails without a reason, another law fails."""
         failed = self.environment.failed
         if failed is not None:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
 
     def require_dtypes(self, *dtypes: str) -> None:
-        """Skip a law for a dtype that the backend does not claim."""
+        """Skip a law about a dtype that the backend does not list."""
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
 
     def require_dynamic_shapes(self) -> None:
-        """Skip a law where the backend claims fixed shapes only."""
+        """Skip a law about dynamic shapes if the backend does not support them."""
         if not self.backend.info.dynamic_shapes:
             self.skip("the backend says dynamic_shapes=False")
 
@@ -133,9 +134,9 @@ class Kit:
         )
 
     def artifact(self, model: str) -> eb.Artifact:
-        """Return a reference model's artifact, made once; the laws do not change it.
+        """Return a reference model's artifact, built once; laws must not change it.
 
-        It may have wrong numbers: the laws about numbers find and name them.
+        Its numbers may be wrong: only the laws about numbers report that.
         """
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
@@ -144,13 +145,13 @@ class Kit:
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
-        """Return a reference model's wrapper, loaded once; the laws do not close it."""
+        """Return a reference model's wrapper, loaded once; laws must not close it."""
         if model not in self._wrappers:
             self._wrappers[model] = eb.load(self.artifact(model))
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:
-        """Return a reference model as a file, by default in the IR of its artifact."""
+        """Export a reference model, by default to the IR of its artifact."""
         record = self.artifact(model).manifest.ir
         assert record is not None
         kind = kind or record.kind
@@ -168,17 +169,17 @@ class Kit:
         )
 
     def check(self, model: str, wrapper: eb.Wrapper, inputs: Mapping[str, NumpyArray]) -> None:
-        """Run a wrapper and compare its outputs with PyTorch's."""
-        found = wrapper(inputs)
-        compare(self.example(model).run(inputs), found, precision=wrapper.receipt.precision)
+        """Run a wrapper, and compare its outputs with PyTorch's."""
+        outputs = wrapper(inputs)
+        compare(self.example(model).run(inputs), outputs, precision=wrapper.receipt.precision)
 
     # -- child processes ----------------------------------------------------------------------
 
     def python(self, code: str, *arguments: object, **options: Any) -> str:
-        """Run code in another Python process and return what it prints on stdout."""
+        """Run code in a separate Python process, and return its output on stdout."""
         child = self.start(code, *arguments, **options)
         try:
-            out, err = child.communicate(timeout=TIMEOUT)
+            out, err = child.communicate(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
             child.communicate()
@@ -189,7 +190,7 @@ class Kit:
     def start(
         self, code: str, *arguments: object, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:
-        """Start code in another Python process, which finds every plugin that this one finds."""
+        """Start code in a separate Python process, which finds the same plugins as this process."""
         return subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", code, self.name, *map(str, arguments)],
             env=environment(**(env or {})),
@@ -206,22 +207,22 @@ class Kit:
 
 
 def compare(
-    wanted: Mapping[str, NumpyArray], found: Mapping[str, Any], *, precision: str = "fp32"
+    expected: Mapping[str, NumpyArray], found: Mapping[str, Any], *, precision: str = "fp32"
 ) -> None:
-    """Raise AssertionError where outputs differ in name, dtype, shape or number."""
+    """Assert that outputs have the expected names, dtypes, shapes and numbers."""
     from enginebay.verification import compare_outputs
 
-    assert list(found) == list(wanted), f"outputs {list(found)}, wanted {list(wanted)}"
-    wrong = [
-        each for each in compare_outputs(wanted, found, precision=precision) if not each.passed
-    ]
-    assert not wrong, "; ".join(f"output '{each.name}': {each.reason}" for each in wrong)
+    names = list(found)
+    assert names == list(expected), f"expected the outputs {list(expected)}, found {names}"
+    comparisons = compare_outputs(expected, found, precision=precision)
+    wrong = [f"output '{c.name}': {c.reason}" for c in comparisons if not c.passed]
+    assert not wrong, "; ".join(wrong)
 
 
 def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Exception:
-    """Return the exception that a call raises; AssertionError if it raises none of that kind."""
+    """Return the exception of a kind that a call raises; assert that it raises one."""
     try:
         call()
     except kind as err:
         return err
-    raise AssertionError(f"{what} raised nothing, wanted {kind.__name__}")
+    raise AssertionError(f"expected {kind.__name__} for {what}, found no error")

@@ -1,4 +1,4 @@
-"""The small reference models: each an ``nn.Module`` with inputs whose outputs are of order one."""
+"""The reference models: small modules, with inputs for which the outputs are of order one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Example(NamedTuple):
-    """A model, its inputs by name, and which of their dimensions are open."""
+    """A model, its inputs by name, and their open dimensions."""
 
     module: nn.Module
     inputs: dict[str, Tensor]
@@ -25,48 +25,48 @@ class Example(NamedTuple):
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtypes of its inputs and outputs, in NumPy's names."""
-        tensors = (*self.inputs.values(), *self._outputs(self.inputs).values())
+        """The dtypes of the inputs and outputs, in NumPy's names."""
+        tensors = (*self.inputs.values(), *self._run_module(self.inputs).values())
         return tuple(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)
 
     def arrays(self) -> dict[str, NumpyArray]:
-        """The inputs as NumPy arrays of their own."""
+        """Return copies of the inputs as NumPy arrays."""
         return {name: to_numpy(tensor.clone()) for name, tensor in self.inputs.items()}
 
     def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-        """Return the outputs of PyTorch."""
-        tensors = {name: _tensor(array) for name, array in inputs.items()}
-        return {name: to_numpy(each) for name, each in self._outputs(tensors).items()}
+        """Return PyTorch's outputs."""
+        tensors = {name: _to_tensor(array) for name, array in inputs.items()}
+        return {name: to_numpy(tensor) for name, tensor in self._run_module(tensors).items()}
 
-    def _outputs(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _run_module(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         with torch.no_grad():
-            found = self.module(**tensors)
-        return found if isinstance(found, dict) else {"output": found}
+            result = self.module(**tensors)
+        return result if isinstance(result, dict) else {"output": result}
 
 
 class Pair(nn.Module):
-    """Two inputs; three outputs, the last of which is an input."""
+    """Two inputs and three outputs; the last output is an input."""
 
     def forward(self, x: Tensor, z: Tensor) -> dict[str, Tensor]:
         return {"sum": x + z, "scaled": 2 * x, "same": x}
 
 
 class Names(nn.Module):
-    """Names in no alphabetical order, and an input that is not used."""
+    """Names that are not in alphabetical order, and an unused input."""
 
     def forward(self, second: Tensor, unused: Tensor, first: Tensor) -> dict[str, Tensor]:  # noqa: ARG002  # that is the point
         return {"zulu": first - second, "alpha": first * 3, "mike": second / 2}
 
 
 class Twice(nn.Module):
-    """Moves its input and computes nothing, which works in every dtype."""
+    """A copy without arithmetic, which works in every dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x], 1)
 
 
 class Negate(nn.Module):
-    """For scalars."""
+    """Negation, for scalars."""
 
     def forward(self, x: Tensor) -> Tensor:
         return -x
@@ -88,7 +88,7 @@ class Convolutions(nn.Module):
 
 
 class Attention(nn.Module):
-    """One block of a transformer."""
+    """A block of a transformer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,8 +99,8 @@ class Attention(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         normed = self.norm(tokens)
         mixed, _ = self.mix(normed, normed, normed, need_weights=False)
-        found: Tensor = tokens + self.mlp(tokens + mixed)
-        return found
+        result: Tensor = tokens + self.mlp(tokens + mixed)
+        return result
 
 
 class Shapes(nn.Module):
@@ -113,7 +113,7 @@ class Shapes(nn.Module):
 
 
 class Pointwise(nn.Module):
-    """Functions of one element each, and of two."""
+    """Element-wise functions of one tensor, and of two."""
 
     def forward(self, x: Tensor) -> Tensor:
         positive = x.abs() + 0.5
@@ -134,7 +134,7 @@ class Reductions(nn.Module):
 
 
 class Lookup(nn.Module):
-    """Integers choose rows of a table."""
+    """Integers that select rows of a table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,8 +142,8 @@ class Lookup(nn.Module):
         self.linear = nn.Linear(8, 4)
 
     def forward(self, ids: Tensor) -> Tensor:
-        found: Tensor = self.linear(self.table(ids))
-        return found
+        result: Tensor = self.linear(self.table(ids))
+        return result
 
 
 class Matrices(nn.Module):
@@ -153,7 +153,7 @@ class Matrices(nn.Module):
         return torch.relu(a @ b.transpose(1, 2)) @ b
 
 
-#: The models whose numbers are checked, each with the shapes of its float32 inputs.
+#: The models of the laws about numbers, with the shapes of their float32 inputs.
 NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "convolutions": (Convolutions, {"image": (1, 3, 16, 16)}),
     "attention": (Attention, {"tokens": (1, 5, 16)}),
@@ -164,29 +164,31 @@ NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "matrices": (Matrices, {"a": (1, 4, 6), "b": (1, 5, 6)}),
 }
 
-#: The largest size of an open dimension: an engine may be built for a range.
+#: The largest size of an open dimension, since engines may be built for a range.
 LARGEST = 8
 
 
 def build(name: str, *, dynamic: bool) -> Example:
-    """Return a reference model, always with the same numbers.
+    """Build a reference model, always with the same numbers.
 
     Args:
         name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or one
             of NUMBERS.
-        dynamic: Open the first dimension of ``pair`` and ``twice``, from 1 to LARGEST, and
-            that of ``pair:empty`` from 0.
+        dynamic: Whether the first dimension is open: from 1 to LARGEST for ``pair`` and ``twice``,
+            from 0 for ``pair:empty``.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name in NUMBERS:
-            return _numbers(name)
+            return _build_numbers(name)
         if name.startswith("twice:"):
             x = torch.tensor([[0, 1, 100], [7, 0, 1]]).to(getattr(torch, name.partition(":")[2]))
-            return Example(Twice().eval(), {"x": x}, _open("x", dynamic=dynamic))
+            return Example(Twice().eval(), {"x": x}, _open_first_dim("x", dynamic=dynamic))
         if name in ("pair", "pair:empty"):
             inputs = {"x": torch.randn(2, 3), "z": torch.randn(2, 3)}
-            sizes = _open("x", "z", dynamic=dynamic, smallest=0 if name == "pair:empty" else 1)
+            sizes = _open_first_dim(
+                "x", "z", dynamic=dynamic, smallest=0 if name == "pair:empty" else 1
+            )
             return Example(Pair().eval(), inputs, sizes)
         if name == "names":
             inputs = {key: torch.randn(2, 3) for key in ("second", "unused", "first")}
@@ -197,17 +199,17 @@ def build(name: str, *, dynamic: bool) -> Example:
         return Example(fixed.eval(), {"input": torch.randn(2, 4)}, {})
 
 
-def _numbers(name: str) -> Example:
+def _build_numbers(name: str) -> Example:
     kind, shapes = NUMBERS[name]
     inputs = {key: torch.randn(shape) for key, shape in shapes.items()}
     return Example(kind().eval(), inputs or {"ids": torch.tensor([[1, 0, 7, 9]])}, {})
 
 
-def _open(
+def _open_first_dim(
     *names: str, dynamic: bool, smallest: int = 1
 ) -> dict[str, dict[int, tuple[str, int, int]]]:
     return {name: {0: ("n", smallest, LARGEST)} for name in names} if dynamic else {}
 
 
-def _tensor(array: NumpyArray) -> Tensor:
+def _to_tensor(array: NumpyArray) -> Tensor:
     return host_tensor(np.array(array, order="C"))

@@ -1,4 +1,4 @@
-"""Laws of the numbers: an engine gives what PyTorch gives."""
+"""Laws about numbers: an engine returns the numbers of PyTorch."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MODELS = (
 
 
 class NumberLaws:
-    """Small reference models, compared with PyTorch."""
+    """Small reference models are compared with PyTorch."""
 
     @pytest.mark.parametrize("model", _MODELS)
     def test_numbers_of_reference_models(self, kit: Kit, model: str) -> None:
-        """The outputs of each reference model are PyTorch's, within the precision's tolerance."""
+        """The outputs of each reference model equal PyTorch's, within the precision's tolerance."""
         artifact = kit.artifact(model)
         verification = artifact.manifest.verification
         assert verification is not None
@@ -39,7 +39,7 @@ class NumberLaws:
     def test_every_ir_that_is_listed_is_converted(
         self, kit: Kit, ir: str, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """A model arrives through each IR that the backend lists."""
+        """A model is verified through each IR that the backend lists."""
         if ir not in kit.backend.info.irs:
             kit.skip(f"the backend lists no {ir} among its irs")
         folder = tmp_path_factory.mktemp("ir") / "out"
@@ -49,7 +49,7 @@ class NumberLaws:
         assert (deployment.verdict, record.kind) == ("verified", ir)
 
     def test_weights_may_be_beside_the_onnx_file(self, kit: Kit, tmp_path: Path) -> None:
-        """An ONNX model whose weights are in a second file, as those of large models are, runs."""
+        """An ONNX model with its weights in a second file, as for large models, is verified."""
         import onnx
 
         if "onnx" not in kit.backend.info.irs:
@@ -65,42 +65,47 @@ class NumberLaws:
     def test_each_precision_gives_its_numbers(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """The model is right in each listed precision, up to its noise, and computed in it.
+        """The model is computed in each listed precision, with the noise of that precision.
 
-        A machine may lack one: the receipt then says what was computed in, and the fallback.
+        A machine may not support it: then the receipt names the used precision and the fallback.
         """
         default, *others = kit.backend.info.precisions
         if not others:
             kit.skip(f"the backend lists no precision but {default}")
         for precision in others:
             calibrated = precision in kit.backend.info.calibrated
-            # In half precision engines lack some layers of the larger model.
-            model, data = ("convolutions", _items(kit)) if calibrated else ("fixed", None)
+            # In half precision, engines lack some layers of the larger model.
+            model, data = (
+                ("convolutions", _calibration_items(kit)) if calibrated else ("fixed", None)
+            )
             inputs, plain = kit.example(model).arrays(), kit.wrapper(model)
-            folder, given = tmp_path_factory.mktemp(precision) / "out", {"precision": precision}
+            folder, params = tmp_path_factory.mktemp(precision) / "out", {"precision": precision}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", eb.VerdictWarning)  # about a fallback, see below
-                deployment = kit.deploy(model, folder, params=given, data=data)
+                deployment = kit.deploy(model, folder, params=params, data=data)
             receipt = deployment.receipt
             assert receipt is not None
             assert deployment.verdict == "verified", f"{precision}: {deployment.verdict}"
             if receipt.precision != precision:
-                message = f"the receipt says {receipt.precision} for {precision}, and no fallback"
+                message = f"expected {precision}, found {receipt.precision} without a fallback"
                 assert receipt.fallbacks, message
             elif precision != plain.receipt.precision:
                 with eb.load(deployment.artifact) as wrapper:
-                    same = _same(plain(inputs), wrapper(inputs))
-                assert not same, f"in {precision} the numbers are those of {default}"
+                    same = _are_equal(plain(inputs), wrapper(inputs))
+                assert not same, f"in {precision} the numbers equal those of {default}"
 
     def test_nodes_can_be_kept_in_floating_point(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """Nodes that ``quantizable_nodes`` lists stay in floating point where they are named."""
-        for precision in _calibrated(kit):
+        """Nodes that ``quantizable_nodes`` lists stay in floating point if the user requests it."""
+        for precision in _require_calibrated(kit):
             folder = tmp_path_factory.mktemp(precision)
-            given: dict[str, Any] = {"params": {"precision": precision}, "data": _items(kit)}
-            ir, params = kit.ir("convolutions"), kit.backend.params_from(given["params"])
-            calibration = kit.backend.calibration(ir, params, given["data"])
+            options: dict[str, Any] = {
+                "params": {"precision": precision},
+                "data": _calibration_items(kit),
+            }
+            ir, params = kit.ir("convolutions"), kit.backend.params_from(options["params"])
+            calibration = kit.backend.calibration(ir, params, options["data"])
             request = ConvertRequest(ir=ir, params=params, work_dir=folder, calibration=calibration)
             try:
                 nodes = kit.backend.quantizable_nodes(request)
@@ -108,32 +113,32 @@ class NumberLaws:
                 kit.skip(str(err))
             names = list(nodes)
             outputs = []
-            for kept in (names[:1], []):
+            for excluded in (names[:1], []):
                 deployment = kit.deploy(
-                    "convolutions", folder / f"out{len(kept)}", int8_keep=kept, **given
+                    "convolutions", folder / f"out{len(excluded)}", int8_keep=excluded, **options
                 )
-                assert list(deployment.artifact.manifest.kept) == kept
+                assert list(deployment.artifact.manifest.kept) == excluded
                 with eb.load(deployment.artifact) as wrapper:
                     outputs.append(wrapper(kit.example("convolutions").arrays()))
-            assert not _same(*outputs), f"in {precision}, '{names[0]}' makes no difference"
+            assert not _are_equal(*outputs), f"in {precision}, '{names[0]}' makes no difference"
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(np.array_equal(each, other[name]) for name, each in one.items())
+def _are_equal(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    return all(np.array_equal(value, right[name]) for name, value in left.items())
 
 
-def _calibrated(kit: Kit) -> tuple[str, ...]:
-    found = kit.backend.info.calibrated
-    if not found:
+def _require_calibrated(kit: Kit) -> tuple[str, ...]:
+    precisions = kit.backend.info.calibrated
+    if not precisions:
         kit.skip("the backend lists no precision that is calibrated")
     kit.require_engine()
-    return found
+    return precisions
 
 
-def _items(kit: Kit) -> list[dict[str, Any]]:
-    """Inputs like those of the model that is quantised."""
+def _calibration_items(kit: Kit) -> list[dict[str, Any]]:
+    """Return calibration data for the model ``convolutions``."""
     generator = np.random.default_rng(0)
-    shapes = {name: each.shape for name, each in kit.example("convolutions").arrays().items()}
+    shapes = {name: x.shape for name, x in kit.example("convolutions").arrays().items()}
     return [
         {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
         for _ in range(8)

@@ -1,7 +1,7 @@
-"""Networks of one operator each: which of them a backend verifies, refuses or gets wrong.
+"""Tests with networks of one operator each, for ``--operators``.
 
-Collected for ``--operators`` alone. A network that the backend refuses is skipped, and one that it
-neither refuses nor verifies fails.
+A test passes if the backend verifies the network, is skipped if the backend refuses it, and fails
+otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 import enginebay as eb
 from enginebay.errors import EnginebayError, NotVerifiedError
-from enginebay.testing.conformance.command_line import OfTheCommandLine
+from enginebay.testing.conformance.command_line import CommandLineBackend
 from enginebay.testing.conformance.suite import UnderTest
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ OPERATORS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").re
 
 
 def cases() -> dict[str, str]:
-    """Return the networks by their names: ``reductions: x.sum()``."""
+    """Return the networks by name: ``reductions: x.sum()``."""
     lines = [(group, line) for group, text in OPERATORS.items() for line in text.splitlines()]
-    every = [(group, one.strip()) for group, line in lines for one in line.split(";")]
-    return {f"{group}: {text}": text for group, text in every if text}
+    networks = [(group, text.strip()) for group, line in lines for text in line.split(";")]
+    return {f"{group}: {text}": text for group, text in networks if text}
 
 
 def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Return the network that a text stands for, and its inputs by name."""
+    """Build a network from its text, and return it with its inputs by name."""
     import torch
     from torch import nn
     from torch.nn import functional
@@ -55,31 +55,32 @@ def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
         "image": torch.randn(1, 3, 8, 8, generator=random),
         "steps": torch.randn(1, 5, 8, generator=random),
     }
-    names = {"torch": torch, "nn": nn, "F": functional}
+    modules = {"torch": torch, "nn": nn, "F": functional}
 
     class Network(nn.Module):
         """One operator."""
 
         def __init__(self) -> None:
             super().__init__()
-            made, _, given = text.rpartition(") ") if text.startswith("nn.") else ("", "", text)
+            # "nn.Linear(4, 2) x": a module and its inputs; otherwise an expression of the inputs.
+            module, _, names = text.rpartition(") ") if text.startswith("nn.") else ("", "", text)
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(0)
-                self.module = eval(f"{made})", names) if made else None  # noqa: S307  # of the table
-            call = f"module({', '.join(given.split())})" if made else text
+                self.module = eval(f"{module})", modules) if module else None  # noqa: S307  # from the table
+            call = f"module({', '.join(names.split())})" if module else text
             self.code = compile(call, "<operator>", "eval")
-            self.given = [name for name in inputs if name in self.code.co_names]
+            self.names = [name for name in inputs if name in self.code.co_names]
 
         def forward(self, *tensors: torch.Tensor) -> Any:
-            given = dict(zip(self.given, tensors, strict=True))
-            return eval(self.code, {**names, "module": self.module}, given)  # noqa: S307  # as above
+            feed = dict(zip(self.names, tensors, strict=True))
+            return eval(self.code, {**modules, "module": self.module}, feed)  # noqa: S307  # as above
 
     network = Network().eval()
-    return network, {name: inputs[name] for name in network.given}
+    return network, {name: inputs[name] for name in network.names}
 
 
-class TestOperators(OfTheCommandLine, UnderTest):
-    """Each network, on the backend that the command line names."""
+class TestOperators(CommandLineBackend, UnderTest):
+    """Each network, on the backend of ``--backend``."""
 
     @pytest.mark.parametrize("name", cases())
     def test_operators(self, kit: Kit, name: str, tmp_path: Path) -> None:
@@ -88,9 +89,11 @@ class TestOperators(OfTheCommandLine, UnderTest):
         network, inputs = build(cases()[name])
         kit.require_dtypes(*(str(x.dtype).removeprefix("torch.") for x in inputs.values()))
         try:
-            made = eb.deploy(network, [*inputs.values()], backend=kit.name, work_dir=tmp_path / "a")
+            deployment = eb.deploy(
+                network, [*inputs.values()], backend=kit.name, work_dir=tmp_path / "a"
+            )
         except NotVerifiedError:
             raise
         except EnginebayError as err:
             kit.skip(str(err))
-        assert made.verdict == "verified", made.verification.summary()
+        assert deployment.verdict == "verified", deployment.verification.summary()

@@ -1,4 +1,4 @@
-"""Opting out of a law, which needs a reason."""
+"""Opt-outs of laws, with a reason."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class OptOut(NamedTuple):
-    """The value of :func:`xfail`, which a class holds until it is complete."""
+    """The result of :func:`xfail`, which becomes a test when the class is created."""
 
     reason: str
 
 
 def xfail(*, reason: str) -> Any:
-    """Opt out of the law whose name this is assigned to.
+    """Opt out of a law: assign the result to the law's name in a subclass.
 
-    The law still runs. Where it holds, the test fails: the reason is out of date.
+    The law still runs. If it passes, the test fails, because the reason is out of date.
 
     Args:
-        reason: Why the backend cannot keep the law; it stands in the report.
+        reason: Why the backend cannot pass the law, for the report.
 
     Example:
         In a subclass of :class:`~enginebay.testing.Conformance`::
@@ -31,7 +31,7 @@ def xfail(*, reason: str) -> Any:
             test_calls_may_overlap = xfail(reason="the engine has one context for all threads")
     """
     if not reason.strip():
-        raise ValueError("xfail() needs a reason: xfail(reason='why the law cannot be kept')")
+        raise ValueError("xfail() requires a reason: xfail(reason='why the law cannot pass')")
     return OptOut(reason)
 
 
@@ -39,13 +39,13 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
     """Turn the opt-outs of a class into tests that are expected to fail.
 
     Raises:
-        TypeError: The class replaces a law by something else, or opts out of what is no law.
+        TypeError: The class replaces a law in another way, or the name is not a law.
     """
     for name, value in list(vars(owner).items()):
         if isinstance(value, OptOut):
             if name not in laws:
-                raise TypeError(f"{owner.__name__} opts out of '{name}', which is no law")
-            setattr(owner, name, _expected_to_fail(laws[name], value.reason))
+                raise TypeError(f"{owner.__name__} opts out of '{name}', which is not a law")
+            setattr(owner, name, _wrap_in_xfail(laws[name], value.reason))
         elif name in laws:
             raise TypeError(
                 f"{owner.__name__} replaces the law '{name}'; to opt out of it, write "
@@ -53,10 +53,10 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
             )
 
 
-def _expected_to_fail(law: Callable[..., None], reason: str) -> Any:
+def _wrap_in_xfail(law: Callable[..., None], reason: str) -> Any:
     @functools.wraps(law)
-    def opted_out(*args: Any, **kwargs: Any) -> None:
+    def run_law(*args: Any, **kwargs: Any) -> None:
         law(*args, **kwargs)
 
-    opted_out.pytestmark = list(getattr(law, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's own name; the law keeps its list
-    return pytest.mark.xfail(reason=reason, strict=True)(opted_out)
+    run_law.pytestmark = list(getattr(law, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's name; a copy, so that the law's list is unchanged
+    return pytest.mark.xfail(reason=reason, strict=True)(run_law)

@@ -1,4 +1,4 @@
-"""Laws of the parameters: one declaration, the same through flags, configs and manifests."""
+"""Laws about parameters: flags, configs and manifests agree with one declaration."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ if TYPE_CHECKING:
 
 
 class ParamsLaws:
-    """Declared once."""
+    """Parameters are declared once."""
 
     def test_every_flag_is_a_documented_field(self, kit: Kit) -> None:
-        """Every field that the docstring documents is a flag with a help text, and no other is."""
+        """Every documented field is a flag with a help text, and no other field is a flag."""
         fields = declared_fields(kit.backend.Params)
-        flags = _flags(kit.backend)
+        flags = _list_flags(kit.backend)
         assert flags, "no field is documented: give the class an Args: section"
         for name, action in flags.items():
-            assert name in fields, f"flag --{name} is no field"
+            assert name in fields, f"flag --{name} is not a field"
             assert (action.help or "").strip(), f"flag --{name} has no help"
 
     def test_flags_config_and_manifest_agree(self, kit: Kit) -> None:
-        """Every value comes back the same from flags, from a config and from a manifest."""
-        changed = _other_values(kit.backend)
-        assert changed, "no documented field takes another value"
+        """Flags, a config and a manifest with the same values result in equal parameters."""
+        changed = _change_values(kit.backend)
+        assert changed, "every documented field accepts only its default"
         params = kit.backend.Params(**changed)
         parser = argparse.ArgumentParser()
         kit.backend.add_arguments(parser)
-        words = [word for name, value in changed.items() for word in _words(name, value)]
+        words = [word for name, value in changed.items() for word in _to_arguments(name, value)]
         assert kit.backend.Params.from_args(parser.parse_args(words)) == params, words
-        kept = json.loads(json.dumps(params.to_mapping()))
-        assert kit.backend.Params.from_mapping(kept) == params, kept
-        config = {"backend_config": {"type": kit.name, **kept}}
-        found = kit.backend.build_param_from_config(config, work_dir="here")
-        assert found == params.replace(work_dir="here"), config
+        mapping = json.loads(json.dumps(params.to_mapping()))
+        assert kit.backend.Params.from_mapping(mapping) == params, mapping
+        config = {"backend_config": {"type": kit.name, **mapping}}
+        configured = kit.backend.build_param_from_config(config, work_dir="here")
+        assert configured == params.replace(work_dir="here"), config
 
 
-def _flags(backend: eb.Backend) -> dict[str, argparse.Action]:
+def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:
     parser = argparse.ArgumentParser(add_help=False)
     backend.add_arguments(parser)
     return {action.dest: action for action in parser._actions}
 
 
-def _other_values(backend: eb.Backend) -> dict[str, Any]:
-    """Return another value than the default for each flag; a field that refuses it is left out."""
-    fields, found = declared_fields(backend.Params), {}
-    for name in _flags(backend):
-        value = _other_value(fields[name])
+def _change_values(backend: eb.Backend) -> dict[str, Any]:
+    """Return a non-default value for each flag, except for fields that refuse the value."""
+    fields, changed = declared_fields(backend.Params), {}
+    for name in _list_flags(backend):
+        value = _change_value(fields[name])
         try:
             backend.Params(**{name: value})
         except ParamsError:
-            continue  # it has a rule of its own, which made-up values do not know
+            continue  # the field has a rule that generated values do not satisfy
         if value is not None and name != "work_dir":
-            found[name] = value
-    return found
+            changed[name] = value
+    return changed
 
 
-def _other_value(field: Field) -> Any:
+def _change_value(field: Field) -> Any:
     if field.choices:
         return next((choice for choice in field.choices if choice != field.default), None)
     if field.type is bool:
@@ -81,8 +81,8 @@ def _other_value(field: Field) -> Any:
     return "another" if field.type is str else None
 
 
-def _words(name: str, value: Any) -> list[str]:
-    """Return the arguments that give a field a value."""
+def _to_arguments(name: str, value: Any) -> list[str]:
+    """Return the command-line arguments for a field's value."""
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]

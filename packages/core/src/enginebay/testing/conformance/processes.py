@@ -1,4 +1,4 @@
-"""Laws of processes: no file outside the work folder, no process left, no harm from a kill."""
+"""Laws about processes: no files outside the work folder, no processes left, safe kills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from enginebay.testing.conformance.kit import Kit
 
-#: Converts an IR as often as its last argument, then loads the artifact.
+#: Converts an IR several times, then loads the artifact.
 _CONVERT = """\
 import sys, enginebay as eb
 _, name, ir, folder, times = sys.argv
@@ -34,7 +34,7 @@ for _ in range(int(times)):
 eb.load(artifact).close()
 """
 
-#: Imports the engine and loads its plugin, and does nothing with them.
+#: Imports the engine and loads its plugin, and does nothing else.
 _IMPORT = """\
 import contextlib, sys, enginebay as eb
 eb.get_backend(sys.argv[1])
@@ -43,8 +43,8 @@ for name in sys.argv[2:]:
         __import__(name)
 """
 
-#: Forks with a wrapper that has run, which the child calls, closes and drops before it ends, as
-#: multiprocessing's children end: in a forked process an engine's own exit handlers may hang.
+#: Forks with a wrapper that has run; the child calls, closes and drops it. The child ends with
+#: os._exit(), like multiprocessing's children: an engine's exit handlers may hang after a fork.
 _FORK = """\
 import gc, os, sys, time, numpy as np, enginebay as eb
 from enginebay.errors import UsageError
@@ -73,10 +73,10 @@ wrapper.close()
 sys.exit(f"the forked process ended with status {ended[1]}" if ended[1] else 0)
 """
 
-#: In front of the names of the settings that have changed.
+#: The prefix of the output with the changed settings.
 _CHANGED = "changed settings: "
 
-#: Imports the engine's modules, whose own settings are theirs, then converts, loads and runs.
+#: Imports the engine's modules, which may change settings, then converts, loads and runs.
 _SETTINGS = f"""\
 import contextlib, sys, numpy as np, enginebay as eb
 from enginebay.testing.conformance.processes import settings_of_the_process
@@ -91,87 +91,89 @@ after = settings_of_the_process()
 print("{_CHANGED}" + ", ".join(name for name in before if before[name] != after[name]))
 """
 
-#: Marks the processes that belong to one run, through however many generations.
+#: The environment variable that marks all descendants of one run.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
-#: Seconds that the processes of a conversion, or a forked one, may take to end on a busy machine.
+#: Time limit in seconds for the end of child processes, on a busy machine.
 _PATIENCE = 10.0
 
 
 class ProcessLaws:
-    """A conversion leaves the machine as it was."""
+    """A conversion does not change the machine."""
 
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
-        """Converting and loading write the artifact and nothing else.
+        """Converting and loading write nothing but the artifact.
 
-        Files that are written when the engine is merely imported or its plugin loaded do not count,
-        but for packages, which no law may install.
+        Files that importing the engine or loading its plugin writes do not count, except installed
+        packages.
         """
         ir = kit.ir("fixed")
-        source = _content(ir.path.parent)
-        places = {name: tmp_path / name for name in ("here", "home", "temporary", "out")}
-        for place in places.values():
-            place.mkdir()
-        home = {name: str(places["home"]) for name in ("HOME", "XDG_CACHE_HOME")}
-        where = {"env": {**home, "TMPDIR": str(places["temporary"])}, "cwd": places["here"]}
-        kit.python(_IMPORT, *kit.engine_modules, **where)  # some keep statistics about their users
-        before = set(_content(tmp_path))
-        kit.python(_CONVERT, ir.path, places["out"] / "artifact", 1, **where)
+        source = _read_files(ir.path.parent)
+        folders = {name: tmp_path / name for name in ("here", "home", "temporary", "out")}
+        for folder in folders.values():
+            folder.mkdir()
+        home = {name: str(folders["home"]) for name in ("HOME", "XDG_CACHE_HOME")}
+        where = {"env": {**home, "TMPDIR": str(folders["temporary"])}, "cwd": folders["here"]}
+        kit.python(_IMPORT, *kit.engine_modules, **where)  # some engines write usage statistics
+        before = set(_read_files(tmp_path))
+        kit.python(_CONVERT, ir.path, folders["out"] / "artifact", 1, **where)
         new = kit.find_distributions() - kit.installed
         assert not new, f"{', '.join(sorted(new))}: installed by the backend"
-        assert _content(ir.path.parent) == source, "the IR's folder was changed"
-        assert [path.name for path in places["out"].iterdir()] == ["artifact"]
-        # The artifact, and what core caches about the plugins that are installed.
-        wanted = (str(places["out"]), str(places["home"] / "enginebay"))
-        left = [path for path in _content(tmp_path).keys() - before if not path.startswith(wanted)]
+        assert _read_files(ir.path.parent) == source, "the IR's folder was changed"
+        assert [path.name for path in folders["out"].iterdir()] == ["artifact"]
+        # The artifact, and core's cache of plugin import trials.
+        allowed = (str(folders["out"]), str(folders["home"] / "enginebay"))
+        left = [
+            path for path in _read_files(tmp_path).keys() - before if not path.startswith(allowed)
+        ]
         assert not left, f"{', '.join(sorted(left))}: written outside the work_dir"
 
     def test_no_process_is_left(self, kit: Kit, tmp_path: Path) -> None:
-        """After converting and loading, no child process is left running."""
+        """After converting and loading, no child process is running."""
         _require_proc(kit)
         mark = uuid.uuid4().hex
         ir = kit.ir("fixed").path
         kit.python(_CONVERT, ir, tmp_path / "artifact", 1, env={_MARK: mark})
-        ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
-        assert ended, f"left running: {', '.join(_kill(mark))}"
+        ended = _wait_for(lambda: not _find_marked(mark), seconds=_PATIENCE)
+        assert ended, f"left running: {', '.join(_kill_marked(mark))}"
 
     def test_the_process_stays_as_it_was(self, kit: Kit, tmp_path: Path) -> None:
-        """Converting, loading and running change no setting of the process, and no random state."""
+        """Converting, loading and running change no settings and no random state of the process."""
         ir = kit.ir("fixed").path
         printed = kit.python(_SETTINGS, ir, tmp_path / "artifact", *kit.engine_modules)
-        changed = printed.rpartition(_CHANGED)[2].strip()  # an engine may print, too
+        changed = printed.rpartition(_CHANGED)[2].strip()  # the engine may print lines too
         assert not changed, f"{changed}: not as before"
 
     def test_a_fork_is_refused(self, kit: Kit) -> None:
-        """In a forked process an inherited wrapper is refused, and closing it hangs nothing."""
+        """In a forked process, an inherited wrapper raises an error; closing it does not hang."""
         if not hasattr(os, "fork"):
             kit.skip("this system has no fork")
         printed = kit.python(_FORK, kit.artifact("fixed").path, _PATIENCE)
-        assert "before the process was forked" in printed, "the inherited wrapper was not refused"
+        assert "before the process was forked" in printed, "the inherited wrapper raised no error"
 
     def test_a_kill_leaves_nothing(self, kit: Kit, tmp_path: Path) -> None:
-        """A conversion that is killed leaves no half artifact, no process, nothing in the way."""
+        """A killed conversion leaves no partial artifact and no process, and can be repeated."""
         _require_proc(kit)
         ir, target = kit.ir("fixed").path, tmp_path / "artifact"
-        for seconds in (0.0, 0.05, 0.5):  # after it has begun
+        for seconds in (0.0, 0.05, 0.5):  # after the start of the conversion
             _kill_while_converting(kit, ir, target, seconds)
             if target.exists():
-                eb.load(target).close()  # whole, or it would be refused
+                eb.load(target).close()  # raises an error if the artifact is incomplete
         eb.convert(ir, backend=kit.name, work_dir=target, overwrite=True)
         assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
 
 
 def settings_of_the_process() -> dict[str, object]:
-    """Return what the whole process shares, and a backend has no business with."""
+    """Return the settings of the process that a backend must not change."""
     import torch
 
     return {
         "the folder": Path.cwd(),
         "os.environ": dict(os.environ),
-        "the umask": _umask(),
+        "the umask": _read_umask(),
         "the garbage collector": gc.isenabled(),
         "the locale": locale.setlocale(locale.LC_ALL),
-        "signal handlers": {one: signal.getsignal(one) for one in signal.valid_signals()},
+        "signal handlers": {n: signal.getsignal(n) for n in signal.valid_signals()},
         "the log level": logging.getLogger().level,
         "recursion": sys.getrecursionlimit(),
         "NumPy's errors": np.geterr(),
@@ -184,7 +186,7 @@ def settings_of_the_process() -> dict[str, object]:
     }
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -194,11 +196,13 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
     mark = uuid.uuid4().hex
     before = set(target.parent.iterdir())
     with kit.start(_CONVERT, ir, target, 1000, env={_MARK: mark}) as child:
-        _wait_for(lambda: _staged(target.parent, before) or child.poll() is not None, seconds=120)
+        _wait_for(
+            lambda: _is_staged(target.parent, before) or child.poll() is not None, seconds=120
+        )
         time.sleep(seconds)
         child.kill()
-        ended = _wait_for(lambda: not _marked(mark), seconds=_PATIENCE)
-        left = "" if ended else ", ".join(_kill(mark))
+        ended = _wait_for(lambda: not _find_marked(mark), seconds=_PATIENCE)
+        left = "" if ended else ", ".join(_kill_marked(mark))
         try:
             _, stderr = child.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -212,12 +216,12 @@ def _require_proc(kit: Kit) -> None:
         kit.skip("this system has no /proc to look for processes in")
 
 
-def _content(folder: Path) -> dict[str, bytes]:
+def _read_files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def _staged(folder: Path, before: set[Path]) -> bool:
-    """Return True once the folder in which the artifact is built exists."""
+def _is_staged(folder: Path, before: set[Path]) -> bool:
+    """Return whether the folder for building the artifact exists."""
     return any(path.is_dir() for path in folder.iterdir() if path not in before)
 
 
@@ -230,25 +234,25 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
     return True
 
 
-def _kill(mark: str) -> list[str]:
-    """Kill the processes of one run and return them."""
-    found = _marked(mark)
-    for process in found:
+def _kill_marked(mark: str) -> list[str]:
+    """Kill the processes of one run, and return them."""
+    processes = _find_marked(mark)
+    for process in processes:
         with suppress(ProcessLookupError):
             os.kill(int(process.partition(" ")[0]), signal.SIGKILL)
-    return found
+    return processes
 
 
-def _marked(mark: str) -> list[str]:
+def _find_marked(mark: str) -> list[str]:
     """Return the running processes of one run, as ``pid command``."""
-    found = []
+    processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
             continue
         try:
             if f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes():
                 command = (folder / "cmdline").read_bytes().split(b"\0")
-                found.append(f"{folder.name} {command[0].decode(errors='replace')}")
-        except OSError:  # it has ended, or belongs to somebody else
+                processes.append(f"{folder.name} {command[0].decode(errors='replace')}")
+        except OSError:  # the process has ended, or belongs to another user
             continue
-    return found
+    return processes

@@ -1,4 +1,4 @@
-"""Reports of the kit: as lines, as JSON, as a badge and a table in Markdown."""
+"""Reports of the kit: lines on the terminal, JSON, and Markdown with a badge and a table."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Outcome = Literal["held", "broken", "skipped", "excused"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One law, or one case of it.
+    """The outcome of a law, or of one case of a law.
 
     Attributes:
-        family: What the law is about.
+        family: The law's subject.
         law: The test's name.
-        case: The parameters, where the law has several cases.
-        sentence: The law.
-        outcome: ``held``; ``broken``; ``skipped``, since it does not apply; ``excused``, since
-            the backend opted out.
-        reason: Why it is not held.
-        seconds: How long it took.
+        case: The test's parameters, if the law has several cases.
+        sentence: The law as a sentence.
+        outcome: ``held`` (passed), ``broken`` (failed), ``skipped`` (does not apply) or
+            ``excused`` (the backend opted out).
+        reason: The reason for an outcome other than ``held``.
+        seconds: The duration.
     """
 
     family: str
@@ -47,12 +47,12 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of a ``BackendInfo`` that the laws test.
 
     Attributes:
-        irs: The IRs it converts from, the preferred one first.
-        devices: The default first.
-        dtypes: Of inputs and outputs.
-        precisions: The default first.
-        dynamic_shapes: Whether one artifact serves several input shapes.
-        runtime_distributions: What its runtime needs.
+        irs: The supported IRs, in order of preference.
+        devices: The supported kinds of devices, starting with the default.
+        dtypes: The supported dtypes of inputs and outputs.
+        precisions: The supported precisions, starting with the default.
+        dynamic_shapes: Whether one artifact supports several input shapes.
+        runtime_distributions: The requirements of the engine.
     """
 
     irs: tuple[str, ...] = ()
@@ -64,26 +64,26 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, info: eb.BackendInfo) -> Claims:
-        """Copy the claims of a backend."""
+        """Copy the fields of a backend's information."""
         return cls(**{name: getattr(info, name) for name in cls.__struct_fields__})
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The findings about one backend.
+    """The results of the kit for one backend.
 
     Attributes:
-        backend: Its name.
-        distribution: Who provides it.
-        version: That distribution's version.
-        engine_version: The engine's version; empty where it is not installed.
+        backend: The backend's name.
+        distribution: The backend's distribution.
+        version: The distribution's version.
+        engine_version: The engine's version; empty if it is not installed.
         enginebay: The version of the kit.
-        python: The interpreter's version.
-        platform: The system.
-        claims: The backend's own; empty where it cannot be loaded.
-        plugins: The plugins that see every backend: what they do, the laws see too.
-        findings: Law by law.
-        operators: Network by network, where ``--operators`` asked for them.
-        schema: Grows when a reader would have to change.
+        python: Python's version.
+        platform: The operating system.
+        claims: The backend's information; empty if the backend cannot be loaded.
+        plugins: The plugins that see every backend, which may influence the laws.
+        findings: The results of the laws.
+        operators: The results of the networks of one operator, with ``--operators``.
+        schema: The version of this format; it increases if readers must change.
     """
 
     backend: str
@@ -105,14 +105,14 @@ class Report(msgspec.Struct, kw_only=True):
         return Counter(finding.outcome for finding in self.findings)
 
 
-#: What the outcome of a network of one operator means.
+#: The meaning of each outcome for a network of one operator.
 _FATES = {"held": "verified", "skipped": "refused", "broken": "not verified"}
 
 _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
-    """The outcome of a law as plain data, which may go to another process; None while it runs."""
+    """Return a law's outcome as plain data for another process; None before the law has run."""
     if report.when != "call" and report.passed:
         return None
     law = getattr(item, "originalname", item.name)
@@ -123,36 +123,36 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
         law=law,
         case=item.name[len(law) + 1 : -1],
         sentence=" ".join(sentence.split()),
-        outcome=_outcome(report),
-        reason=_reason(report),
+        outcome=_outcome_of(report),
+        reason=_reason_of(report),
         seconds=round(report.duration, 3),
     )
-    place = item.session.items.index(item)  # the same in every process of pytest-xdist
-    return msgspec.to_builtins((place, _report_of(item), finding))
+    index = item.session.items.index(item)  # the same in every process of pytest-xdist
+    return msgspec.to_builtins((index, _report_of(item), finding))
 
 
 def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
-    """Return a report for each backend, from what :func:`law_outcome` returned in any order."""
-    found: dict[str, Report] = {}
-    placed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
-    for _, report, finding in sorted(placed, key=lambda one: one[0]):
-        kept = found.setdefault(report.backend, report)
-        (kept.operators if finding.family == "operators" else kept.findings).append(finding)
-    return list(found.values())
+    """Return a report for each backend, from results of :func:`law_outcome` in any order."""
+    reports: dict[str, Report] = {}
+    indexed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
+    for _, first, finding in sorted(indexed, key=lambda item: item[0]):
+        report = reports.setdefault(first.backend, first)
+        (report.operators if finding.family == "operators" else report.findings).append(finding)
+    return list(reports.values())
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Return the counts, then each law that is not held, with the reason."""
+    """Return a line with the counts, then a line for each law that did not pass."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    others = (f"  with the plugin {each}, which sees every backend" for each in report.plugins)
-    shown = [counts, *others] if report.findings else []
+    plugins = (f"  with the plugin {text}, which sees every backend" for text in report.plugins)
+    lines = [counts, *plugins] if report.findings else []
     for outcome in ("broken", "excused", "skipped"):
-        findings = [one for one in report.findings if one.outcome == outcome]
-        shown += [f"  {outcome}: {_title(one)}: {one.reason}" for one in findings]
+        findings = [f for f in report.findings if f.outcome == outcome]
+        lines += [f"  {outcome}: {_readable_title(f)}: {f.reason}" for f in findings]
     for group, fates in _operator_groups(report).items():
-        told = ", ".join(f"{len(names)} {fate}" for fate, names in fates.items() if names)
-        shown.append(f"  operators, {group}: {told}")
-    return shown
+        text = ", ".join(f"{len(names)} {fate}" for fate, names in fates.items() if names)
+        lines.append(f"  operators, {group}: {text}")
+    return lines
 
 
 def write_report(report: Report, folder: Path) -> None:
@@ -164,7 +164,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """Return a badge, the versions, and a table of the laws."""
+    """Return Markdown with a badge, the versions and a table of the laws."""
     colour = "red" if report.counts["broken"] else "brightgreen"
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     badge = f"https://img.shields.io/badge/enginebay_conformance-{counts}-{colour}"
@@ -184,7 +184,7 @@ def markdown(report: Report) -> str:
             "",
             "| about | law | outcome | why not |",
             "|---|---|---|---|",
-            *map(_row, laws.values()),
+            *map(_law_row, laws.values()),
             "",
             *_operator_table(report),
         ]
@@ -192,13 +192,13 @@ def markdown(report: Report) -> str:
 
 
 def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
-    """The networks of one operator, by group and by what became of them."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for one in report.operators:
-        group, _, name = one.case.partition(": ")
-        fates = found.setdefault(group, {fate: [] for fate in _FATES.values()})
-        fates[_FATES[one.outcome]].append(name)
-    return found
+    """Return the names of the networks of one operator, by group and by fate."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for finding in report.operators:
+        group, _, name = finding.case.partition(": ")
+        fates = groups.setdefault(group, {fate: [] for fate in _FATES.values()})
+        fates[_FATES[finding.outcome]].append(name)
+    return groups
 
 
 def _operator_table(report: Report) -> list[str]:
@@ -213,35 +213,35 @@ def _operator_table(report: Report) -> list[str]:
 
 
 def _report_of(item: pytest.Item) -> Report:
-    """Return the report of a law's backend, without findings; made once in a process."""
-    found = item.config.stash.setdefault(_KEY, {})
+    """Return the report of a law's backend, without findings; created once in a process."""
+    reports = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
-    if name not in found:
-        found[name] = _with_versions(Report(backend=name, findings=[]), values.get("kit"))
-    return found[name]
+    if name not in reports:
+        reports[name] = _add_versions(Report(backend=name, findings=[]), values.get("kit"))
+    return reports[name]
 
 
-def _with_versions(report: Report, kit: Any) -> Report:
-    """Return the report with the versions, as far as the backend can be loaded."""
+def _add_versions(report: Report, kit: Any) -> Report:
+    """Add the versions to a report, if the backend can be loaded."""
     if kit is not None:
         try:
             report.distribution, report.version = kit.status.distribution, kit.status.version
             report.claims = Claims.of(kit.backend.info)
-            report.plugins = tuple(f"{one.name} of {one.provider}" for one in list_plugins())
+            report.plugins = tuple(f"{p.name} of {p.provider}" for p in list_plugins())
             report.engine_version = kit.backend.get_version()
         except eb.EnginebayError:
-            return report  # a law fails for the same reason
+            return report  # a law fails with the same error
     return report
 
 
-def _outcome(report: pytest.TestReport) -> Outcome:
+def _outcome_of(report: pytest.TestReport) -> Outcome:
     if report.skipped:
         return "excused" if hasattr(report, "wasxfail") else "skipped"
     return "held" if report.passed else "broken"
 
 
-def _reason(report: pytest.TestReport) -> str:
+def _reason_of(report: pytest.TestReport) -> str:
     if hasattr(report, "wasxfail"):
         return str(report.wasxfail).removeprefix("reason: ")
     if isinstance(report.longrepr, tuple):  # a skip: file, line, reason
@@ -249,32 +249,32 @@ def _reason(report: pytest.TestReport) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is None:
         return str(report.longrepr or "").partition("\n")[0]
-    return _first_words(crash.message, f"{Path(crash.path).name}:{crash.lineno}")
+    return _short_message(crash.message, f"{Path(crash.path).name}:{crash.lineno}")
 
 
-def _first_words(message: str, place: str) -> str:
-    r"""The first line that says more than an exception's type; else the type, and its place.
+def _short_message(message: str, location: str) -> str:
+    r"""Return the first line that contains more than the exception's type, or type and location.
 
     Example:
-        >>> _first_words("AssertionError: \nArrays are not equal", "inference.py:7")
+        >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")
         'AssertionError: Arrays are not equal'
-        >>> _first_words("AssertionError", "inference.py:7")
+        >>> _short_message("AssertionError", "inference.py:7")
         'AssertionError at inference.py:7'
     """
     first, *others = [line.strip() for line in message.splitlines() if line.strip()] or ["failed"]
     name = first.rstrip(":")
     if not name.isidentifier():
         return first
-    return f"{name}: {others[0]}" if others else f"{name} at {place}"
+    return f"{name}: {others[0]}" if others else f"{name} at {location}"
 
 
-def _title(finding: Finding) -> str:
+def _readable_title(finding: Finding) -> str:
     title = finding.law.removeprefix("test_").replace("_", " ")
     return f"{title} ({finding.case})" if finding.case else title
 
 
-def _row(findings: list[Finding]) -> str:
-    """Return one law's row, with the number of cases for each outcome."""
+def _law_row(findings: list[Finding]) -> str:
+    """Return the row of a law, with the number of cases for each outcome."""
     counts = Counter(finding.outcome for finding in findings)
     outcome = ", ".join(f"{number} {name}" for name, number in counts.items())
     reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)

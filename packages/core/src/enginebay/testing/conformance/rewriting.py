@@ -1,4 +1,4 @@
-"""Laws of rewriting: what is declared for the backend fires, and leaves no trace."""
+"""Laws about rewriters: they are declared for the backend, and leave no trace."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class RewriterLaws:
-    """Rewriters that the backend brings, and those that its users declare for it."""
+    """The rewriters of the backend."""
 
     def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
-        """The rewriters are sets of declarations, one for each operator that is ``lacking``."""
-        lowered = {one.operator for one in builtin_rewriters() if one.kind == "lowering"}
+        """The rewriters are a list of sets, with a lowering for each ``lacking`` operator."""
+        lowered = {r.operator for r in builtin_rewriters() if r.kind == "lowering"}
         for ir in kit.backend.info.irs:
             for rewriters in kit.backend.rewriters(ir):
                 assert isinstance(rewriters, eb.RewriterSet), f"for {ir} it returns {rewriters!r}"
@@ -28,18 +28,18 @@ class RewriterLaws:
                     lowered.add(rewriter.operator)
         for name in kit.backend.info.lacking:
             operator = ".".join(name.split(".")[:2])
-            assert operator in lowered, f"lacking has {name}, which nothing lowers"
+            assert operator in lowered, f"lacking has {name}, which no lowering replaces"
 
     def test_what_it_lacks_can_be_listed(self, kit: Kit, tmp_path: Path) -> None:
-        """Of a model that runs, ``unsupported_operators`` lists nothing."""
+        """``unsupported_operators`` returns nothing for a model that runs."""
         request = ConvertRequest(ir=kit.ir("fixed"), params=kit.backend.Params(), work_dir=tmp_path)
-        found = kit.backend.unsupported_operators(request)
-        if found is None:
+        operators = kit.backend.unsupported_operators(request)
+        if operators is None:
             kit.skip(f"backend '{kit.name}' does not say which operators it lacks")
-        assert not found, f"it lacks {', '.join(found)} of a model that it runs"
+        assert not operators, f"it lacks {', '.join(operators)} of a model that it runs"
 
     def test_rewriters_leave_no_trace(self, kit: Kit) -> None:
-        """Once the context is left, torch and the model are exactly what they were."""
+        """After the context of a rewriting, torch and the model are unchanged."""
         import torch
 
         example = kit.example("attention")
@@ -49,22 +49,22 @@ class RewriterLaws:
             example.module(*example.inputs.values())
         after = _state_of_torch(example.module)
         changed = [name for name, value in before.items() if after.get(name) is not value]
-        assert not changed, f"the rewriters left {', '.join(changed)} changed"
+        assert not changed, f"the rewriters changed {', '.join(changed)}"
         again = example.run(example.arrays())
         assert all((again[name] == value).all() for name, value in outputs.items())
 
 
 def _state_of_torch(module: Any) -> dict[str, Any]:
-    """Return what a rewriter may replace: torch's functions, Tensor's methods, modules."""
+    """Return all objects that rewriters may replace: functions, methods of Tensor, modules."""
     import torch
 
-    places = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}
+    owners = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}
     functions = {
-        f"{place}.{name}": value
-        for place, owner in places.items()
+        f"{title}.{name}": value
+        for title, owner in owners.items()
         for name, value in vars(owner).items()
     }
-    modules = {f"module {name}": each for name, each in module.named_modules()}
-    classes = {f"class of {name}": type(each) for name, each in modules.items()}
-    forwards = {f"forward of {name}": type(each).forward for name, each in modules.items()}
+    modules = {f"module {name}": child for name, child in module.named_modules()}
+    classes = {f"class of {name}": type(child) for name, child in modules.items()}
+    forwards = {f"forward of {name}": type(child).forward for name, child in modules.items()}
     return functions | modules | classes | forwards

@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 
 class UnderTest:
-    """The fixtures of a backend under test, whose name a subclass gives."""
+    """Fixtures for a backend under test; a subclass returns its name."""
 
     @pytest.fixture
     def backend(self) -> str:
-        """The name of the backend: a subclass returns it."""
+        """The name of the backend, which a subclass returns."""
         raise TypeError(
-            f"{type(self).__name__} does not name its backend: write a fixture 'backend' in it "
-            "that returns the name"
+            f"{type(self).__name__} requires a fixture 'backend' that returns the backend's name"
         )
 
     @pytest.fixture(scope="class")
@@ -45,13 +44,13 @@ class UnderTest:
     def kit(
         self, backend: str, _kits: dict[str, Kit], tmp_path_factory: pytest.TempPathFactory
     ) -> Kit:
-        """The kit: one for all tests of a class."""
+        """The kit, which all tests of a class share."""
         if backend not in _kits:
             _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
         return _kits[backend]
 
 
-# The last base first: that is the order in which pytest runs inherited tests.
+# In reverse order: pytest runs the inherited tests of the last base first.
 class Conformance(
     RewriterLaws,
     ProcessLaws,
@@ -63,7 +62,7 @@ class Conformance(
     DiscoveryLaws,
     UnderTest,
 ):
-    """The laws of every backend; a subclass names the backend in a fixture called ``backend``."""
+    """The laws of every backend; a subclass returns its name in the fixture ``backend``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -74,9 +73,9 @@ class Law(NamedTuple):
     """One law, for tables and for the documentation.
 
     Attributes:
-        family: What it is about: ``inference``, ``artifacts`` …
+        family: The subject: ``inference``, ``artifacts`` …
         name: The test's name.
-        sentence: What must hold.
+        sentence: The law as a sentence.
     """
 
     family: str
@@ -85,12 +84,12 @@ class Law(NamedTuple):
 
 
 def laws() -> list[Law]:
-    """Return every law, family by family, in the order in which they run."""
-    found = []
+    """Return all laws, in the order in which they run."""
+    result = []
     for family in reversed(Conformance.__bases__):
         for name, law in vars(family).items():
             if name.startswith("test_"):
                 first = (inspect.getdoc(law) or "").partition("\n\n")[0]
-                about = family.__module__.rpartition(".")[2]
-                found.append(Law(about, name, " ".join(first.split())))
-    return found
+                subject = family.__module__.rpartition(".")[2]
+                result.append(Law(subject, name, " ".join(first.split())))
+    return result
