@@ -139,7 +139,7 @@ def command_line() -> Iterator[str]:
     """Write the page of the command line, line by line, from the parsers."""
     from enginebay.cli import add_common, command_parser
     from enginebay.cli.arguments import add_backend_flags
-    from enginebay.cli.installed_commands import all_commands, command, summary
+    from enginebay.cli.installed_commands import all_commands, import_command, read_summary
     from enginebay.cli.parser import Parser
     from enginebay.plugins import list_backends
 
@@ -152,9 +152,9 @@ def command_line() -> Iterator[str]:
     yield "[Errors and fixes](errors.md). Every command has these flags:\n"
     yield from _table(common._actions)
     for name in all_commands():
-        module = command(name)
+        module = import_command(name)
         parser = command_parser(name, module, ["-h"])
-        yield f"\n## enginebay {name}\n\n{_sentence(summary(module.__name__))}\n"
+        yield f"\n## enginebay {name}\n\n{_sentence(read_summary(module.__name__))}\n"
         yield f"```text\n{parser.format_usage().removeprefix('usage: ').strip()}\n```\n"
         # After the first two groups come the parameters of one backend, which have a part below.
         own = [action for group in parser._action_groups[:2] for action in group._group_actions]

@@ -80,7 +80,7 @@ def test_a_model_without_an_example_takes_an_item(cli: Run, images: Path) -> Non
             "precision int8 requires calibration data",
             "--data FILE",
         ),
-        (["--take", "3"], "--take has no data to take from", "add --data FILE.npz"),
+        (["--take", "3"], "--take requires --data", "add --data FILE.npz"),
         (["--data", "nowhere.npz"], "no data set 'nowhere.npz'", "expected an .npz file"),
         (["--data", "images.npz", "--take", "0"], "take: expected 1 or more, found 0", ""),
         (["--data", "net.py:images"], "'net.py:images': there is no 'images' in 'net.py'", ""),

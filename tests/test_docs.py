@@ -35,7 +35,7 @@ import enginebay_lab as lab
 import enginebay_vision as vision
 from enginebay import authors, commands
 from enginebay.cli import command_parser
-from enginebay.cli.installed_commands import all_commands, command
+from enginebay.cli.installed_commands import all_commands, import_command
 from tests.fork_server import write_command
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_workflows_call_commands_that_exist(page: Path) -> None:
                     words = shlex.split(re.sub(r"\$\{\{.*?'(.*?)' }}", r"\1", step.get("run", "")))
                     if words[:1] == ["enginebay"]:
                         _, name, *argv = words
-                        command_parser(name, command(name), argv).parse_args(argv)
+                        command_parser(name, import_command(name), argv).parse_args(argv)
 
 
 def test_the_guide_shows_the_whole_loopback_backend() -> None:

@@ -165,7 +165,7 @@ def test_check_env_without_onnxruntime(bare_python):
     done = run(bare_python, "check-env", "onnxruntime")
     assert done.returncode == 3, done
     assert "metadata  FAILED   onnxruntime: not installed" in done.stdout
-    assert "wanted: onnxruntime>=1.22 or onnxruntime-gpu>=1.22" in done.stdout
+    assert "expected: onnxruntime>=1.22 or onnxruntime-gpu>=1.22" in done.stdout
     assert 'fix: pip install "onnxruntime>=1.22"' in done.stdout
 
 

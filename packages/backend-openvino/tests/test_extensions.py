@@ -230,7 +230,7 @@ def test_check_env_loads_the_extensions(backend):
 
 def test_check_env_says_that_none_is_named(backend):
     check = check_custom_ops(backend)
-    assert (check.found, check.wanted) == ("none is named", "at least one that loads")
+    assert (check.found, check.wanted) == ("none is specified", "at least one that loads")
     assert check.fix == "--extensions FILE"
     assert not backend.is_available(with_custom_ops=True)
 
@@ -240,4 +240,4 @@ def test_check_env_names_the_extension_that_does_not_load(capsys):
     assert main(command) == 3
     out = capsys.readouterr().out
     assert "custom ops: extension 'nowhere.so' is not a file" in out
-    assert "wanted: operators that load: nowhere.so" in out
+    assert "expected: operators that load: nowhere.so" in out

@@ -290,7 +290,7 @@ def test_deploy_and_run_on_a_picture(
     assert ran.code == 0, ran.err
     ran = call_command(capfd, "run", "out", "--image", "noise.png", "--json")
     assert json.loads(ran.out)["error"]["message"].endswith(
-        "are random (seed 0): what it finds means nothing"
+        "are random (seed 0): predictions are meaningless"
     )
     words = ("run", "out", "--image", "noise.png", "--allow-random-weights", "--json")
     ran = call_command(capfd, *words)

@@ -69,7 +69,7 @@ def test_a_model_without_a_task_gets_one_from_a_file(made: Path, cli: Run) -> No
             "'net.py:nonsense' comes with a task: the task: Object missing required field `image`",
         ),
         ("build", ("--task", "no.json"), "'no.json' cannot be read: No such file or directory"),
-        ("build", ("--task", "net.py"), "'net.py' is no task in JSON: JSON is malformed: …"),
+        ("build", ("--task", "net.py"), "'net.py' is not a task in JSON: JSON is malformed: …"),
     ],
 )
 def test_a_task_that_does_not_fit_ends_before_anything_is_written(

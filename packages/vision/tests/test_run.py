@@ -67,7 +67,7 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         (
             "without --image photos/red/0.png",
             2,
-            "was made without a task, so nothing says how a picture becomes its input",
+            "has no task, which specifies how to turn an image into an input",
             "deploy the model again with --task FILE.json",
         ),
         ("build --image no.png", 2, "'no.png' does not exist; expected an image", None),
@@ -78,12 +78,12 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
             "'net.py' cannot be read as an image: cannot identify image file it",
             None,
         ),
-        ("build --draw out.png", 2, "--draw has no picture to draw on", "add --image FILE"),
+        ("build --draw out.png", 2, "--draw requires --image", "add --image FILE"),
         (
             "build --image a.png --image b.png --draw out.png",
             2,
-            "--draw keeps one file, and there are 2 pictures",
-            "run them one by one",
+            "--draw expected one --image, found 2",
+            "run the images one by one",
         ),
         (
             "build --image photos/red/0.png --draw out.txt",
@@ -94,7 +94,7 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         (
             "build --image photos/red/0.png --input x=1x3x16x16",
             2,
-            "--image and --input both give the input 'x'",
+            "--image and --input both specify the input 'x'",
             None,
         ),
     ],

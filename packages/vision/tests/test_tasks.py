@@ -79,7 +79,7 @@ def test_core_knows_where_the_tasks_come_from() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    (5, "the task is of type int; wanted a mapping with its kind under 'type', or the path…"),
+    (5, "the task is of type int; expected a mapping with the kind under 'type', or the path…"),
     ({"type": "image-classification"}, "the task: Object missing required field `image`"),
     (
         {"steps": [{"type": "rotate"}]},
@@ -135,9 +135,9 @@ def test_values_that_are_no_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no task in JSON: Input data was truncated"),
-        ("[]", "is no task in JSON: wanted an object in braces"),
-        ('{"type": 3}', "has 3 under 'type'; wanted a mapping with its kind under 'type', or"),
+        ("", "is not a task in JSON: Input data was truncated"),
+        ("[]", "is not a task in JSON: expected an object in braces"),
+        ('{"type": 3}', "has 3 under 'type'; expected a mapping with the kind under 'type', or"),
     ],
 )
 def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line, in this process and in one of its own."""
+"""Fixtures that run the command line, in this process and in a separate one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cli(here: Path, loopback: str, capfd: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def shell(here: Path, loopback: str) -> Run:
-    """Runs a command line in a process of its own."""
+    """Runs a command line in a separate process."""
 
     return partial(run_command, timeout=600)
 

@@ -1,4 +1,4 @@
-"""The scripts are given to their shells; what a shell would offer is what counts."""
+"""Completion scripts: the words that the shells offer."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("enginebay completion b", {"bash"}),
     ],
 )
-def test_bash_offers_what_would_be_taken(
-    cli: Run, here: Path, line: str, offered: set[str]
-) -> None:
+def test_bash_completes_valid_words(cli: Run, here: Path, line: str, offered: set[str]) -> None:
     (here / "completion.bash").write_text(cli("completion", "bash").out)
     done = subprocess.run(
         ["bash", "-c", ASK, "-", *line.split()], capture_output=True, text=True, check=True
@@ -47,7 +45,7 @@ def test_bash_offers_what_would_be_taken(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
-def test_other_shells_get_a_script_too(cli: Run, here: Path, shell: str) -> None:
+def test_scripts_of_other_shells_complete(cli: Run, here: Path, shell: str) -> None:
     ran = cli("completion", shell)
     assert "allow-mismatch" in ran.out
     if program := shutil.which(shell):
@@ -55,13 +53,13 @@ def test_other_shells_get_a_script_too(cli: Run, here: Path, shell: str) -> None
         subprocess.run([program, "-f", *(["-n"] if shell == "zsh" else []), "script"], check=True)
 
 
-def test_the_script_is_a_document_too(cli: Run) -> None:
+def test_the_script_as_json(cli: Run) -> None:
     document = cli("completion", "bash", "--json").document
     assert document["shell"] == "bash"
     assert "_shtab_enginebay" in document["script"]
 
 
-def test_a_backend_that_cannot_be_loaded_leaves_the_rest_to_complete(
+def test_a_broken_backend_does_not_stop_completion(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
@@ -70,7 +68,7 @@ def test_a_backend_that_cannot_be_loaded_leaves_the_rest_to_complete(
     assert "--allow-mismatch" in ran.out
 
 
-def test_an_unknown_shell_is_an_error_that_lists_them(cli: Run) -> None:
+def test_an_unknown_shell_is_an_error_with_the_known_shells(cli: Run) -> None:
     ran = cli("completion", "fish")
     assert ran.code == 2
     assert "'fish'" in ran.err

@@ -21,7 +21,7 @@ def ahead_cli(cli: Run, ahead: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     return cli
 
 
-def test_from_the_build_to_the_recorded_run(
+def test_an_artifact_is_built_here_and_verified_on_its_device(
     ahead_cli: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = ahead_cli(*DEPLOY)
@@ -79,7 +79,7 @@ def test_a_wrong_graph_is_refused_without_a_device(ahead_cli: Run, here: Path) -
         (("--gain", "x"), "argument --gain: "),
     ],
 )
-def test_what_cannot_be_done_here_is_one_line(
+def test_flags_that_need_the_device_are_one_error_line(
     ahead_cli: Run, here: Path, flag: tuple[str, ...], message: str
 ) -> None:
     done = ahead_cli(*DEPLOY, *flag)
@@ -89,7 +89,7 @@ def test_what_cannot_be_done_here_is_one_line(
     assert not (here / "out").exists()
 
 
-def test_commands_that_run_the_engine_say_what_is_lacking(ahead_cli: Run, here: Path) -> None:
+def test_run_and_verify_report_the_missing_device(ahead_cli: Run, here: Path) -> None:
     ahead_cli(*DEPLOY)
     for code, *command in (
         (3, "run", "out"),

@@ -1,4 +1,4 @@
-"""Before any work: help, usage, exit codes, documents, and what is not imported."""
+"""The command line without any work: help, usage errors, exit codes, JSON, and imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ import pytest
 
 import enginebay
 from enginebay.cli import command_parser
-from enginebay.cli.installed_commands import OWN, all_commands, command, module_of, summary
+from enginebay.cli.installed_commands import (
+    OWN,
+    all_commands,
+    import_command,
+    module_of,
+    read_summary,
+)
 from enginebay.testing import temporary_backend
 from enginebay.testing.command_runs import command as command_line, environment
 
@@ -34,7 +40,7 @@ def test_the_help_names_every_command_and_exit_code(cli: Run) -> None:
     assert (code, err) == (0, "")
     assert text.startswith("usage: enginebay COMMAND ...\n")
     for name in OWN:
-        what = summary(module_of(name))
+        what = read_summary(module_of(name))
         assert what
         assert re.search(rf"^  {name} +{re.escape(what)}$", text, re.MULTILINE)
     assert "0 ok, 1 failed, 2 usage, 3 backend or command unavailable, 130 interrupted" in text
@@ -56,19 +62,19 @@ def test_every_command_explains_itself_and_has_the_common_flags(cli: Run, name: 
             assert len(text[start:].split("\n  -")[0].split()) > 1, f"{flag} is not explained"
 
 
-def test_a_backends_flags_stand_under_a_heading_of_their_own(cli: Run) -> None:
+def test_a_backends_flags_have_a_separate_heading(cli: Run) -> None:
     for words in (("deploy", "-h"), ("convert", "loopback", "-h")):
         _, _, own = cli(*words).out.partition("parameters of loopback:\n")
         own, _, _ = own.partition("\nexamples:\n")
         assert "  --gain GAIN" in own
-        assert "Multiplies every floating-point output" in own
+        assert "Factor of every floating-point output" in own
         assert "--work-dir" not in own, "it is the command's"
     assert "--gain" not in cli("convert", "-h").out
 
 
 def test_every_command_has_examples_that_can_be_typed(loopback: str) -> None:
     for name in OWN:
-        module = command(name)
+        module = import_command(name)
         for line in module.EXAMPLES:
             words = shlex.split(line.removeprefix('eval "$(').removesuffix(')"'))
             assert words[:2] == ["enginebay", name]
@@ -77,21 +83,21 @@ def test_every_command_has_examples_that_can_be_typed(loopback: str) -> None:
             command_parser(name, module, argv).parse_args(argv)
 
 
-def test_help_by_its_name(cli: Run) -> None:
+def test_the_help_command(cli: Run) -> None:
     assert cli("help").out == cli("-h").out
     shown = cli("help", "verify")
     assert (shown.code, shown.out) == (0, cli("verify", "-h").out)
     examples = shown.out.partition("\nexamples:\n")[2].splitlines()
-    assert examples == [f"  {line}" for line in command("verify").EXAMPLES]
+    assert examples == [f"  {line}" for line in import_command("verify").EXAMPLES]
     wrong = cli("help", "verfy")
     assert (wrong.code, wrong.err.splitlines()[-1]) == (2, "hint: did you mean 'enginebay verify'?")
 
 
-def test_the_version_by_its_short_flag(cli: Run) -> None:
+def test_the_short_flag_of_the_version(cli: Run) -> None:
     assert cli("-V").out == cli("--version").out
 
 
-def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
+def test_help_works_without_the_backend(cli: Run) -> None:
     ran = cli("deploy", "--backend", "lopback", "-h")
     assert (ran.code, ran.err) == (0, "")
     text = " ".join(ran.out.split())
@@ -104,12 +110,12 @@ def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
     [
         (
             "deply m.onnx",
-            f"'deply' is not a command; wanted one of {', '.join(all_commands())}",
+            f"'deply' is not a command; available: {', '.join(all_commands())}",
             "did you mean 'enginebay deploy'?",
         ),
         (
             "--verbose backends",
-            f"'--verbose' is not a command; wanted one of {', '.join(all_commands())}",
+            f"'--verbose' is not a command; available: {', '.join(all_commands())}",
             "enginebay -h",
         ),
         ("deploy", "the following arguments are required: MODEL", "enginebay deploy -h"),
@@ -151,12 +157,12 @@ def test_help_is_there_although_the_backend_is_not(cli: Run) -> None:
         ("run", "the following arguments are required: ARTIFACT", "enginebay run -h"),
         (
             "verify out --input x=1x2",
-            "--input brings inputs, but no outputs to compare with",
-            "add --model MODEL, or leave --input out",
+            "--input requires --model, to compute the expected outputs",
+            "add --model MODEL, or remove --input",
         ),
         (
             "run out --output y",
-            "'y' cannot keep the outputs: wanted a .npz file",
+            "expected a .npz file for the outputs, found 'y'",
             "--output y.npz",
         ),
     ],
@@ -192,7 +198,7 @@ def test_a_wrong_command_line_is_one_line_and_a_hint(
         ),
     ],
 )
-def test_a_backend_that_is_not_there_is_exit_code_3(
+def test_a_missing_backend_is_exit_code_3(
     cli: Run, words: str, error: str | None, hint: str | None
 ) -> None:
     ran = cli(*words.split())
@@ -206,7 +212,7 @@ def test_a_backend_that_is_not_there_is_exit_code_3(
         assert document["error"] == {"message": error, "hint": hint}
 
 
-def test_the_backend_is_found_wherever_it_stands(cli: Run) -> None:
+def test_the_backend_is_found_at_any_position(cli: Run) -> None:
     for words in (
         ("deploy", "--backend", "loopback", "--gain", "1", "missing.onnx"),
         ("deploy", "missing.onnx", "--gain", "1", "--backend=loopback"),
@@ -229,12 +235,12 @@ def test_the_traceback_shows_the_whole_chain(cli: Run, here: Path) -> None:
     package = "no_such_thing_here"
     assert ran.err.splitlines()[-2:] == [
         f"error: importing 'broken.py' needs the package '{package}', which is not installed",
-        f"hint: pip install {package}, or whatever else provides it",
+        f"hint: pip install {package}, or the package that provides it",
     ]
     assert "Traceback" not in cli("deploy", "broken.py:x").err
 
 
-def test_backends_lists_what_is_there_and_what_is_wrong_with_it(cli: Run) -> None:
+def test_backends_lists_installed_and_broken_plugins(cli: Run) -> None:
     with temporary_backend("loopback", "raise RuntimeError('never imported')", distribution="b"):
         code, text, err = cli("backends")
     assert code == 0
@@ -278,14 +284,14 @@ FAULTY = {
 
 @pytest.fixture
 def admitted(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The backends of the tests below may be used."""
+    """Allow the backends of the tests below."""
     monkeypatch.setenv("ENGINEBAY_BACKENDS", ",".join(["loopback", "twin", *FAULTY]))
 
 
 @pytest.mark.usefixtures("admitted")
 @pytest.mark.parametrize("name", FAULTY)
 @pytest.mark.parametrize("group", ["backends", "plugins"])
-def test_loading_shows_what_metadata_cannot(cli: Run, name: str, group: str) -> None:
+def test_load_shows_faults_that_metadata_hides(cli: Run, name: str, group: str) -> None:
     source, reason, fix = FAULTY[name]
     if (name, group) == ("old", "plugins"):
         # They have no API version.
@@ -306,7 +312,7 @@ def test_loading_shows_what_metadata_cannot(cli: Run, name: str, group: str) -> 
 
 
 @pytest.mark.usefixtures("admitted")
-def test_loading_shows_the_chain_on_request(cli: Run) -> None:
+def test_load_with_traceback_prints_the_causes(cli: Run) -> None:
     for group in ("backends", "plugins"):
         with temporary_backend("crash", FAULTY["crash"][0], group=f"enginebay.{group}"):
             said = cli("backends", "--load", "--traceback").err
@@ -317,7 +323,7 @@ def test_loading_shows_the_chain_on_request(cli: Run) -> None:
 
 @pytest.mark.usefixtures("admitted")
 @pytest.mark.parametrize("group", ["backends", "plugins"])
-def test_a_broken_plugin_is_an_error_at_once_where_that_is_asked_for(
+def test_strict_plugins_make_a_broken_plugin_an_error(
     cli: Run, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
@@ -342,7 +348,7 @@ def test_a_broken_plugin_is_an_error_at_once_where_that_is_asked_for(
         ("backends", FAULTY["crash"][0], []),
     ],
 )
-def test_a_broken_plugin_is_never_another_backends_row(
+def test_a_broken_plugin_is_not_reported_under_another_backend(
     cli: Run, group: str, source: str, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
@@ -356,7 +362,7 @@ def test_a_broken_plugin_is_never_another_backends_row(
 
 
 @pytest.mark.usefixtures("admitted")
-def test_a_disabled_backend_is_a_row_where_faults_are_errors(
+def test_strict_plugins_still_list_a_disabled_backend(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
@@ -365,7 +371,7 @@ def test_a_disabled_backend_is_a_row_where_faults_are_errors(
     assert (ran.code, ran.out.splitlines()[0]) == (3, "loopback: NOT OK")
 
 
-def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:
+def test_a_broken_plugin_is_a_warning_of_one_line(cli: Run, here: Path) -> None:
     # In a process of its own: in this one pytest turns warnings into errors.
     with temporary_backend("pack", "raise ValueError('no')", group="enginebay.plugins"):
         done = subprocess.run(
@@ -383,7 +389,7 @@ def test_a_broken_plugin_is_one_line_of_a_warning(cli: Run, here: Path) -> None:
 
 
 @pytest.mark.usefixtures("admitted")
-def test_a_duplicate_has_its_fix_once(cli: Run) -> None:
+def test_the_fix_of_a_duplicate_is_printed_once(cli: Run) -> None:
     with (
         temporary_backend("twin", "json", distribution="a"),
         temporary_backend("twin", "string", distribution="b"),
@@ -417,7 +423,7 @@ def test_check_env_of_a_green_backend(cli: Run) -> None:
     ] or [line.split()[1] for line in lines[1:]] == ["ok"] * (len(lines) - 1)
 
 
-def test_check_env_of_a_broken_backend_is_exit_code_3_only_where_it_is_named(
+def test_check_env_of_a_broken_backend_is_exit_code_3_only_by_name(
     cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "loopback,sick")

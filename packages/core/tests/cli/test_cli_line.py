@@ -1,4 +1,4 @@
-"""What each command prints when it works, on the backend that needs no engine."""
+"""The output of each successful command, on the loopback backend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEPLOY = ("--backend", "loopback", "--exporter", "torchscript")
 
 @pytest.fixture
 def deployed(cli: Run) -> Ran:
-    """``net.py:build`` at ``net-build-loopback``, and what the command said."""
+    """Deploy ``net.py:build`` to ``net-build-loopback``, and return the command's output."""
     ran = cli("deploy", "net.py:build", *DEPLOY)
     assert ran.code == 0, ran.err
     return ran
@@ -38,7 +38,7 @@ def next_commands(text: str) -> list[str]:
     return [line.strip() for line in text.partition("\nNext:\n")[2].splitlines()]
 
 
-def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> None:
+def test_deploy_prints_a_closing_table(deployed: Ran) -> None:
     assert deployed.err == ""
     steps, fields, outputs, _ = deployed.out.split("\n\n")
     lines = steps.splitlines()
@@ -65,7 +65,7 @@ def test_deploy_closes_with_a_table_that_says_what_came_out(deployed: Ran) -> No
     assert row.index("ok") == header.index("RESULT")
 
 
-def test_what_the_engine_fell_back_on_stands_below_the_verdict(
+def test_fallbacks_are_printed_below_the_verdict(
     cli: Run, fallen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", fallen)
@@ -77,9 +77,7 @@ def test_what_the_engine_fell_back_on_stands_below_the_verdict(
         assert lines[verdict + 1].split(maxsplit=1) == ["warning", "no turbo here"]
 
 
-def test_files_that_call_their_function_alike_get_folders_of_their_own(
-    cli: Run, here: Path, deployed: Ran
-) -> None:
+def test_equal_function_names_get_different_folders(cli: Run, here: Path, deployed: Ran) -> None:
     shutil.copy(here / "net.py", here / "other.py")
     assert cli("deploy", "other.py:build", *DEPLOY).code == 0
     assert (here / "net-build-loopback").is_dir()
@@ -97,7 +95,7 @@ def test_the_next_commands_can_be_copied_and_pasted(cli: Run, deployed: Ran) -> 
         assert cli(*shlex.split(command)[1:]).code == 0
 
 
-def test_folders_with_blanks_and_dashes_can_be_pasted_too(cli: Run, here: Path) -> None:
+def test_folders_with_blanks_and_dashes_are_quoted(cli: Run, here: Path) -> None:
     for folder in ("my model's", "-folder"):
         ran = cli("deploy", "net.py:build", *DEPLOY, f"--work-dir={folder}")
         assert ran.code == 0
@@ -139,7 +137,7 @@ def test_the_default_backend_is_written_into_the_command(cli: Run, here: Path) -
     )
 
 
-def test_deploy_as_a_document(cli: Run) -> None:
+def test_deploy_as_json(cli: Run) -> None:
     document = cli("deploy", "net.py:build", *DEPLOY, "--json").document
     assert set(document) == {
         *("schema", "kind", "verdict", "artifact", "notes", "steps", "rewriting", "manifest"),
@@ -154,7 +152,7 @@ def test_deploy_as_a_document(cli: Run) -> None:
     assert document["manifest"]["verification"]["verdict"] == "verified"
 
 
-def test_what_a_model_prints_does_not_spoil_the_document(cli: Run) -> None:
+def test_a_models_prints_do_not_break_the_json(cli: Run) -> None:
     ran = cli("deploy", "net.py:chatty", *DEPLOY, "--json")
     assert ran.document["verdict"] == "verified"
     assert "the model talks" in ran.err
@@ -182,7 +180,7 @@ def test_a_mismatch_is_exit_code_1_and_publishes_nothing(cli: Run, here: Path) -
     assert 0.1 < document["verification"]["outputs"][0]["rtol_that_passes"] <= 0.5
 
 
-def test_a_mismatch_can_be_published_and_says_what_it_is(cli: Run) -> None:
+def test_a_mismatch_can_be_published_with_a_warning(cli: Run) -> None:
     ran = cli("deploy", "tiny.onnx", "--gain", "1.5", "--allow-mismatch")
     assert ran.code == 0
     assert "\nverdict   mismatched against " in ran.out
@@ -228,7 +226,7 @@ def test_the_next_command_after_convert_fills_open_dimensions(cli: Run, here: Pa
     assert ran.err.startswith("error: cannot generate an input for x float32[")
 
 
-def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
+def test_export_requires_overwrite_for_an_existing_file(cli: Run, here: Path) -> None:
     (here / "build.onnx").write_text("precious")
     ran = cli("export", "net.py:build", "--exporter", "torchscript")
     assert (ran.code, ran.out) == (2, "")
@@ -238,9 +236,7 @@ def test_export_does_not_replace_a_file_unasked(cli: Run, here: Path) -> None:
     assert (here / "build.onnx").read_bytes() != b"precious"
 
 
-def test_run_takes_the_recorded_inputs_and_keeps_the_outputs(
-    cli: Run, here: Path, deployed: Ran
-) -> None:
+def test_run_uses_recorded_inputs_and_writes_outputs(cli: Run, here: Path, deployed: Ran) -> None:
     ran = cli("run", "net-build-loopback", "--output", "found.npz", "--json")
     (output,) = ran.document["outputs"]
     assert (output["name"], output["dtype"], output["shape"]) == ("output", "float32", [2, 3])
@@ -310,7 +306,7 @@ def test_verify_against_the_model_and_against_the_records(cli: Run, sizes: tuple
     )
 
 
-def test_verify_reads_an_npz_as_a_data_set_is_read(cli: Run, here: Path, deployed: Ran) -> None:
+def test_verify_reads_an_npz_with_several_items(cli: Run, here: Path, deployed: Ran) -> None:
     np.savez(here / "many.npz", x=np.ones((3, 2, 4), np.float32))
     np.savez(here / "one.npz", x=np.ones((2, 4), np.float32))
     words = ("verify", "net-build-loopback", "--model", "net.py:build", "--input")
@@ -319,7 +315,7 @@ def test_verify_reads_an_npz_as_a_data_set_is_read(cli: Run, here: Path, deploye
     assert one["verification"]["basis"]["labels"].count("example") == 1
 
 
-def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
+def test_verify_an_artifact_without_records(cli: Run) -> None:
     assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
     ran = cli("verify", "out")
     assert (ran.code, ran.out) == (2, "")
@@ -331,7 +327,7 @@ def test_verify_of_an_artifact_that_was_never_compared(cli: Run) -> None:
     assert cli("verify", "out", "--model", "tiny.onnx", "--input", "x=1x3x4x4").code == 0
 
 
-def test_inspect_tells_where_an_artifact_comes_from(cli: Run, here: Path, deployed: Ran) -> None:
+def test_inspect_prints_the_origin_of_an_artifact(cli: Run, here: Path, deployed: Ran) -> None:
     text = cli("inspect", "net-build-loopback").out
     for line in (
         r"artifact  net-build-loopback",
@@ -351,7 +347,7 @@ def test_inspect_tells_where_an_artifact_comes_from(cli: Run, here: Path, deploy
         assert re.search(f"^{line}$", text, re.M), line
 
 
-def test_inspect_of_an_ir_file(cli: Run, here: Path) -> None:
+def test_inspect_an_ir_file(cli: Run, here: Path) -> None:
     text = cli("inspect", "tiny.onnx").out
     assert re.match(r"ir +onnx by file, opset \d+\nfile +tiny.onnx \(\d+ B\)\nsha256 +", text)
     assert "input   x float32[1, 3, 4, 4]\noutput  y float32[1, 3, 4, 4]\n" in text
@@ -393,7 +389,7 @@ def test_a_crashed_engine_can_be_published_and_inspected(cli: Run, here: Path) -
     shutil.rmtree(here / "out")
 
 
-def test_an_engine_that_hangs_is_a_crashed_one(cli: Run, here: Path, soon: int) -> None:
+def test_a_hanging_engine_counts_as_crashed(cli: Run, here: Path, soon: int) -> None:
     ran = crash(cli, "hanging", "--timeout", str(3 * soon))
     assert (ran.code, ran.out) == (1, "")
     assert re.match(rf"error: crashed: .*\b{3 * soon} s", ran.err), ran.err

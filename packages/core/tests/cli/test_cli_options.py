@@ -1,4 +1,4 @@
-"""The flags of the options that are declared once."""
+"""The flags of the export and verification options."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_every_option_is_a_flag_of_deploy_under_its_heading(cli: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["export", "verify"])
-def test_other_commands_have_those_that_are_not_of_a_deployment_alone(
-    cli: Run, command: str
-) -> None:
+def test_other_commands_lack_the_options_of_deploy_alone(cli: Run, command: str) -> None:
     options = {"export": eb.ExportOptions, "verify": eb.VerifyOptions}[command]
     shown = cli(command, "--help").out
     for name in declared_fields(options):
@@ -82,7 +80,7 @@ def test_a_wrong_value_is_one_line_of_usage(cli: Run, words: str, message: str, 
     assert not (here / "net-build-loopback").exists()
 
 
-def test_the_last_of_two_single_values_counts(cli: Run) -> None:
+def test_a_repeated_single_value_overrides_the_first(cli: Run) -> None:
     assert cli(*DEPLOY, "--opset", "13", "--opset", "17", "--keep-ir", "--no-keep-ir").code == 0
     ir = eb.open_artifact("net-build-loopback").manifest.ir
     assert ir is not None
@@ -114,7 +112,7 @@ def test_rewriters_of_a_config(cli: Run, here: Path) -> None:
     assert "rewriters fired: torch.Tensor.relu (" in " ".join(ran.out.split()), ran.err
 
 
-def test_those_that_lose_are_listed_with_the_one_that_wins(cli: Run, here: Path) -> None:
+def test_overridden_rewriters_are_listed_with_the_winner(cli: Run, here: Path) -> None:
     from enginebay.testing import temporary_backend
 
     (here / "mine.py").write_text(REWRITERS)
@@ -156,7 +154,7 @@ def test_those_that_lose_are_listed_with_the_one_that_wins(cli: Run, here: Path)
         ),
     ],
 )
-def test_what_is_no_set_of_rewriters(
+def test_an_object_that_is_not_a_rewriter_set(
     cli: Run, here: Path, named: str, error: str, hint: str
 ) -> None:
     (here / "mine.py").write_text(REWRITERS)

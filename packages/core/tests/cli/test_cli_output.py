@@ -1,4 +1,4 @@
-"""Tables and fields: whole and plain in a file or a pipe, wrapped at words on a terminal."""
+"""Tables and fields: complete and plain in a file or a pipe, wrapped at words on a terminal."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_table_on_a_terminal_breaks_between_words_only(columns: int, broken: s
 
 
 @pytest.mark.parametrize("columns", range(26, 50))
-def test_a_number_stays_beside_its_unit(
+def test_a_number_and_its_unit_are_not_separated(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -74,7 +74,7 @@ def test_a_table_is_as_wide_as_it_needs_to_be(broken: str) -> None:
     assert row.endswith(f"raised OSError: {REASON}")
 
 
-def test_rows_whose_words_do_not_fit_are_fields(broken: str) -> None:
+def test_rows_that_are_too_wide_are_printed_as_fields(broken: str) -> None:
     text = "\n".join(lines_at(40, "backends", "--load"))
     assert "\nname          loopback\nstate         installed\ndistribution  " in text
     assert "/usr/lib/python3.11/site-packages/mine" in text
@@ -92,7 +92,7 @@ def test_a_digest_is_whole_or_ends_in_dots(columns: int, cli: Run, here: Path) -
     assert digest in cli("inspect", "out").out
 
 
-def test_fields_are_wrapped_beside_their_names_and_commands_are_not(cli: Run, here: Path) -> None:
+def test_fields_are_wrapped_but_commands_are_not(cli: Run, here: Path) -> None:
     assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
     lines = lines_at(50, "inspect", "out")
     manifest = cli("inspect", "out", "--json").document["manifest"]
@@ -101,7 +101,7 @@ def test_fields_are_wrapped_beside_their_names_and_commands_are_not(cli: Run, he
     assert lines[start + 1].startswith(" " * 10 + "reference to compare with")
 
 
-def test_numbers_end_at_the_same_place_wherever_they_are_printed(
+def test_numbers_are_aligned_to_the_right_everywhere(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -116,7 +116,7 @@ def test_numbers_end_at_the_same_place_wherever_they_are_printed(
     assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == expected
 
 
-def test_a_table_without_rows_is_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_prints_its_header(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("NAME", "STATE"), [])
     assert capsys.readouterr().out == "NAME  STATE\n"
 
@@ -132,7 +132,7 @@ def test_colours_can_be_forced(cli: Run, broken: str, monkeypatch: pytest.Monkey
     assert cli("backends", "--load").out == plain
 
 
-def test_an_ascii_stdout_is_no_error(here: Path, loopback: str, cli: Run) -> None:
+def test_an_ascii_stdout_escapes_other_characters(here: Path, loopback: str, cli: Run) -> None:
     assert cli("convert", "loopback", "tiny.onnx", "--work-dir", "out").code == 0
     # As under LC_ALL=C, where this folder's own name may be no text, though.
     ascii_only = {"PYTHONIOENCODING": "ascii:surrogateescape"}
@@ -184,7 +184,7 @@ def test_results_print_as_their_commands_do_and_are_their_documents(cli: Run, he
     assert preview.to_dict() == cli(*line).document
 
 
-def test_long_work_says_now_and_then_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_prints_its_step_regularly(monkeypatch: pytest.MonkeyPatch) -> None:
     class Lines(io.StringIO):
         def write(self, text: str) -> int:
             told.set()
@@ -202,7 +202,7 @@ def test_long_work_says_now_and_then_what_runs(monkeypatch: pytest.MonkeyPatch) 
     assert threading.active_count() == before
 
 
-def test_the_log_is_shown_where_it_is_asked_for(here: Path, loopback: str) -> None:
+def test_verbose_shows_the_log(here: Path, loopback: str) -> None:
     code = "import logging, sys; logging.getLogger('enginebay.mine').info('a note')\n"
     (here / "noting.py").write_text(f"{code}from net import build\n")
     words = command("export", "noting.py:build", "--exporter", "torchscript")

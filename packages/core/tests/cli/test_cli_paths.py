@@ -28,7 +28,7 @@ SHOWN = "\\udcff"  # as a terminal shows it
         ["inspect", NAME, "--json"],
     ],
 )
-def test_a_path_that_no_engine_takes_is_one_line(cli: Run, here: Path, words: list[str]) -> None:
+def test_a_path_that_is_not_utf8_is_one_error_line(cli: Run, here: Path, words: list[str]) -> None:
     shutil.copy("tiny.onnx", f"{NAME}.onnx")
     shutil.copy("net.py", f"{NAME}.py")
     before = sorted(here.iterdir())
@@ -41,7 +41,7 @@ def test_a_path_that_no_engine_takes_is_one_line(cli: Run, here: Path, words: li
     assert sorted(here.iterdir()) == before
 
 
-def test_a_command_with_such_a_path_is_kept_escaped(
+def test_a_path_that_is_not_utf8_is_escaped_in_the_manifest(
     cli: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / NAME).mkdir()

@@ -1,4 +1,4 @@
-"""What only a real process can show: signals, pipes, full disks, terminals."""
+"""Tests that need a separate process: signals, pipes, full disks, terminals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def slow():
 
 
 def ended_by(number: signal.Signals, here: Path, model: str, *more: str) -> subprocess.Popen[str]:
-    """A deployment that was sent a signal in the middle."""
+    """Send a signal to a running deployment, and return its result."""
     (here / "waits.py").write_text(WAITING)
     process = subprocess.Popen(
         command("deploy", f"waits.py:{model}", "--backend", "loopback", "--work-dir", "out", *more),
@@ -71,7 +71,7 @@ def test_a_signal_unwinds_and_leaves_nothing_behind(
     assert left == {"net.py", "tiny.onnx", "waits.py"}
 
 
-#: Sends itself a signal at a given moment, and goes on as torch's lazy imports do.
+#: Sends a signal to itself at a given moment, and continues, like torch's lazy imports.
 SWALLOWING = """\
 import os, signal, torch
 from torch import nn, ones
@@ -95,7 +95,7 @@ def build():
         ("torch.compiler.is_exporting()", "SIGTERM", 143, "terminated by SIGTERM"),
     ],
 )
-def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
+def test_a_swallowed_signal_still_ends_the_command(
     here: Path, cli: Run, when: str, name: str, code: int, message: str
 ) -> None:
     (here / "deaf.py").write_text(SWALLOWING.format(when=when, name=name))
@@ -107,8 +107,8 @@ def test_a_signal_that_is_swallowed_ends_the_command_all_the_same(
 
 
 @pytest.mark.process
-def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
-    """C++ calls Python in there, and ends the process where that raises."""
+def test_a_signal_waits_for_the_import_of_torch(here: Path) -> None:
+    """During this import C++ calls Python, and an exception would end the process."""
     (here / "torch").mkdir()
     (here / "torch" / "__init__.py").write_text(
         "import os, signal, time\n"
@@ -131,9 +131,7 @@ def test_a_signal_in_the_import_of_torch_waits_for_its_end(here: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "imported\n", "error: interrupted\n")
 
 
-def test_a_signal_that_is_swallowed_at_the_end_spares_the_old_artifact(
-    here: Path, cli: Run
-) -> None:
+def test_a_swallowed_signal_preserves_the_old_artifact(here: Path, cli: Run) -> None:
     from enginebay.testing import temporary_backend
 
     deaf = (
@@ -164,7 +162,7 @@ def test_a_signal_that_is_swallowed_at_the_end_spares_the_old_artifact(
     assert {path.name for path in here.iterdir()} == {"net.py", "out", "tiny.onnx"}
 
 
-def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
+def test_os_exit_in_a_plugin_is_a_failure(here: Path, cli: Run) -> None:
     from enginebay.testing import temporary_backend
 
     leaving = (
@@ -189,7 +187,7 @@ def test_an_exit_is_no_success(here: Path, cli: Run) -> None:
     assert ran.err.startswith("error: unexpected SystemExit: 0\nhint: run it again with ")
 
 
-def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
+def test_an_interruption_as_json(here: Path, loopback: str) -> None:
     process = ended_by(signal.SIGINT, here, "slow", "--json")
     out, _ = process.communicate()
     assert process.returncode == 130
@@ -203,7 +201,7 @@ def test_an_interruption_is_a_document_too(here: Path, loopback: str) -> None:
 def test_a_signal_that_was_ignored_stays_ignored(
     here: Path, loopback: str, ignoring: list[str], name: str
 ) -> None:
-    """nohup ignores the one, and a shell the other for a job in the background."""
+    """nohup ignores SIGHUP, and shells ignore SIGINT for background jobs."""
     (here / "model.py").write_text(
         f"import os, signal\nos.kill(os.getpid(), signal.{name})\nraise SystemExit('went on')\n"
     )
@@ -218,7 +216,7 @@ def test_a_signal_that_was_ignored_stays_ignored(
     assert "importing 'model.py' raised SystemExit: went on" in done.stderr
 
 
-def test_an_engine_in_a_child_process_ends_with_the_command(here: Path, loopback: str) -> None:
+def test_child_processes_end_with_the_command(here: Path, loopback: str) -> None:
     from enginebay.testing import temporary_backend
 
     hanging = (
@@ -257,10 +255,10 @@ def _wait_for(condition: object) -> None:
 
 
 @pytest.mark.parametrize("words", ["backends", "deploy -h", "-h", "backends --json"])
-def test_a_reader_that_leaves_early_hears_no_complaint(
+def test_a_closed_pipe_prints_no_error(
     here: Path, loopback: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("ENGINEBAY_BACKENDS")  # it would be said which other backends it leaves out
+    monkeypatch.delenv("ENGINEBAY_BACKENDS")  # otherwise a message would list the excluded backends
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -275,7 +273,7 @@ def test_a_reader_that_leaves_early_hears_no_complaint(
 
 
 @pytest.mark.parametrize("words", ["-h", "check-env loopback"])
-def test_a_stdout_that_is_closed_is_no_error(here: Path, loopback: str, words: str) -> None:
+def test_a_closed_stdout_is_not_an_error(here: Path, loopback: str, words: str) -> None:
     line = shlex.join(command(*words.split()))
     done = subprocess.run(
         ["/bin/sh", "-c", f"{line} >&-"],
@@ -287,7 +285,7 @@ def test_a_stdout_that_is_closed_is_no_error(here: Path, loopback: str, words: s
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_harm_no_deployment(here: Path, shell: Run, closed: str) -> None:
+def test_deploy_works_with_closed_streams(here: Path, shell: Run, closed: str) -> None:
     line = shlex.join(command("deploy", "tiny.onnx", "--backend", "loopback", "--work-dir", "out"))
     done = subprocess.run(["/bin/sh", "-c", f"{line} {closed}"], env=environment(), check=False)
     assert done.returncode == 0
@@ -295,7 +293,7 @@ def test_closed_streams_harm_no_deployment(here: Path, shell: Run, closed: str) 
 
 
 @pytest.mark.parametrize("words", ["deploy nét.py:build --work-dir out", "inspect ö"])
-def test_a_name_that_is_no_text_in_the_locale_is_refused_at_once(shell: Run, words: str) -> None:
+def test_a_name_outside_the_locale_is_refused_at_once(shell: Run, words: str) -> None:
     ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     ran = shell(*words.split(), env=ascii_alone)
     name = words.split()[1].replace("é", r"\udcc3\udca9").replace("ö", r"\udcc3\udcb6")
@@ -303,7 +301,7 @@ def test_a_name_that_is_no_text_in_the_locale_is_refused_at_once(shell: Run, wor
     assert (ran.code, ran.out, ran.err) == (2, "", wanted)
 
 
-def test_nor_is_the_current_folder_then(shell: Run, here: Path) -> None:
+def test_a_current_folder_outside_the_locale_is_refused(shell: Run, here: Path) -> None:
     ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     folder = here / "è"
     folder.mkdir()
@@ -321,7 +319,7 @@ def test_nor_is_the_current_folder_then(shell: Run, here: Path) -> None:
 @pytest.mark.parametrize(
     "words", ["backends", "deploy -h", "deploy tiny.onnx --backend loopback --work-dir out"]
 )
-def test_a_full_disk_under_stdout_is_one_line(here: Path, loopback: str, words: str) -> None:
+def test_a_full_disk_of_stdout_is_one_error_line(here: Path, loopback: str, words: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command(*words.split()),
@@ -341,7 +339,7 @@ def test_a_full_disk_under_stdout_is_one_line(here: Path, loopback: str, words: 
 MODEL = ("deploy", "tiny.onnx", "--backend", "loopback")
 
 
-def test_progress_on_a_terminal_gives_way_to_the_closing_table(here: Path, loopback: str) -> None:
+def test_progress_disappears_before_the_closing_table(here: Path, loopback: str) -> None:
     code, seen = terminal(*MODEL)
     assert code == 0
     progress, header, closing = re.split(r"(STEP.*SECONDS)", seen)
@@ -354,7 +352,7 @@ def test_progress_on_a_terminal_gives_way_to_the_closing_table(here: Path, loopb
     assert "Next:\r\n  enginebay run tiny-loopback" in closing
 
 
-def test_progress_stays_where_the_closing_table_goes_elsewhere(here: Path, loopback: str) -> None:
+def test_progress_remains_if_stdout_is_redirected(here: Path, loopback: str) -> None:
     code, seen = terminal(*MODEL, redirect=here / "log")
     assert code == 0
     last = _last_screen(seen)
@@ -388,7 +386,7 @@ def test_progress_shows_the_step_that_failed(here: Path, loopback: str) -> None:
     assert "\x1b[31merror:\x1b[0m " in seen
 
 
-def test_no_color_takes_the_colours_and_leaves_the_words(here: Path, loopback: str) -> None:
+def test_no_color_removes_colours_but_not_words(here: Path, loopback: str) -> None:
     code, seen = terminal(*MODEL, NO_COLOR="1")
     assert code == 0
     assert not re.findall(r"\x1b\[[0-9;]*[1-9][0-9;]*m", seen)
@@ -399,20 +397,20 @@ def test_no_color_takes_the_colours_and_leaves_the_words(here: Path, loopback: s
     assert "\x1b" not in seen
 
 
-def test_nothing_is_drawn_where_stderr_is_no_terminal(shell: Run) -> None:
+def test_progress_is_not_drawn_without_a_terminal(shell: Run) -> None:
     ran = shell(*MODEL)
     assert (ran.code, ran.err) == (0, "")
     assert "\x1b" not in ran.out
 
 
 def _last_screen(seen: str) -> list[str]:
-    """The lines of the last time that progress was drawn, if they were not taken back."""
+    """Return the last drawn lines of the progress that were not erased."""
     frame = re.split(r"\x1b\[2K", seen)[-1]
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame)
     return [line for line in plain.replace("\r", "").split("\n") if line.strip()]
 
 
-def test_what_a_model_prints_in_cpp_is_talk_too(shell: Run, here: Path) -> None:
+def test_a_models_prints_from_cpp_go_to_stderr(shell: Run, here: Path) -> None:
     (here / "loud.py").write_text(
         "import os\nos.write(1, b'from far below\\n')\nfrom net import build\n"
     )
@@ -421,8 +419,8 @@ def test_what_a_model_prints_in_cpp_is_talk_too(shell: Run, here: Path) -> None:
     assert "from far below\n" in ran.err
 
 
-def test_what_an_engine_prints_is_talk_too(shell: Run) -> None:
-    """By Python, to the descriptor, and into the buffer of C."""
+def test_an_engines_prints_go_to_stderr(shell: Run) -> None:
+    """The prints are from Python, to the descriptor, and through C's buffer."""
     from enginebay.testing import temporary_backend
 
     loud = (
@@ -452,6 +450,6 @@ def test_what_an_engine_prints_is_talk_too(shell: Run) -> None:
 
 
 def test_python_m_enginebay_is_the_same_command(shell: Run) -> None:
-    assert shell("nope").err.startswith("error: 'nope' is not a command; wanted one of ")
+    assert shell("nope").err.startswith("error: 'nope' is not a command; available: ")
     assert shell().code == 2
     assert sys.executable

@@ -1,4 +1,4 @@
-"""Commands that other distributions bring: listed by metadata, imported when they are typed."""
+"""Commands of other distributions: listed by metadata, imported when they are used."""
 
 from __future__ import annotations
 
@@ -60,15 +60,13 @@ def bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 def listed(cli: Run, name: str) -> dict[str, str]:
-    """The row of a command in ``enginebay backends``."""
+    """Return the row of a command in ``enginebay backends``."""
     rows = cli("backends", "--json").document["commands"]
     (found,) = [row for row in rows if row["name"] == name]
     return found
 
 
-def test_a_command_is_listed_by_its_distribution_and_run(
-    cli: Run, bring: Callable[..., None]
-) -> None:
+def test_an_installed_command_is_listed_and_runs(cli: Run, bring: Callable[..., None]) -> None:
     bring("count-words", COUNT)
     bring("loud", '"""``enginebay loud``: never imported."""\nraise SystemExit(7)\n')
     _, _, groups = cli("-h").out.partition("commands of words 1.0:\n")
@@ -98,7 +96,7 @@ def test_a_command_is_listed_by_its_distribution_and_run(
         ("", "'words_broken' does not define add_arguments and run"),
     ],
 )
-def test_a_broken_command_says_why_and_disturbs_no_other(
+def test_a_broken_command_does_not_affect_others(
     cli: Run, bring: Callable[..., None], source: str, reason: str
 ) -> None:
     bring("broken", source)
@@ -122,9 +120,9 @@ def test_two_distributions_with_one_command_are_both_named(
         assert word in ran.err
 
 
-def test_no_command_replaces_one_of_core(cli: Run, bring: Callable[..., None]) -> None:
+def test_a_command_cannot_replace_a_command_of_core(cli: Run, bring: Callable[..., None]) -> None:
     bring("inspect", COUNT)
-    assert "Show what an artifact or an IR file holds." in cli("inspect", "-h").out
+    assert "Describe an artifact or an IR file." in cli("inspect", "-h").out
     row = listed(cli, "inspect")
     assert (row["state"], row["reason"]) == (
         "disabled",
@@ -144,7 +142,7 @@ def test_a_command_of_a_distribution_that_is_not_installed(
     )
 
 
-def test_an_unknown_command_is_compared_with_all(cli: Run, bring: Callable[..., None]) -> None:
+def test_an_unknown_command_suggests_the_nearest(cli: Run, bring: Callable[..., None]) -> None:
     bring("count-words", COUNT)
     ran = cli("count-wrods")
     assert (ran.code, ran.err.splitlines()[-1]) == (

@@ -14,7 +14,7 @@ from enginebay.testing import temporary_backend
 
 
 def code_lines(text: str) -> int:
-    """Lines that are neither blank, nor comments, nor docstrings."""
+    """Return the lines that are not blank, comments or docstrings."""
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
@@ -50,12 +50,12 @@ def test_the_package_is_whole_and_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "3d", "My", "my engine", "my/engine", "-my", "my-", "é"])
-def test_a_name_that_is_none(name: str, tmp_path: Path) -> None:
+def test_an_invalid_name_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         write_package(name, tmp_path)
     assert str(caught.value) == (
-        f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
-        "a letter first"
+        f"'{name}' cannot be a backend's name: expected lower-case letters, digits, - and _, "
+        "starting with a letter"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -68,7 +68,9 @@ def test_a_name_that_is_taken(loopback: str, tmp_path: Path) -> None:
     )
 
 
-def test_a_name_of_one_of_our_own_backends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_of_an_enginebay_backend_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("enginebay.plugins.list_backends", list)  # whatever is installed here
     with pytest.raises(UsageError) as caught:
         write_package("onnxruntime", tmp_path)
@@ -88,13 +90,13 @@ def test_a_name_whose_distribution_is_installed(tmp_path: Path) -> None:
     assert str(caught.value) == "distribution 'enginebay-my' is installed already: 0"
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     write_package("mine", tmp_path)
-    with pytest.raises(ArtifactExistsError, match="enginebay-mine' is there already"):
+    with pytest.raises(ArtifactExistsError, match="enginebay-mine' exists"):
         write_package("mine", tmp_path)
 
 
-def test_the_command_lists_the_files_and_says_how_to_go_on(
+def test_the_command_prints_the_files_and_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A command that foreign code ends, without an exception, has failed and says why."""
+"""Foreign code that ends the process without an exception: the command fails with a reason."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def deploy(shell: Run) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize(("code", "ended"), [(0, 1), (7, 7)])
-def test_an_exit_is_a_failure_that_names_who_left(deploy: Run, code: int, ended: int) -> None:
+def test_os_exit_is_a_failure_with_the_callers_name(deploy: Run, code: int, ended: int) -> None:
     ran = deploy("leave()", code)
     assert ran.code == ended
     message = ran.document["error"]["message"]
@@ -56,21 +56,21 @@ def test_an_exit_is_a_failure_that_names_who_left(deploy: Run, code: int, ended:
     assert ran.err == f"error: {message}\n"
 
 
-def test_an_exit_in_a_thread_is_one_too(deploy: Run) -> None:
+def test_os_exit_in_a_thread_is_a_failure(deploy: Run) -> None:
     ran = deploy("thread = threading.Thread(target=leave); thread.start(); thread.join()")
     assert ran.code == 1
     assert ran.err.endswith(") ended the command by os._exit(0)\n")
     assert ran.document["error"]["message"].startswith("leave (")
 
 
-def test_the_end_of_a_forked_child_is_its_own(deploy: Run) -> None:
+def test_os_exit_in_a_forked_child_does_not_fail_the_command(deploy: Run) -> None:
     ran = deploy("os.fork() and os.wait() or leave()")
     assert ran.code == 2
     assert ran.document["error"]["message"] == "no module 'zoo'"
     assert "os._exit" not in ran.err
 
 
-def test_a_crash_shows_where(deploy: Run) -> None:
+def test_a_native_crash_prints_the_stack(deploy: Run) -> None:
     ran = deploy("os.kill(os.getpid(), signal.SIGSEGV)")
     assert (ran.code, ran.out) == (-signal.SIGSEGV, "")
     assert ran.err.startswith("Fatal Python error: Segmentation fault")
@@ -79,7 +79,7 @@ def test_a_crash_shows_where(deploy: Run) -> None:
     )
 
 
-def test_standard_error_need_be_no_file() -> None:
+def test_stderr_without_a_descriptor_works() -> None:
     code = "import io, sys; from enginebay.cli import main; sys.stderr = io.StringIO(); "
     code += "sys.exit(main(['nonsense']))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 2

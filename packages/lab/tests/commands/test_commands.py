@@ -16,7 +16,7 @@ from torch import nn
 import enginebay as eb
 import enginebay_lab as lab
 from enginebay.cli import command_parser
-from enginebay.cli.installed_commands import command, installed_commands
+from enginebay.cli.installed_commands import import_command, installed_commands
 from enginebay.errors import ArtifactError, BackendUnavailableError
 from enginebay.plugins import KNOWN_COMMANDS
 from enginebay.testing import CommandConformance
@@ -48,7 +48,7 @@ def test_each_command_has_help_and_valid_examples(cli: Run, name: str) -> None:
     code, text, _ = cli(name, "-h")
     assert code == 0
     assert text.startswith(f"usage: enginebay {name}")
-    module = command(name)
+    module = import_command(name)
     for line in module.EXAMPLES:
         assert len(line) <= 90
         argv = [word.replace("{backend}", "loopback") for word in shlex.split(line)[2:]]

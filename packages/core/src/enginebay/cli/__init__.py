@@ -1,8 +1,8 @@
-"""The command line: one file per command, nothing but parsing and printing.
+"""The command line: one file for each command, which parses arguments and prints results.
 
-A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, of this package or one
-that an entry point of ``enginebay.commands`` names; only the requested one is imported. Data goes
-to stdout, messages go to stderr.
+A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, in this package or
+under an entry point of ``enginebay.commands``. Only the requested module is imported. Data goes to
+stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: The arguments after the program's name; those of the process by default.
+        argv: The arguments after the program's name; by default the process's arguments.
 
     Returns:
-        The exit code: 0 ok, 1 the operation failed, 2 usage, 3 backend or command unavailable,
-        130 interrupted.
+        The exit code: 0 ok, 1 failed, 2 usage, 3 backend or command unavailable, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
-        # Scripts ask for this one often: nothing is imported before it.
+        # Scripts call this often, so it must be fast: import nothing before it.
         from enginebay.version import __version__
 
         sys.stdout.write(f"enginebay {__version__}\n")
         return 0
-    if sys.platform == "win32":  # here, since handling signals already needs POSIX
+    if sys.platform == "win32":  # checked here: the signal handlers below require POSIX
         from enginebay.errors import windows_error
 
         error = windows_error()
@@ -43,30 +42,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     from enginebay.cli.exit_codes import exit_code
 
-    return exit_code(arguments, _run)
+    return exit_code(arguments, _run_command)
 
 
-def _run(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     if not arguments:
-        sys.stderr.write(_help())
+        sys.stderr.write(_format_help())
         return 2
-    if arguments[0] == "help":  # enginebay help deploy, as git has it
+    if arguments[0] == "help":  # "enginebay help deploy", like git
         arguments = [*arguments[1:], "-h"]
     if arguments[0] in ("-h", "--help"):
-        sys.stdout.write(_help())
+        sys.stdout.write(_format_help())
         return 0
     from enginebay.errors import check_text
 
     for argument in arguments:
         check_text(argument)
-    from enginebay.cli.installed_commands import command
+    from enginebay.cli.installed_commands import import_command
 
     name, rest = arguments[0], arguments[1:]
-    module = command(name)
+    module = import_command(name)
     parser = command_parser(name, module, rest)
     try:
         args = parser.parse_args(rest)
-    except SystemExit:  # argparse, after -h; any other exit is a failure
+    except SystemExit:  # argparse exits after -h; Parser.error raises UsageError instead
         return 0
     args.argv = arguments
     if args.verbose:
@@ -78,22 +77,22 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
-def _help() -> str:
-    from enginebay.cli.installed_commands import OWN, installed_commands, module_of, summary
+def _format_help() -> str:
+    from enginebay.cli.installed_commands import OWN, installed_commands, module_of, read_summary
 
-    groups = {"commands": [(name, summary(module_of(name))) for name in OWN]}
+    groups = {"commands": [(name, read_summary(module_of(name))) for name in OWN]}
     for status in installed_commands():
-        text = f"{status.state}: {status.reason}" if status.reason else summary(status.module)
+        text = f"{status.state}: {status.reason}" if status.reason else read_summary(status.module)
         groups.setdefault(f"commands of {status.provider}", []).append((status.name, text))
     width = max(len(name) for rows in groups.values() for name, _ in rows)
-    listed = "\n\n".join(
+    sections = "\n\n".join(
         "\n".join([f"{title}:", *(f"  {name:<{width}}  {text}".rstrip() for name, text in rows)])
         for title, rows in groups.items()
     )
     return (
         "usage: enginebay COMMAND ...\n\n"
         "Turn a PyTorch model into a verified artifact on any inference engine.\n\n"
-        f"{listed}\n\n"
+        f"{sections}\n\n"
         "enginebay help COMMAND lists its arguments, enginebay -V prints the version.\n"
         "Exit codes: 0 ok, 1 failed, 2 usage, 3 backend or command unavailable, 130 interrupted.\n"
     )
@@ -103,9 +102,9 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
     """Return the parser of one command.
 
     Args:
-        name: The command.
-        module: Its module.
-        argv: The arguments to parse later: a backend named among them adds flags of its own.
+        name: The command's name.
+        module: The command's module.
+        argv: The arguments to parse later: a backend that they name adds its flags.
     """
     from enginebay.cli.parser import Parser
 
@@ -116,10 +115,10 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
 
 
 def parser_options(module: ModuleType) -> dict[str, Any]:
-    """Return the options that a command's parser is made with."""
-    from enginebay.cli.installed_commands import summary
+    """Return the keyword arguments for a command's parser."""
+    from enginebay.cli.installed_commands import read_summary
 
-    text = summary(module.__name__)
+    text = read_summary(module.__name__)
     return {
         "description": f"{text[:1].upper()}{text[1:]}.",
         "allow_abbrev": False,
@@ -130,10 +129,10 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
 def add_common(parser: ArgumentParser) -> None:
     """Add the flags of every command."""
     parser.add_argument(
-        "--traceback", action="store_true", help="show the whole chain behind an error"
+        "--traceback", action="store_true", help="print the traceback of an error, with its causes"
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON document, also about an error"
+        "--json", action="store_true", help="print one JSON document, also for an error"
     )
-    text = "show what converters and engines print, and the rest of the log, on stderr"
+    text = "show the log and the output of converters and engines on stderr"
     parser.add_argument("-v", "--verbose", action="store_true", help=text)

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and lookups in a command line before it is parsed."""
+"""Flags that several commands share, and functions that search an unparsed command line."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def add_model_name(parser: ArgumentParser) -> None:
     group.add_argument(
         "--pretrained",
         action="store_true",
-        help="take the weights that the model source publishes; it may download them",
+        help="use the weights that the model source publishes; it may download them",
     )
     group.add_argument(
         "--weights",
         metavar="FILE",
         default="",
-        help="load these weights into the model: a state_dict by torch.save, or .safetensors",
+        help="load these weights into the model: a state_dict from torch.save, or .safetensors",
     )
 
 
 def read_model(args: Namespace) -> str:
-    """Return the model that a command line names, with its weights."""
+    """Return the model's name from the command line, with its weights."""
     from enginebay.models import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
@@ -52,9 +52,9 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
         action="append",
         default=[],
         metavar="NAME=SPEC",
-        help="a shape to make values up for (x=1x3x224x224), a shape and a dtype "
-        "(ids=1x16:int64), an array (x=image.npy), or a .npz file with all of them; repeat for "
-        f"several inputs. By default {default}",
+        help="a shape for generated values (x=1x3x224x224), a shape and a dtype (ids=1x16:int64), "
+        "an array (x=image.npy), or a .npz file with all inputs; repeat for several inputs. "
+        f"By default {default}",
     )
 
 
@@ -64,9 +64,9 @@ def add_dynamic(parser: ArgumentParser) -> None:
         "--dynamic",
         action="append",
         metavar="DIM",
-        help="leave a dimension open: batch is the first of all inputs, x:0 any axis of an input, "
-        "x:2=32:512 between two sizes, x:0=batch:1:8 under a name that inputs share (repeatable; "
-        "by default all sizes are fixed)",
+        help="an open dimension: batch is the first axis of all inputs, x:0 is an axis of input x, "
+        "x:2=32:512 has a smallest and a largest size, x:0=batch:1:8 also has a name that inputs "
+        "share (repeatable; by default all sizes are fixed)",
     )
 
 
@@ -75,15 +75,13 @@ def add_data(parser: ArgumentParser, purpose: str) -> None:
     parser.add_argument(
         "--data",
         metavar="DATA",
-        help="a data set: an .npz file whose arrays count the items along their first axis, a "
-        "folder of .npz files or of files that the model's task reads, file.py:attr or module:attr "
-        f"with an iterable, or SCHEME:NAME of a plugin; {purpose}",
+        help="a data set: an .npz file with the items along the first axis of its arrays, a folder "
+        "of .npz files or of files that the model's task reads, file.py:attr or module:attr with "
+        f"an iterable, or SCHEME:NAME of a plugin; {purpose}",
     )
+    parser.add_argument("--take", type=int, metavar="N", help="use N random items of the data")
     parser.add_argument(
-        "--take", type=int, metavar="N", help="use N items of the data, drawn at random"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="another seed, other items (default: 0)"
+        "--seed", type=int, default=0, metavar="N", help="random seed for --take (default: 0)"
     )
 
 
@@ -94,8 +92,8 @@ def add_int8_keep(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="keep this node in floating point, or all nodes of this operator, or those whose "
-        "names begin with NAME/, where the precision is int8 or fp8 (repeatable)",
+        help="with precision int8 or fp8, do not quantise this node, the nodes of this operator, "
+        "or the nodes whose names begin with NAME/ (repeatable)",
     )
 
 
@@ -103,7 +101,7 @@ def data_set(args: Namespace) -> DataSet | None:
     """Open the data set that ``--data`` names.
 
     Raises:
-        UsageError: It cannot be used, or there are flags of a data set without one.
+        UsageError: The data set cannot be used, or --take is used without --data.
     """
     from enginebay.data import DataSet
     from enginebay.errors import UsageError
@@ -111,7 +109,7 @@ def data_set(args: Namespace) -> DataSet | None:
     if args.data is not None:
         return DataSet(args.data, args.take, args.seed)
     if args.take is not None:
-        raise UsageError("--take has no data to take from", hint="add --data FILE.npz")
+        raise UsageError("--take requires --data", hint="add --data FILE.npz")
     return None
 
 
@@ -121,12 +119,12 @@ def add_work_dir(parser: ArgumentParser) -> None:
         "--work-dir",
         type=Path,
         metavar="FOLDER",
-        help="the folder that the artifact becomes (default: MODEL-BACKEND)",
+        help="the folder of the artifact (default: MODEL-BACKEND)",
     )
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace the artifact that is there already, once the new one is complete",
+        help="replace an existing artifact when the new one is complete",
     )
 
 
@@ -135,31 +133,31 @@ def add_allow_env(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-env",
         action="store_true",
-        help="let the config read environment variables, with {{$NAME:default}}",
+        help="allow the config to read environment variables, with {{$NAME:default}}",
     )
 
 
 def add_artifact(parser: ArgumentParser) -> None:
     """Add ``ARTIFACT`` and the flags for running it."""
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
-    add_inputs(parser, "the first that the artifact was verified with, else made up")
+    add_inputs(parser, "the artifact's first recorded inputs, or generated values")
     add_run_flags(parser)
 
 
 def artifact_inputs(artifact: Artifact, texts: list[str]) -> Any:
-    """The inputs by name; the file of a data set, whose arrays hold several of each; or None."""
+    """Return the inputs by name, the file of a data set of inputs, or None without texts."""
     from enginebay.tensors import inputs_for, parse_inputs
 
     if not texts:
         return None
-    given = parse_inputs(texts)
-    if len(texts) == 1 and texts[0].endswith(".npz") and _are_stacked(artifact, given):
+    arrays = parse_inputs(texts)
+    if len(texts) == 1 and texts[0].endswith(".npz") and _are_stacked(artifact, arrays):
         return texts[0]
-    return inputs_for(artifact.inputs, given)
+    return inputs_for(artifact.inputs, arrays)
 
 
 def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
-    """True if each input's array has one axis more than the input: it counts the items."""
+    """Return whether each input's array has an additional first axis, for the items."""
     ranks = {spec.name: len(spec.dims) for spec in artifact.inputs if spec.dims is not None}
     return bool(ranks) and all(
         name in arrays and arrays[name].ndim == rank + 1 for name, rank in ranks.items()
@@ -168,21 +166,19 @@ def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
 
 def add_run_flags(parser: ArgumentParser) -> None:
     """Add ``--device`` and ``--strict``."""
-    parser.add_argument("--device", help="run elsewhere than where the artifact was made for")
-    parser.add_argument(
-        "--strict", action="store_true", help="refuse what the engine falls back on"
-    )
+    parser.add_argument("--device", help="the device to run on, instead of the artifact's device")
+    parser.add_argument("--strict", action="store_true", help="fail if the engine uses a fallback")
 
 
 def environment(allowed: bool) -> Mapping[str, str] | None:
-    """Return the environment variables that a config may read; None for none."""
+    """Return the environment variables that a config may read; None allows no variable."""
     import os
 
     return os.environ if allowed else None
 
 
 def flag_values(flag: str, argv: Sequence[str]) -> list[str]:
-    """Return a flag's values, in order, from a command line that is not parsed yet.
+    """Return a flag's values, in order, from an unparsed command line.
 
     Example:
         >>> flag_values("--backend", ["m.onnx", "--backend=ncnn", "--backend", "openvino"])
@@ -198,10 +194,10 @@ def flag_values(flag: str, argv: Sequence[str]) -> list[str]:
 
 
 def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) -> None:
-    """Add the flags that the backend's parameters declare, under a heading of their own.
+    """Add the flags of the backend's parameters, under a separate heading.
 
     Raises:
-        BackendUnavailableError: The backend cannot be used, and ``argv`` requests more than help.
+        BackendUnavailableError: The backend cannot be used, and ``argv`` does not request help.
     """
     from enginebay.backend import get_backend
     from enginebay.errors import BackendUnavailableError
@@ -218,13 +214,13 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
 
 
 def repeatable_command(argv: Sequence[str], *more: str) -> str:
-    """Return a command line that works from any folder: it enters the current one first.
+    """Return a command line that works from any folder: it changes to the current folder first.
 
     Args:
-        argv: The arguments as they were typed; paths among them may be relative.
-        more: Flags for defaults that may differ another time.
+        argv: The arguments that the user typed, which may contain relative paths.
+        more: Flags for defaults that may change.
     """
     here = shlex.join(["cd", str(Path.cwd())])
     text = f"{here} && {shlex.join(['enginebay', *argv, *more])}"
-    # A manifest is UTF-8, and a file's name may have any bytes: these are shown escaped.
+    # A manifest is UTF-8, but a file's name may contain any bytes: escape them.
     return text.encode(errors="backslashreplace").decode()

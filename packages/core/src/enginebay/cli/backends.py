@@ -22,14 +22,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     """Add the command's flag."""
     parser.usage = "enginebay backends [--load] [--json]"
     parser.add_argument(
-        "--load", action="store_true", help="import each plugin too, and show which are broken"
+        "--load", action="store_true", help="import each plugin, and show the broken ones"
     )
 
 
 def run(args: Namespace) -> int:
-    """List what is installed. What is broken has its reason and does not fail the command."""
+    """List the installed backends, plugins and commands; broken ones do not fail the command."""
     if args.load:
-        _load(show_chains=args.traceback)
+        _load_plugins(show_chains=args.traceback)
     backends, plugins, commands = list_backends(), list_plugins(), installed_commands()
     if args.json:
         print_json(
@@ -54,8 +54,8 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _load(*, show_chains: bool) -> None:
-    """Import every plugin, so that the lists hold its faults."""
+def _load_plugins(*, show_chains: bool) -> None:
+    """Import every plugin, so that the lists contain its faults."""
     import warnings
     from contextlib import suppress
 
@@ -73,7 +73,7 @@ def _load(*, show_chains: bool) -> None:
         warnings.simplefilter("ignore", PluginWarning)  # the list shows it
         load_plugins()
     for status in list_backends():
-        with suppress(PluginError):  # it is kept, and the list shows it
+        with suppress(PluginError):  # the list shows it
             load_backend(status.name)
     for status in installed_commands():
         with suppress(PluginError):

@@ -1,4 +1,4 @@
-"""``enginebay check-env``: check what a backend needs, in four tiers."""
+"""``enginebay check-env``: check the requirements of a backend, in four tiers."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ _STATUSES = {"ok": ("ok", "green"), "failed": ("FAILED", "red"), "skipped": ("sk
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
-    """Add the command's flags, and those of the backend where one is named."""
+    """Add the command's flags, and the flags of the backend that ``argv`` names."""
     from enginebay.plugins import list_backends
 
     parser.usage = "enginebay check-env [NAME ...] [--device DEVICE] [flags]"
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="backends; all installed by default"
+        "names", nargs="*", metavar="NAME", help="backends (default: all installed)"
     )
     parser.add_argument(
         "--with-custom-ops",
         action="store_true",
-        help="the operators of your own that the backend's flags name must load too",
+        help="also load the custom operators that the backend's flags specify",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=120.0,
         metavar="SECONDS",
-        help="limit for each tier (default: 120)",
+        help="time limit for each tier (default: 120)",
     )
     named = {status.name for status in list_backends()}.intersection(argv)
     if len(named) == 1:
         with suppress(BackendUnavailableError):  # run() reports it
             add_backend_flags(parser, named.pop(), argv)
     if "--device" not in parser._option_string_actions:
-        parser.add_argument("--device", help="the device the backend would run on")
+        parser.add_argument("--device", help="the device to check")
 
 
 def run(args: Namespace) -> int:
-    """Check each backend; a named one that is not green fails the command with exit code 3."""
+    """Check each backend; return exit code 3 if a named backend has a failed check."""
     from enginebay.plugins import list_backends
 
     names = args.names or [status.name for status in list_backends()]
     if not names:
         print_message(NONE_INSTALLED)
     with stdout_on_stderr():
-        results = [_check(name, args) for name in dict.fromkeys(names)]
+        results = [_check_backend(name, args) for name in dict.fromkeys(names)]
     if args.json:
         print_json({"backends": results})
     else:
         for result in results:
-            _print(result)
+            _print_result(result)
     broken = any(not result["ok"] for result in results)
     return UNAVAILABLE if broken and args.names else 0
 
 
-def _check(name: str, args: Namespace) -> dict[str, Any]:
+def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
     from enginebay.backend import get_backend
 
     try:
@@ -102,9 +102,9 @@ def _check(name: str, args: Namespace) -> dict[str, Any]:
 
 
 def _raise_strict_fault() -> None:
-    """Raise a broken plugin's error where ENGINEBAY_STRICT_PLUGINS is set.
+    """Raise a broken plugin's error if ENGINEBAY_STRICT_PLUGINS is set.
 
-    It ends the command, as it ends ``backends``: under another backend's name it would mislead.
+    Otherwise the error of one plugin would be printed under the name of another backend.
     """
     from enginebay.plugins import list_backends, list_plugins
 
@@ -112,7 +112,7 @@ def _raise_strict_fault() -> None:
     list_plugins()
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print_result(result: dict[str, Any]) -> None:
     state = ("ok", "green") if result["ok"] else ("NOT OK", "red")
     name = styled(result["name"], "bold", sys.stdout)
     sys.stdout.write(f"{name}: {styled(*state, sys.stdout)}\n")
@@ -123,11 +123,11 @@ def _print(result: dict[str, Any]) -> None:
         label = f"  {check['tier']:<8}  {status}  "
         print_labelled(label, f"{check['name']}: {check['found']}")
         if check["status"] == "failed":
-            _print_reason(" " * 21, "wanted: ", check["wanted"], check["fix"])
+            _print_reason(" " * 21, "expected: ", check["wanted"], check["fix"])
 
 
 def _print_reason(indent: str, label: str, reason: str | None, fix: str | None) -> None:
     if reason:
         print_labelled(f"{indent}{label}", reason)
     if fix:
-        print_labelled(f"{indent}fix: ", fix, wrap=False)  # most are commands to copy
+        print_labelled(f"{indent}fix: ", fix, wrap=False)  # not wrapped: users copy the command

@@ -18,10 +18,10 @@ SHELLS = ("bash", "zsh", "tcsh")
 _FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR", "SWEEP", "ROWS.jsonl")
 _FOLDERS = ("FOLDER",)
 
-#: The commands that take a backend's own parameters.
+#: The commands with flags for a backend's parameters.
 _WITH_PARAMETERS = ("deploy", "convert", "check-env")
 
-#: A broken backend's flags are left out, as they are from a help text.
+#: With -h, the flags of a broken backend are omitted instead of an error.
 _HELP = ["-h"]
 
 
@@ -37,10 +37,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print the script, with the names of the backends that are installed now."""
+    """Print the script, with the names of the currently installed backends."""
     import shtab
 
-    script = shtab.complete(_every_command(), args.shell)
+    script = shtab.complete(_build_parser(), args.shell)
     if args.json:
         print_json({"shell": args.shell, "script": script})
     else:
@@ -48,12 +48,12 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _every_command() -> ArgumentParser:
-    """Return one parser with every command, which shtab reads and nothing is parsed with."""
+def _build_parser() -> ArgumentParser:
+    """Return one parser with every command, which only shtab uses."""
     import shtab
 
     from enginebay.cli import add_common, parser_options
-    from enginebay.cli.installed_commands import all_commands, command
+    from enginebay.cli.installed_commands import all_commands, import_command
     from enginebay.cli.parser import Parser
     from enginebay.errors import PluginError
     from enginebay.plugins import list_backends
@@ -63,9 +63,9 @@ def _every_command() -> ArgumentParser:
     commands = parser_of_all.add_subparsers(parser_class=Parser)
     for name in all_commands():
         try:
-            module = command(name)
+            module = import_command(name)
         except PluginError as err:
-            print_message(f"left out: {err}")
+            print_message(f"omitted: {err}")
             continue
         options = parser_options(module)
         parser = commands.add_parser(name, help=options["description"], **options)
@@ -73,7 +73,7 @@ def _every_command() -> ArgumentParser:
         module.add_arguments(parser, _HELP)
         if name in _WITH_PARAMETERS:
             for backend in backends:
-                _add_missing(parser, backend)
+                _add_missing_flags(parser, backend)
         for action in parser._actions:
             if action.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own attribute
@@ -84,8 +84,8 @@ def _every_command() -> ArgumentParser:
     return parser_of_all
 
 
-def _add_missing(parser: ArgumentParser, backend: str) -> None:
-    """Add the flags of a backend that no other backend has added."""
+def _add_missing_flags(parser: ArgumentParser, backend: str) -> None:
+    """Add the flags of a backend that the parser does not have."""
     from enginebay.cli.arguments import add_backend_flags
     from enginebay.cli.parser import Parser
 

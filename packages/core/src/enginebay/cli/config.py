@@ -25,8 +25,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "action",
         choices=tuple(_ACTIONS),
         metavar="|".join(_ACTIONS),
-        help="show prints the config with everything it inherits, in the .py form; "
-        "check says what is wrong with it, and where; "
+        help="show prints the config, merged with its bases, in the .py form; "
+        "check prints all errors in it with their locations; "
         "schema prints the JSON Schema of configs for the installed backends, for editors",
     )
     parser.add_argument(
@@ -38,12 +38,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 def run(args: Namespace) -> int:
     """Run the requested action."""
     if bool(args.file) == (args.action == "schema"):
-        wanted = "takes no FILE" if args.file else "needs a FILE"
-        raise UsageError(f"'config {args.action}' {wanted}", hint="enginebay config -h")
+        problem = "takes no FILE" if args.file else "requires a FILE"
+        raise UsageError(f"'config {args.action}' {problem}", hint="enginebay config -h")
     return _ACTIONS[args.action](args)
 
 
-def _show(args: Namespace) -> int:
+def _show_config(args: Namespace) -> int:
     from enginebay.config import as_python, read_config
 
     config = read_config(args.file, environment=environment(args.allow_env))
@@ -54,31 +54,31 @@ def _show(args: Namespace) -> int:
     return 0
 
 
-def _check(args: Namespace) -> int:
-    """Print everything that is wrong; anything at all fails the command with exit code 1."""
+def _check_config(args: Namespace) -> int:
+    """Print all errors in the config; return exit code 1 if there are any."""
     from enginebay.config import read_table
     from enginebay.operations import check
 
-    found = check(read_table(args.file, environment=environment(args.allow_env)))
+    result = check(read_table(args.file, environment=environment(args.allow_env)))
     if args.json:
-        problems = [{"message": str(p), "hint": p.hint} for p in found.problems]
-        print_json({"problems": problems, "notes": list(found.notes), "backend": found.backend})
-        return bool(found.problems)
-    for problem in found.problems:
+        problems = [{"message": str(p), "hint": p.hint} for p in result.problems]
+        print_json({"problems": problems, "notes": list(result.notes), "backend": result.backend})
+        return bool(result.problems)
+    for problem in result.problems:
         hint = f" ({problem.hint})" if problem.hint else ""
         sys.stdout.write(f"{problem}{hint}\n")
-    for note in found.notes:
+    for note in result.notes:
         print_message(f"note: {note}")
-    if not found.problems:
-        backend = found.backend or "any backend"
+    if not result.problems:
+        backend = result.backend or "any backend"
         sys.stdout.write(
-            f"ok: {args.file} is for {backend}{f' by {found.ir}' if found.ir else ''}\n"
+            f"ok: {args.file} is for {backend}{f' by {result.ir}' if result.ir else ''}\n"
         )
-    return bool(found.problems)
+    return bool(result.problems)
 
 
-def _schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
-    """Print the schema; a broken backend is left out, with its reason on stderr."""
+def _print_schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
+    """Print the schema; omit a broken backend, and print its reason on stderr."""
     import json
 
     from enginebay.backend import get_backend
@@ -91,9 +91,9 @@ def _schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
         try:
             backends[status.name] = get_backend(status.name).Params
         except BackendUnavailableError as err:
-            print_message(f"note: {status.name} is left out: {err}")
+            print_message(f"note: {status.name} is omitted: {err}")
     sys.stdout.write(json.dumps(config_schema(backends), indent=2) + "\n")
     return 0
 
 
-_ACTIONS = {"show": _show, "check": _check, "schema": _schema}
+_ACTIONS = {"show": _show_config, "check": _check_config, "schema": _print_schema}

@@ -32,24 +32,24 @@ EXAMPLES = ("enginebay convert {backend} net.onnx --work-dir artifact",)
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
-    """Add the command's flags, and those of the backend that is named."""
+    """Add the command's flags, and the flags of the backend that ``argv`` names."""
     parser.usage = "enginebay convert NAME IR [--work-dir FOLDER] [flags]"
     parser.add_argument("name", metavar="NAME", help="the backend; NAME -h lists its parameters")
     parser.add_argument(
         "ir", metavar="IR", type=Path, help="a .onnx, .pt (TorchScript) or .pt2 file"
     )
     add_work_dir(parser)
-    add_data(parser, "int8 is calibrated with it")
+    add_data(parser, "the calibration data of int8")
     add_int8_keep(parser)
-    name = _backend_in(argv)
+    name = _find_backend(argv)
     if name:
         add_backend_flags(parser, name, argv)
 
 
-def _backend_in(argv: list[str]) -> str | None:
-    """Return the backend's name from a command line whose flags are not known yet.
+def _find_backend(argv: list[str]) -> str | None:
+    """Return the backend's name from an unparsed command line.
 
-    It is the first word; where flags come first, the first word that names an installed backend.
+    The name is the first word; after leading flags, the first word that is an installed backend.
     """
     words = [word for word in argv if not word.startswith("-")]
     if not words or words[0] == argv[0]:
@@ -61,7 +61,7 @@ def _backend_in(argv: list[str]) -> str | None:
 
 
 def run(args: Namespace) -> int:
-    """Convert, and print where the artifact is."""
+    """Convert the IR, and print the artifact's folder."""
     from enginebay.backend import get_backend
     from enginebay.operations import convert, typed
 
@@ -82,14 +82,14 @@ def run(args: Namespace) -> int:
     verification = artifact.manifest.verification
     assert verification is not None
     print_fields((("verdict", verification.headline()), ("artifact", artifact.describe())))
-    print_next(_next(artifact))
+    print_next(_next_commands(artifact))
     return 0
 
 
-def _next(artifact: Artifact) -> list[str]:
+def _next_commands(artifact: Artifact) -> list[str]:
     folder = shlex.quote(short_path(artifact.path))
     inputs = [
-        f"--input {shlex.quote(f'{spec.name}={human_shape(_sizes(spec.dims))}')}"
+        f"--input {shlex.quote(f'{spec.name}={human_shape(_example_shape(spec.dims))}')}"
         for spec in artifact.inputs
         if not spec.is_static and spec.dims
     ]
@@ -98,6 +98,6 @@ def _next(artifact: Artifact) -> list[str]:
     return [f"on {machines}: {run}" if machines else run, f"enginebay inspect {folder}"]
 
 
-def _sizes(dims: tuple[int | str, ...]) -> tuple[int, ...]:
-    """Return a shape to try: open dimensions of size 1."""
+def _example_shape(dims: tuple[int | str, ...]) -> tuple[int, ...]:
+    """Replace open dimensions by 1."""
     return tuple(dim if isinstance(dim, int) else 1 for dim in dims)

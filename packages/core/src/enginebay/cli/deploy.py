@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
-    """Add the command's flags, and those of the chosen backend."""
+    """Add the command's flags, and the flags of the chosen backend."""
     parser.usage = (
         "enginebay deploy MODEL [--backend NAME] [--config FILE] [--input NAME=SPEC] [flags]"
     )
@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Deploy, and describe the artifact."""
+    """Deploy the model, and describe the artifact."""
     from enginebay.cli.progress import progress
     from enginebay.config import VerifyOptions
     from enginebay.operations import deploy, typed
@@ -61,11 +61,11 @@ def run(args: Namespace) -> int:
         print_json(deployment.to_dict())
     else:
         print_blocks(deployment.blocks())
-        print_next(_next(deployment))
+        print_next(_next_commands(deployment))
     return 0
 
 
-def _next(deployment: Deployment) -> Iterator[str]:
+def _next_commands(deployment: Deployment) -> Iterator[str]:
     folder = shlex.quote(short_path(deployment.artifact.path))
     if deployment.is_elsewhere:
         verb = "verify" if deployment.verification.reference else "run"

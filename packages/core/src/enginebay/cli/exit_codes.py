@@ -1,4 +1,4 @@
-"""Exit codes: whatever a command raises becomes one, with a line and a hint on stderr."""
+"""Exit codes: turn any exception of a command into an exit code, a message and a hint."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: like Ctrl-C, it passes where foreign code is called."""
+    """SIGTERM or SIGHUP; like Ctrl-C, it is not an ``Exception``, so plugins do not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"terminated by {signal.Signals(number).name}")
@@ -41,44 +41,44 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run a command and turn whatever it raises into an exit code.
+    """Run a command, and turn any exception into an exit code.
 
     Args:
-        arguments: The command line; ``--traceback`` and ``--json`` in it change the report.
+        arguments: The command line; ``--traceback`` and ``--json`` in it change the error report.
         command: The function to run; it returns an exit code.
     """
     with own_stdout() as stdout:
         code = None
         try:
-            with _signals_raised(), _short_warnings(), _exits_reported(arguments, stdout):
-                code = _code_of(arguments, command)
+            with _raise_at_signals(), _shorten_warnings(), _report_exits(arguments, stdout):
+                code = _run_reporting(arguments, command)
                 stdout.flush()  # a closed pipe or a full disk must raise here
                 return code
-        except BrokenPipeError:  # whoever read stdout has left, as ``head -1`` does
+        except BrokenPipeError:  # the reader has closed the pipe, like ``head -1``
             discard(stdout)
             return 1
-        except OSError as err:  # all others were reported: this is stdout, on a full disk
+        except OSError as err:  # only from stdout: the command's own errors are caught above
             discard(stdout)
             done = "; the command itself succeeded" if code == 0 else ""
             sys.stderr.write(f"error: stdout cannot be written: {err.strerror}{done}\n")
             return 1
-        except KeyboardInterrupt as err:  # in the middle of the report
-            return _explain(err).exit_code
+        except KeyboardInterrupt as err:  # during the error report
+            return _explain_failure(err).exit_code
 
 
-def _code_of(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) -> int:
     try:
-        return _uninterrupted(arguments, command)
+        return _run_interruptible(arguments, command)
     except BrokenPipeError:
         raise
     except BaseException as err:  # noqa: BLE001  # the last line of defence before a bare traceback
-        failure = _explain(err)
-        _report(arguments, err, failure.message, failure.hint)
+        failure = _explain_failure(err)
+        _print_error(arguments, err, failure.message, failure.hint)
         return failure.exit_code
 
 
-def _uninterrupted(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run the command; one that a signal was to end fails, whatever it returned or raised."""
+def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
+    """Run the command; raise an interruption that foreign code swallowed."""
     try:
         return command(arguments)
     finally:
@@ -93,7 +93,7 @@ class _Failure(NamedTuple):
     hint: str | None = None
 
 
-def _explain(err: BaseException) -> _Failure:
+def _explain_failure(err: BaseException) -> _Failure:
     if isinstance(err, OSError) and disk_error(err):
         err = disk_failure(err)
     if isinstance(err, EnginebayError):
@@ -102,67 +102,67 @@ def _explain(err: BaseException) -> _Failure:
         return _Failure(err.exit_code, str(err))
     if isinstance(err, KeyboardInterrupt):
         return _Failure(INTERRUPTED, "interrupted")
-    if isinstance(err, OSError):  # a file that may not be read: nothing unexpected
+    if isinstance(err, OSError):  # such as an unreadable file: not a bug
         where = f"'{err.filename}': " if err.filename else ""
         return _Failure(1, f"{where}{err.strerror or err}")
     if isinstance(err, MemoryError):
         return _Failure(1, "out of memory", "close other programs, or use a larger machine")
     message = f"unexpected {type(err).__name__}: {message_of(err)}"
-    return _Failure(1, message, "run it again with --traceback, and report what it shows")
+    return _Failure(1, message, "run it again with --traceback, and report the traceback")
 
 
 @contextmanager
-def _signals_raised() -> Iterator[None]:
-    """Raise at SIGTERM and SIGHUP as at Ctrl-C, so that folders and child processes go too."""
+def _raise_at_signals() -> Iterator[None]:
+    """Raise an exception at SIGTERM and SIGHUP, so that folders and child processes are removed."""
     forget_interruption()
-    usual = {
+    previous = {
         number: handler
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         if (handler := signal.getsignal(number))
-        in (signal.SIG_DFL, signal.default_int_handler)  # nohup's choice stands
+        in (signal.SIG_DFL, signal.default_int_handler)  # do not override nohup
     }
-    for number in usual:
+    for number in previous:
         signal.signal(number, _raise_signal)
     try:
         yield
     finally:
-        for number, handler in usual.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def _exits_reported(arguments: list[str], stdout: TextIO) -> Iterator[None]:
-    """Report the ends of the process that no exception announces: ``os._exit``, a native crash.
+def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
+    """Report the ends of the process without an exception: ``os._exit`` and native crashes.
 
-    ``os._exit(0)`` of a plugin would look like success. Any thread's ends the process, so any
-    thread's is reported; a forked child's is not the command's.
+    ``os._exit(0)`` of a plugin would look like success. A call in any thread ends the process, so
+    it is reported; a call in a forked child does not end the command.
     """
     leave, process = os._exit, os.getpid()
     running = True
 
-    def exit_reported(status: int) -> NoReturn:
+    def report_exit(status: int) -> NoReturn:
         if not running or os.getpid() != process:
             leave(status)
         try:
-            who = _caller(sys._getframe(1))
+            who = _describe_caller(sys._getframe(1))
             err = EnginebayError(f"{who} ended the command by os._exit({status})")
-            sys.stdout = stdout  # which the command may have pointed elsewhere
-            _report(arguments, err, str(err), None)
+            sys.stdout = stdout  # the command may have redirected it
+            _print_error(arguments, err, str(err), None)
             stdout.flush()
         finally:
             leave(status or EnginebayError.exit_code)
 
-    os._exit = exit_reported
+    os._exit = report_exit
     if not faulthandler.is_enabled():
-        faulthandler.enable(2, all_threads=False)  # sys.stderr may be no file
+        faulthandler.enable(2, all_threads=False)  # sys.stderr may not be a file
     try:
         yield
     finally:
         running, os._exit = False, leave
 
 
-def _caller(frame: FrameType) -> str:
-    """Return the outermost foreign function that led to a frame, and where it is."""
+def _describe_caller(frame: FrameType) -> str:
+    """Return the name and location of the outermost foreign function that called a frame."""
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
         frame = frame.f_back
@@ -170,13 +170,13 @@ def _caller(frame: FrameType) -> str:
 
 
 @contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Show Enginebay's own warnings in one line, without the place in its source."""
+def _shorten_warnings() -> Iterator[None]:
+    """Show Enginebay's warnings in one line, without their location in its source."""
     from enginebay.cli.output import styled
 
-    usual = warnings.formatwarning
+    default = warnings.formatwarning
 
-    def in_one_line(
+    def format_in_one_line(
         message: Warning | str,
         category: type[Warning],
         filename: str,
@@ -184,19 +184,19 @@ def _short_warnings() -> Iterator[None]:
         line: Any = None,
     ) -> str:
         if category.__module__.partition(".")[0] != "enginebay":
-            return usual(message, category, filename, lineno, line)
-        return f"{styled('warning:', 'red', sys.stderr)} {_one_line(str(message))}\n"
+            return default(message, category, filename, lineno, line)
+        return f"{styled('warning:', 'red', sys.stderr)} {_join_lines(str(message))}\n"
 
-    warnings.formatwarning = in_one_line
+    warnings.formatwarning = format_in_one_line
     try:
         yield
     finally:
-        warnings.formatwarning = usual
+        warnings.formatwarning = default
 
 
 def _raise_signal(number: int, frame: FrameType | None) -> None:
     if _imports_torch(frame):
-        # C++ calls Python there, and an exception out of that ends the process with SIGABRT.
+        # Here C++ calls Python, and an exception would end the process with SIGABRT: retry later.
         from threading import Timer
 
         later = Timer(0.1, os.kill, (os.getpid(), number))
@@ -207,7 +207,7 @@ def _raise_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _imports_torch(frame: FrameType | None) -> bool:
-    """True if torch is being imported, which takes a second or two."""
+    """Return whether torch is being imported, which takes a second or two."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch":
             return True
@@ -215,15 +215,15 @@ def _imports_torch(frame: FrameType | None) -> bool:
     return False
 
 
-def _report(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
+def _print_error(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
     from enginebay.cli.output import print_json, styled
 
     if "--traceback" in arguments:
         import traceback
 
-        shown = traceback.TracebackException.from_exception(err)
-        _leave_hints_out(shown)
-        for line in shown.format():
+        trace = traceback.TracebackException.from_exception(err)
+        _remove_hints(trace)
+        for line in trace.format():
             sys.stderr.write(line)
     if "--json" in arguments:
         document: dict[str, Any] = {
@@ -235,22 +235,22 @@ def _report(arguments: list[str], err: BaseException, message: str, hint: str | 
             document["verification"] = msgspec.to_builtins(err.verdict)
         print_json(document)
     lines = isinstance(err, NotVerifiedError) and err.verdict.outputs
-    text = message if lines else _one_line(message)
+    text = message if lines else _join_lines(message)
     sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
     if hint:
-        sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {_one_line(hint)}\n")
+        sys.stderr.write(f"{styled('hint:', 'cyan', sys.stderr)} {_join_lines(hint)}\n")
 
 
-def _leave_hints_out(shown: TracebackException | None) -> None:
-    """Leave out the notes with hints in Python's words: the command line has its own."""
-    if shown is None:
+def _remove_hints(trace: TracebackException | None) -> None:
+    """Remove the notes with hints for Python code: the command line prints its own hint."""
+    if trace is None:
         return
-    notes = [note for note in shown.__notes__ or () if not note.startswith(NOTE)]
-    shown.__notes__ = notes or None
-    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
-        _leave_hints_out(other)
+    notes = [note for note in trace.__notes__ or () if not note.startswith(NOTE)]
+    trace.__notes__ = notes or None
+    for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
+        _remove_hints(other)
 
 
-def _one_line(text: str) -> str:
-    """Join the lines of an engine's message: an error has one."""
+def _join_lines(text: str) -> str:
+    """Join the lines of a message."""
     return " ".join(filter(None, map(str.strip, text.splitlines())))

@@ -34,18 +34,18 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FILE",
-        help="the IR file; its suffix chooses the IR (default: the model's name, .onnx)",
+        help="the IR file; its suffix selects the IR (default: the model's name with .onnx)",
     )
     parser.add_argument("--backend", metavar="NAME", help="apply the rewriters for this engine")
     parser.add_argument("--min-shapes", metavar="SHAPES", help="smallest shapes: x:1x3x32x32,…")
-    parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes, likewise")
-    parser.add_argument("--overwrite", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes: x:1x3x512x512,…")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing file")
     group = parser.add_argument_group("export options")
     ExportOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)
 
 
 def run(args: Namespace) -> int:
-    """Export, and describe what was written."""
+    """Export the model, and describe the IR."""
     from enginebay.config import ExportOptions
     from enginebay.operations import export
     from enginebay.params import parse_shapes
@@ -68,11 +68,11 @@ def run(args: Namespace) -> int:
         return 0
     print_ir(model)
     file = shlex.quote(short_path(model.path))
-    print_next([f"enginebay inspect {file}", *_conversion(model, args.backend, file)])
+    print_next([f"enginebay inspect {file}", *_conversion_command(model, args.backend, file)])
     return 0
 
 
-def _conversion(model: IRModel, backend: str | None, file: str) -> list[str]:
+def _conversion_command(model: IRModel, backend: str | None, file: str) -> list[str]:
     from enginebay.backend import default_backend, get_backend
     from enginebay.errors import BackendUnavailableError
 

@@ -1,4 +1,4 @@
-"""``enginebay inspect``: show what an artifact or an IR file holds."""
+"""``enginebay inspect``: describe an artifact or an IR file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Describe the folder or the file; the artifact's files are checked on the way."""
+    """Describe the folder or the file, after checks of the artifact's files."""
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 
@@ -50,11 +50,11 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(artifact_document(artifact))
     else:
-        _print(artifact)
+        _print_artifact(artifact)
     return 0
 
 
-def _print(artifact: Artifact) -> None:
+def _print_artifact(artifact: Artifact) -> None:
     from enginebay.models import weights_text
 
     manifest = artifact.manifest
@@ -69,12 +69,12 @@ def _print(artifact: Artifact) -> None:
             ("backend", f"{manifest.backend} {manifest.engine_version}"),
             ("plugin", f"{manifest.plugin.distribution} {manifest.plugin.version}"),
             *receipt_fields(manifest.receipt),
-            ("params", ", ".join(f"{k}={_value(v)}" for k, v in manifest.params.items())),
-            ("ir", _ir_text(manifest.ir)),
+            ("params", ", ".join(f"{k}={_format_param(v)}" for k, v in manifest.params.items())),
+            ("ir", _describe_ir(manifest.ir)),
             *(("note", note) for note in (manifest.ir.notes if manifest.ir else ())),
-            ("data", _data_text(manifest.data)),
+            ("data", _describe_data(manifest.data)),
             ("kept", join_names(manifest.kept)),
-            ("task", _task_text(manifest.task)),
+            ("task", _describe_task(manifest.task)),
             ("made", f"{manifest.created} by enginebay {manifest.enginebay_version}{torch}"),
             ("on", f"{manifest.platform}, Python {manifest.python}"),
             ("built for", manifest.built_for),
@@ -83,7 +83,7 @@ def _print(artifact: Artifact) -> None:
             ("command", manifest.command),
             *(("input", spec.describe()) for spec in manifest.inputs),
             *(("output", spec.describe()) for spec in manifest.outputs),
-            *(("part", _part_text(part)) for part in manifest.parts),
+            *(("part", _describe_part(part)) for part in manifest.parts),
         )
     )
     if verification and (verification.outputs or verification.simulation):
@@ -98,24 +98,24 @@ def _print(artifact: Artifact) -> None:
     )
 
 
-def _value(value: Any) -> str:
+def _format_param(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _part_text(part: Part) -> str:
-    takes, gives = (", ".join(spec.name for spec in specs) for specs in (part.inputs, part.outputs))
-    return f"{part.folder}: {takes} → {gives}"
+def _describe_part(part: Part) -> str:
+    inputs, outputs = (", ".join(spec.name for spec in s) for s in (part.inputs, part.outputs))
+    return f"{part.folder}: {inputs} → {outputs}"
 
 
-def _data_text(data: DataRecord | None) -> str:
+def _describe_data(data: DataRecord | None) -> str:
     if data is None:
         return ""
     targets = f", targets by {data.targets}" if data.targets else ""
     return f"{data.source}, {data.count} items{targets}, digest {data.digest}"
 
 
-def _task_text(task: dict[str, Any] | None) -> str:
-    """Its kind, and why it cannot be read here; --json has all of it."""
+def _describe_task(task: dict[str, Any] | None) -> str:
+    """Return a task's kind, and why it cannot be read here; --json prints the whole task."""
     from enginebay.tasks import explain_unread_task
 
     if task is None:
@@ -123,7 +123,7 @@ def _task_text(task: dict[str, Any] | None) -> str:
     return "; ".join(filter(None, (str(task.get("type")), explain_unread_task(task))))
 
 
-def _ir_text(ir: IRRecord | None) -> str:
+def _describe_ir(ir: IRRecord | None) -> str:
     if ir is None:
         return ""
     opset = f", opset {ir.opset}" if ir.opset else ""

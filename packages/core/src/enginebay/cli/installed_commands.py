@@ -1,4 +1,4 @@
-"""Commands: core's own, and those that other distributions bring; listed without an import."""
+"""The commands of core and of other distributions, listed without importing them."""
 
 from __future__ import annotations
 
@@ -20,46 +20,48 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """The commands of other distributions, sorted by name; none can take the name of core's."""
-    from enginebay.plugins import list_commands  # core's own commands need no listing
+    """Return the commands of other distributions, sorted by name; core's names are reserved."""
+    from enginebay.plugins import (
+        list_commands,  # not at the top: core's own commands start without it
+    )
 
     return list_commands(reserved=OWN)
 
 
 def all_commands() -> list[str]:
-    """The names that users can type."""
-    return [*OWN, *(each.name for each in installed_commands() if each.state == "installed")]
+    """Return the names of all usable commands."""
+    return [*OWN, *(s.name for s in installed_commands() if s.state == "installed")]
 
 
-def summary(module: str) -> str:
-    """Return what the first line of a module's docstring says, without importing it.
+def read_summary(module: str) -> str:
+    """Return the text of the first line of a module's docstring, without importing it.
 
     Example:
-        >>> summary("enginebay.cli.deploy")
+        >>> read_summary("enginebay.cli.deploy")
         'turn a model into a verified artifact'
     """
     from enginebay.plugins import module_file
 
     try:
-        with open(module_file(module), encoding="utf-8") as file:  # noqa: PTH123  # pathlib is half of a start
-            found = _SUMMARY.match(file.readline())
+        with open(module_file(module), encoding="utf-8") as file:  # noqa: PTH123  # pathlib takes half of the start-up time
+            match = _SUMMARY.match(file.readline())
     except (OSError, UnicodeError, ValueError):
         return ""
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 def module_of(name: str) -> str:
-    """The module of one of core's own commands."""
+    """Return the module of one of core's own commands."""
     return f"enginebay.cli.{name.replace('-', '_')}"
 
 
-def command(name: str) -> ModuleType:
+def import_command(name: str) -> ModuleType:
     """Import the module of one command.
 
     Raises:
-        UsageError: There is no such command.
-        MissingDependencyError: A distribution that is not installed has it.
-        PluginError: The plugin that brings it is broken, or two bring it.
+        UsageError: The command does not exist.
+        MissingDependencyError: The command's distribution is not installed.
+        PluginError: The command's plugin is broken, or two distributions provide the command.
     """
     if name in OWN:
         from importlib import import_module
@@ -82,6 +84,6 @@ def command(name: str) -> ModuleType:
     known = all_commands()
     close = nearest(name, [*known, *KNOWN_COMMANDS])
     raise UsageError(
-        f"'{name}' is not a command; wanted one of {', '.join(known)}",
+        f"'{name}' is not a command; available: {', '.join(known)}",
         hint=f"did you mean 'enginebay {close}'?" if close else "enginebay -h",
     )

@@ -1,4 +1,4 @@
-"""The flags of commands that build engines from a model, as ``deploy`` does."""
+"""The flags of commands that build engines from a model, such as ``deploy``."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def add_model(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="a deploy config (.py, .toml, .json, .yaml); flags win over what it says",
+        help="a deploy config (.py, .toml, .json, .yaml); flags override it",
     )
     add_allow_env(parser)
-    add_inputs(parser, "the model's own, or made up at --input-shapes")
+    add_inputs(parser, "the model's own, or generated values of --input-shapes")
     add_dynamic(parser)
-    add_data(parser, "int8 is calibrated with it, and every artifact is verified on it too")
+    add_data(parser, "the calibration data of int8; every artifact is also verified on it")
     add_int8_keep(parser)
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the flags of how to export and how to verify, each group under its heading."""
+    """Add the export options and the verification options, each under a heading."""
     from enginebay.config import ExportOptions, VerifyOptions
 
     ExportOptions.add_arguments(parser.add_argument_group("export options"))
@@ -56,27 +56,27 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the flags of the backend that the command line names, itself or by its config."""
+    """Add the flags of the backend that the command line or its config names."""
     add_backend_flags(parser, chosen_backend(argv), argv)
 
 
 def named_backends(argv: Sequence[str]) -> list[str]:
-    """The backends that a command line names itself: ``--backend A,B``, or repeated."""
+    """Return the backends of the flags ``--backend A,B``, which may be repeated."""
     return [name for value in flag_values("--backend", argv) for name in value.split(",") if name]
 
 
 def chosen_backend(argv: Sequence[str]) -> str:
-    """The backend that a command line names, itself or by its config; else the default one.
+    """Return the backend that the command line or its config names, or the default backend.
 
     Raises:
-        UsageError: It names several.
+        UsageError: The command line names several backends.
     """
     from enginebay.backend import default_backend
 
     named, files = named_backends(argv), flag_values("--config", argv)
     if len(named) > 1:
         raise UsageError(
-            f"--backend names several: {', '.join(named)}; this command takes one",
+            f"expected one backend, found --backend {','.join(named)}",
             hint=f"--backend {named[0]}, or enginebay compare",
         )
     if named:
@@ -87,12 +87,12 @@ def chosen_backend(argv: Sequence[str]) -> str:
 
         table = read_table(files[-1], environment=environment("--allow-env" in argv))
         section = table.get("backend_config", {})
-    found = section.get("type") if isinstance(section, dict) else None
-    return found or default_backend()
+    name = section.get("type") if isinstance(section, dict) else None
+    return name or default_backend()
 
 
 def model_options(args: Namespace) -> dict[str, Any]:
-    """The arguments of :func:`enginebay.deploy` that the flags above say."""
+    """Return the arguments of :func:`enginebay.deploy` from the flags above."""
     from enginebay.backend import get_backend
 
     backend = get_backend(chosen_backend(args.argv))
@@ -104,7 +104,7 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 
 def shared_options(args: Namespace) -> dict[str, Any]:
-    """Those of them that do not depend on the backend."""
+    """Return the arguments of :func:`enginebay.deploy` that do not depend on the backend."""
     from enginebay.config import ExportOptions, read_table
     from enginebay.tensors import parse_inputs
 

@@ -1,4 +1,4 @@
-"""``enginebay new-backend``: write a package for an engine of your own."""
+"""``enginebay new-backend``: create a package for a new backend."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's arguments."""
     parser.usage = "enginebay new-backend NAME [--json]"
-    parser.add_argument("name", metavar="NAME", help="the backend's name, as users will type it")
+    parser.add_argument("name", metavar="NAME", help="the name of the new backend")
 
 
 def run(args: Namespace) -> int:
-    """Write the package into ``enginebay-NAME`` and print what to do next."""
+    """Write the package into ``enginebay-NAME``, and print the next command."""
     files = [path.as_posix() for path in write_package(args.name)]
     if args.json:
         print_json({"backend": args.name, "files": files})
@@ -38,49 +38,51 @@ def run(args: Namespace) -> int:
 
 
 def write_package(name: str, parent: str | Path = ".") -> list[Path]:
-    """Write the package ``enginebay-NAME`` into a folder of that name.
+    """Write the package ``enginebay-NAME`` into a folder of the same name.
 
     Args:
-        name: The backend's name, as users will type it: ``myengine``.
-        parent: Where the folder goes.
+        name: The backend's name: ``myengine``.
+        parent: The folder that will contain the package.
 
     Returns:
-        The files, the folder's ``pyproject.toml`` first.
+        The paths of the files, starting with ``pyproject.toml``.
 
     Raises:
-        UsageError: The name has other characters, or it is taken: by an installed backend or
-            distribution, or by one of Enginebay's own backends.
+        UsageError: The name has forbidden characters, or an installed backend or distribution, or
+            one of Enginebay's own backends, has this name.
         ArtifactExistsError: The folder exists.
     """
     _check_name(name)
     folder = Path(parent) / f"enginebay-{name}"
     if folder.exists():
-        raise ArtifactExistsError(f"'{folder}' is there already", hint="choose another name")
-    written = []
+        raise ArtifactExistsError(f"'{folder}' exists", hint="choose another name")
+    paths = []
     for source in sorted(_TEMPLATE.rglob("*")):
-        # The suffix .in keeps Python files of the template from being imported and tested as ours.
+        # The suffix .in prevents imports and tests of the template's Python files.
         if source.is_file() and source.suffix in (".in", ".typed"):
-            target = folder / _fill_in(source.relative_to(_TEMPLATE).as_posix(), name)
+            target = folder / _replace_names(source.relative_to(_TEMPLATE).as_posix(), name)
             target = target.with_suffix("") if source.suffix == ".in" else target
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(_fill_in(source.read_text(encoding="utf-8"), name), encoding="utf-8")
-            written.append(target)
-    return sorted(written, key=lambda path: path.name != "pyproject.toml")
+            target.write_text(
+                _replace_names(source.read_text(encoding="utf-8"), name), encoding="utf-8"
+            )
+            paths.append(target)
+    return sorted(paths, key=lambda path: path.name != "pyproject.toml")
 
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"'{name}' cannot be a backend's name: wanted lower-case letters, digits, - and _, "
-            "a letter first",
+            f"'{name}' cannot be a backend's name: expected lower-case letters, digits, - and _, "
+            "starting with a letter",
             hint="enginebay new-backend myengine",
         )
-    if conflict := _conflict(name):
+    if conflict := _describe_conflict(name):
         raise UsageError(conflict, hint="choose another name")
 
 
-def _conflict(name: str) -> str:
-    """Return which backend or distribution has the name; an empty text if none has."""
+def _describe_conflict(name: str) -> str:
+    """Return a message if a backend or distribution has the name; otherwise an empty text."""
     from importlib_metadata import PackageNotFoundError, version
 
     from enginebay.plugins import KNOWN_DISTRIBUTIONS, list_backends
@@ -97,8 +99,8 @@ def _conflict(name: str) -> str:
         return ""
 
 
-def _fill_in(text: str, name: str) -> str:
-    """Return the template's text with the name in each of its forms."""
+def _replace_names(text: str, name: str) -> str:
+    """Replace the template's name in a text, in each of its forms."""
     words = re.split(r"[-_]", name)
     forms = {
         "enginebay_myengine": f"enginebay_{'_'.join(words)}",

@@ -1,7 +1,7 @@
 """Printing for all commands: JSON, tables and fields on stdout, messages on stderr.
 
-What goes to a file or a pipe is plain, complete, and one line a row, for grep. On a terminal rows
-are wrapped at words, and rich is imported only there: start-up has a budget.
+Output to a file or a pipe is plain and complete, with one line for each row, for grep. On a
+terminal, rows are wrapped at words. Only there is rich imported, because it slows down the start.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from enginebay.display import Block
 
-#: The message of the commands about backends where there is none.
+#: The message of commands about backends if no backend is installed.
 NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
-#: The fields that are copied into a shell, where a line break of ours would cut them in two.
+#: Fields that users copy into a shell: they must not be wrapped.
 _COPIED = ("command",)
-#: As many characters of a digest as distinguish it from others.
+#: Characters of a digest that are shown on a narrow terminal.
 _DIGEST_WIDTH = 12
-#: What a text begins with that is coloured.
+#: The first words of texts that are coloured.
 _COLOURS = {
     "verified": "green",
     "unverified": "yellow",
@@ -46,7 +46,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """Send to stderr whatever a model's code prints meanwhile: stdout is for the command's data."""
+    """Redirect prints of a model's code to stderr: stdout is for the command's data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):
@@ -66,26 +66,26 @@ def print_message(text: str) -> None:
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
-    """Return the text in a style of rich's where ``stream`` shows one.
+    """Return the text in a style of rich, if ``stream`` is a terminal.
 
-    A terminal does, or anything with FORCE_COLOR set; nothing does with NO_COLOR set.
+    FORCE_COLOR styles the text for any stream, NO_COLOR for none.
     """
     if not (stream.isatty() or os.environ.get("FORCE_COLOR")):
         return text
     from rich.style import Style
 
-    return Style.parse(style).render(text) if _console(stream).color_system else text
+    return Style.parse(style).render(text) if _make_console(stream).color_system else text
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print a result's blocks on stdout, on a terminal in colours and wrapped at words."""
+    """Print a result's blocks on stdout; on a terminal with colours, and wrapped at words."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.header, block.rows, right=block.right)
         elif isinstance(block, Fields):
             print_fields(block.pairs)
         else:
-            print_labelled("", _coloured(printable(block)))
+            print_labelled("", _colour_verdict(printable(block)))
 
 
 def print_table(
@@ -97,21 +97,21 @@ def print_table(
 ) -> None:
     """Print aligned columns on stdout.
 
-    On a terminal cells are wrapped at words. Where even the words are too wide to stand side by
-    side, each row is printed as fields below one another.
+    On a terminal, cells are wrapped at words. If the terminal is too narrow for the longest words,
+    each row is printed as fields, one below the other.
 
     Args:
         header: The columns' names.
         rows: One text for each column.
-        right: The columns that hold numbers, which end at the same place.
-        digests: The columns that hold digests, which may lose their end on a narrow terminal.
+        right: The columns of numbers, which are aligned to the right.
+        digests: The columns of digests, which may be cut off on a narrow terminal.
     """
     lines = [tuple(map(printable, row)) for row in rows]
     columns = list(zip(header, *lines, strict=True))
     if not sys.stdout.isatty():
         first, *others = table_lines(header, lines, right)
         sys.stdout.write("\n".join([styled(first, "bold", sys.stdout), *others, ""]))
-    elif widths := _widths_that_fit(columns, right, digests):
+    elif widths := _fit_widths(columns, right, digests):
         _print_wrapped(columns, widths, right)
     else:
         for line in lines:
@@ -119,26 +119,26 @@ def print_table(
             sys.stdout.write("\n")
 
 
-def _widths_that_fit(
+def _fit_widths(
     columns: Sequence[Sequence[str]], right: Collection[str], digests: Collection[str]
 ) -> list[int] | None:
-    """Return the columns' widths on this terminal; None where the longest words do not fit.
+    """Return the columns' widths on this terminal; None if the longest words do not fit.
 
-    A number and its unit are one word.
+    A number and its unit count as one word.
     """
     from rich.cells import cell_len
 
-    def least_of(header: str, *cells: str) -> int:
+    def minimum_width(header: str, *cells: str) -> int:
         if header in digests:
             return _DIGEST_WIDTH
         whole = cells if header in right else " ".join(cells).split()
         return max(map(cell_len, (*header.split(), *whole)), default=0)
 
     widths = [max(map(cell_len, column)) for column in columns]
-    least = [least_of(*column) for column in columns]
-    # One more than the columns and what is between them: rich would cut a column otherwise.
-    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - _columns()
-    # What can become narrowest gives first: prose before names.
+    least = [minimum_width(*column) for column in columns]
+    # Two blanks between columns, and one at the end: without it, rich would cut a column.
+    excess = sum(widths) + 2 * (len(widths) - 1) + 1 - _terminal_width()
+    # Narrow the most compressible column first: prose before names.
     for number in sorted(range(len(widths)), key=lambda n: least[n] - widths[n]):
         cut = max(0, min(excess, widths[number] - least[number]))
         widths[number] -= cut
@@ -157,65 +157,67 @@ def _print_wrapped(
         table.add_column(name, width=width, justify="right" if name in right else "left")
     _, *rows = zip(*columns, strict=True)
     for row in rows:
-        table.add_row(*(Text(cell, overflow="ellipsis", style=_colour(cell)) for cell in row))
-    _console(sys.stdout).print(table)
+        table.add_row(*(Text(cell, overflow="ellipsis", style=_colour_of(cell)) for cell in row))
+    _make_console(sys.stdout).print(table)
 
 
-def _colour(text: str) -> str:
-    """The colour of a text that begins with a verdict or the like; empty for others."""
+def _colour_of(text: str) -> str:
+    """Return the colour of a text's first word; empty if it has none."""
     return _COLOURS.get(text.partition(" ")[0].rstrip(":"), "")
 
 
-def _coloured(text: str) -> str:
-    """Colour the first word where it has a colour."""
+def _colour_verdict(text: str) -> str:
+    """Colour the first word of a text, if it has a colour."""
     word, blank, rest = text.partition(" ")
-    colour = _colour(word)
+    colour = _colour_of(word)
     return styled(word, colour, sys.stdout) + blank + rest if colour else text
 
 
-def _columns() -> int:
-    """The terminal's width, in characters."""
-    from shutil import get_terminal_size  # with compressions that a start does not need
+def _terminal_width() -> int:
+    """Return the terminal's width in characters."""
+    from shutil import (
+        get_terminal_size,  # shutil imports compression modules, which slow down the start
+    )
 
     return get_terminal_size().columns
 
 
-def _console(stream: TextIO) -> Console:
+def _make_console(stream: TextIO) -> Console:
     from rich.console import Console
 
     return Console(
         file=stream,
-        width=_columns(),
-        color_system=None if os.environ.get("NO_COLOR") else "auto",  # rich alone keeps bold
+        width=_terminal_width(),
+        color_system=None if os.environ.get("NO_COLOR") else "auto",  # rich's NO_COLOR keeps bold
     )
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print ``name  value`` lines on stdout, the empty ones left out, a name only once in a row."""
+    """Print ``name  value`` lines on stdout, without empty values and repeated names."""
     for name, label, value in labelled(fields):
-        text = styled(value, "yellow", sys.stdout) if name == "warning" else _coloured(value)
+        text = styled(value, "yellow", sys.stdout) if name == "warning" else _colour_verdict(value)
         print_labelled(label, text, wrap=name not in _COPIED)
 
 
 def print_labelled(label: str, text: str, *, wrap: bool = True) -> None:
-    """Print a label and a text on stdout, on a terminal wrapped at words beside the label."""
+    """Print a label and a text on stdout; on a terminal, the text is wrapped next to the label."""
     if wrap and sys.stdout.isatty():
         from textwrap import fill
 
         indent = " " * len(COLOUR_CODE.sub("", label))
         text = fill(
             text,
-            _columns(),
+            _terminal_width(),
             initial_indent=indent,
             subsequent_indent=indent,
-            break_long_words=False,  # the terminal breaks them, and copies them whole
+            break_long_words=False,  # the terminal breaks them itself, and they can still be copied
             break_on_hyphens=False,
         ).removeprefix(indent)
     sys.stdout.write(f"{label}{text}\n")
 
 
 def print_next(commands: Iterable[str]) -> None:
-    """Print which commands come next."""
+    """Print the commands to run next."""
     sys.stdout.write("\nNext:\n")
     for command in commands:
         sys.stdout.write(f"  {command}\n")

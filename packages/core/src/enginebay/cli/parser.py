@@ -1,4 +1,4 @@
-"""argparse with Enginebay's errors: one line, a hint, exit code 2, a document with --json."""
+"""argparse with Enginebay's errors: one line and a hint, exit code 2, JSON with --json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
-#: What to type instead of flags that other tools have, or that are commands here.
+#: Hints for flags of other tools, and for flags that are commands here.
 _INSTEAD = {
     "-b": "--backend NAME",
     "--format": "--backend NAME",
@@ -33,10 +33,10 @@ _INSTEAD = {
 
 
 class Parser(ArgumentParser):
-    """A parser that raises where argparse would print its usage and exit.
+    """A parser that raises an error where argparse would print its usage and exit.
 
     Args:
-        examples: Lines at the end of its help, which are not wrapped: they are copied.
+        examples: Command lines at the end of the help, which are not wrapped.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
@@ -45,7 +45,7 @@ class Parser(ArgumentParser):
 
     @property
     def examples(self) -> list[str]:
-        """The lines, with the default backend in them."""
+        """The example command lines, with the default backend filled in."""
         from enginebay.backend import DEFAULT_BACKEND
 
         return [line.replace("{backend}", DEFAULT_BACKEND) for line in self._examples]
@@ -56,7 +56,7 @@ class Parser(ArgumentParser):
         return super().format_help() + (f"\nexamples:\n{''.join(lines)}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
-        """Raise the error in the command line.
+        """Raise an error in the command line.
 
         Raises:
             UsageError: Always.
@@ -67,11 +67,11 @@ class Parser(ArgumentParser):
             message = f"'{unknown}' is not among the arguments of {self.prog}"
             flag = unknown.split()[0].partition("=")[0]
             word = flag.lstrip("-")
-            # Without the dashes, which make any two flags alike.
+            # Without dashes, which would make any two flags similar.
             close = nearest(word, [flag.lstrip("-") for flag in self._option_string_actions])
             hint = _INSTEAD.get(flag) or (f"did you mean --{close}?" if close else hint)
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print the help; a closed pipe or a full disk raises, which argparse's own would hide."""
+        """Print the help; raise an OSError of the stream, which argparse would ignore."""
         (file or sys.stdout).write(self.format_help())

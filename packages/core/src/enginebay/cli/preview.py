@@ -1,4 +1,4 @@
-"""``enginebay preview``: list all operators that stand between a model and the engines."""
+"""``enginebay preview``: list a model's operators that the engines do not support."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
         "--backend",
-        type=_names,
+        type=_parse_names,
         default=(),
         metavar="NAME,NAME",
-        help="look at these engines (default: all whose engines are installed)",
+        help="the backends to check (default: all whose engines are installed)",
     )
     add_inputs(parser, "the model's own")
     ExportOptions.add_arguments(parser, only=("rewriters",))
@@ -39,11 +39,11 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="limit for the child process of each engine (default: 600)",
+        help="time limit for the child process of each engine (default: 600)",
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(filter(None, map(str.strip, text.split(","))))
     if not names:
         raise ArgumentTypeError(f"'{text}' names no backend")
@@ -51,25 +51,25 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def run(args: Namespace) -> int:
-    """Print all obstacles; there being one fails the command with exit code 1."""
+    """Print all obstacles; return exit code 1 if there are any."""
     from enginebay.operations import preview
     from enginebay.tensors import parse_inputs
 
     with stdout_on_stderr():
-        found = preview(
+        result = preview(
             args.model,
             parse_inputs(args.inputs) if args.inputs else None,
             backends=args.backend,
             rewriters=args.rewriters or (),
             timeout=args.timeout,
-            watch=_watch if sys.stderr.isatty() else None,
+            watch=_print_progress if sys.stderr.isatty() else None,
         )
     if args.json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     else:
-        print_blocks(found.blocks())
-    return 0 if found.clear else 1
+        print_blocks(result.blocks())
+    return 0 if result.clear else 1
 
 
-def _watch(name: str) -> None:
-    print_message(f"looking at {name} …")
+def _print_progress(name: str) -> None:
+    print_message(f"checking {name} …")

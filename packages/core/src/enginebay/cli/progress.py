@@ -1,4 +1,4 @@
-"""Progress on a terminal: a line a step, with its seconds; elsewhere one every ten seconds."""
+"""Progress on stderr: a line for each step on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ if TYPE_CHECKING:
 
     from enginebay.operations import Step
 
-#: Between two lines where nobody watches.
-_SECONDS = 10.0
+#: Interval of the lines if stderr is not a terminal.
+_INTERVAL_SECONDS = 10.0
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[Step], None]]:
     """Yield a function that shows each step.
 
-    The lines disappear before the closing table where that is seen too, and stay where it is
-    not: after an error, or with stdout redirected.
+    The lines disappear before the final table. They remain after an error, or if stdout is
+    redirected.
     """
     if not sys.stderr.isatty():
-        with _now_and_then() as watch:
+        with _print_regularly() as watch:
             yield watch
         return
     from enginebay.operations import show_steps
 
-    # Rich replaces stdout, so it is looked at before.
+    # Check stdout before rich replaces it.
     with show_steps(transient=sys.stdout.isatty()) as watch:
         yield watch
 
 
 @contextmanager
-def _now_and_then() -> Iterator[Callable[[Step], None]]:
-    """Print what runs every ten seconds: many systems end a job that is silent for long."""
+def _print_regularly() -> Iterator[Callable[[Step], None]]:
+    """Print the running step regularly: many systems end a job without output."""
     ended, start = Event(), monotonic()
     steps: list[Step] = []
 
-    def tell() -> None:
-        while not ended.wait(_SECONDS):
+    def print_step() -> None:
+        while not ended.wait(_INTERVAL_SECONDS):
             if steps and steps[-1].seconds is None:
                 text = f"… {steps[-1].name}, {monotonic() - start:.0f} s so far  {steps[-1].detail}"
                 sys.stderr.write(f"{text.rstrip()}\n")
 
-    thread = Thread(target=tell, daemon=True)
+    thread = Thread(target=print_step, daemon=True)
     thread.start()
     try:
         yield steps.append

@@ -1,4 +1,4 @@
-"""``enginebay rewriters``: list what is rewritten when a model is exported for a backend."""
+"""``enginebay rewriters``: list the rewriters of an export for a backend."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
     parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--rewriters FILE:ATTR] [--json]"
     parser.add_argument(
-        "--backend", metavar="NAME", help="the engine; by default the only one installed"
+        "--backend", metavar="NAME", help="the backend (default: the only one installed)"
     )
     ExportOptions.add_arguments(parser, only=("ir", "rewriters"))
 
 
 def run(args: Namespace) -> int:
-    """List the rewriters that would apply, the most specific first, and those that lose."""
+    """List the rewriters that apply, the most specific first, and those that they override."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.operations import find_sets
     from enginebay.rewriting import builtin_rewriters, list_rewriters
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
         print_json({"backend": backend.name, "ir": ir, "rewriters": rows})
         return 0
     if not rows:
-        print_message(f"Nothing is rewritten for {backend.name} from {ir}.")
+        print_message(f"No rewriters for {backend.name} from {ir}.")
         return 0
     print_table(
         ("KIND", "NAME", "CONDITION", "DISTRIBUTION", "LOSES TO"),

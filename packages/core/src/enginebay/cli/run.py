@@ -43,12 +43,12 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     add_artifact(parser)
     add_item_arguments(parser)
     parser.add_argument(
-        "--output", type=Path, metavar="FILE.npz", help="keep the outputs in this file"
+        "--output", type=Path, metavar="FILE.npz", help="write the outputs to this file"
     )
 
 
 def run(args: Namespace) -> int:
-    """Run once, or once for each picture, and describe the outputs."""
+    """Run once, or once for each image, and describe the outputs."""
     from enginebay.artifact import open_artifact
     from enginebay.operations import load
     from enginebay.tensors import parse_inputs
@@ -59,64 +59,66 @@ def run(args: Namespace) -> int:
     artifact = open_artifact(args.artifact)
     if args.images and not args.allow_random_weights:
         check_weights(artifact)
-    given = parse_inputs(args.inputs)
-    items = ItemRun(artifact, args.images, given, args.draw) if args.images else None
+    arrays = parse_inputs(args.inputs)
+    items = ItemRun(artifact, args.images, arrays, args.draw) if args.images else None
     with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         start = time.perf_counter()
         seen = list(items.run(wrapper)) if items else []
-        outputs = seen[0].outputs if seen else wrapper(_inputs(artifact, wrapper, given))
+        outputs = seen[0].outputs if seen else wrapper(_pick_inputs(artifact, wrapper, arrays))
         seconds = time.perf_counter() - start
         receipt = wrapper.receipt
     if args.output:
-        _save(args.output, outputs)
+        _save_outputs(args.output, outputs)
     if items and args.draw:
         items.draw(seen[0], args.draw)
     if args.json:
         document = {"images": item_document(seen)} if seen else {}
-        print_json({**document, **_document(outputs, receipt, seconds)})
+        print_json({**document, **_to_document(outputs, receipt, seconds)})
     elif items:
         print_found(seen)
         _print_receipt(receipt, seconds, len(seen))
     else:
-        _print(outputs, receipt, seconds)
+        _print_outputs(outputs, receipt, seconds)
     return 0
 
 
-def _inputs(artifact: Artifact, wrapper: Wrapper, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inputs that were given, else the first that were recorded, else made-up ones."""
+def _pick_inputs(
+    artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the inputs of the flags, the first recorded inputs, or generated values."""
     from enginebay.tensors import inputs_for
 
-    samples = [] if given else artifact.samples()
-    return samples[0].inputs if samples else inputs_for(wrapper.inputs, given)
+    samples = [] if arrays else artifact.samples()
+    return samples[0].inputs if samples else inputs_for(wrapper.inputs, arrays)
 
 
 def _check_output(path: Path) -> None:
-    """Refuse a file that cannot be written before anything is run."""
+    """Raise an error before the run if the file cannot be written."""
     if path.suffix != ".npz":
         raise UsageError(
-            f"'{path}' cannot keep the outputs: wanted a .npz file", hint=f"--output {path}.npz"
+            f"expected a .npz file for the outputs, found '{path}'", hint=f"--output {path}.npz"
         )
     if not path.parent.is_dir():
-        raise UsageError(f"'{path}' cannot be written: there is no folder '{path.parent}'")
+        raise UsageError(f"'{path}' cannot be written: the folder '{path.parent}' does not exist")
 
 
-def _save(path: Path, outputs: dict[str, NumpyArray]) -> None:
-    """Write the outputs as ``--input`` reads them; an old file stays until they are complete."""
+def _save_outputs(path: Path, outputs: dict[str, NumpyArray]) -> None:
+    """Write the outputs in the form of ``--input``, by an atomic rename."""
     from enginebay.errors import EnginebayError
     from enginebay.tensors import save_arrays
 
-    half = path.with_name(f".{path.name}.half")
+    temporary = path.with_name(f".{path.name}.half")
     try:
-        save_arrays(half, outputs)
-        half.replace(path)
+        save_arrays(temporary, outputs)
+        temporary.replace(path)
     except OSError as err:
-        half.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise EnginebayError(
             f"'{path}' cannot be written: {err.strerror}", hint="choose another --output"
         ) from err
 
 
-def _describe(name: str, array: NumpyArray) -> dict[str, Any]:
+def _describe_output(name: str, array: NumpyArray) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
     figures: dict[str, Any] = dict.fromkeys(("min", "max", "mean"))
     if array.size and array.dtype.kind not in "cOSU":
@@ -130,19 +132,21 @@ def _describe(name: str, array: NumpyArray) -> dict[str, Any]:
 
 
 def _json_number(value: float) -> float | str:
-    """Return NaN and infinities as text: JSON has no such numbers."""
+    """Convert NaN and infinities to text, because JSON cannot represent them."""
     return value if math.isfinite(value) else str(value)
 
 
-def _document(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> dict[str, Any]:
+def _to_document(
+    outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float
+) -> dict[str, Any]:
     import msgspec
 
-    described = [_describe(name, array) for name, array in outputs.items()]
+    described = [_describe_output(name, array) for name, array in outputs.items()]
     return {"outputs": described, "seconds": seconds, "receipt": msgspec.to_builtins(receipt)}
 
 
-def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> None:
-    rows = [_describe(name, array) for name, array in outputs.items()]
+def _print_outputs(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> None:
+    rows = [_describe_output(name, array) for name, array in outputs.items()]
     print_table(
         ("OUTPUT", "DTYPE", "SHAPE", "MIN", "MAX", "MEAN"),
         [
@@ -150,7 +154,7 @@ def _print(outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float) -> 
                 row["name"],
                 row["dtype"],
                 human_shape(tuple(row["shape"])),
-                *(_figure(row[key]) for key in ("min", "max", "mean")),
+                *(_format_number(row[key]) for key in ("min", "max", "mean")),
             )
             for row in rows
         ],
@@ -164,7 +168,7 @@ def _print_receipt(receipt: Receipt, seconds: float, calls: int = 1) -> None:
     print_fields((*receipt_fields(receipt), ("seconds", f"{seconds:.4f} for {extent}")))
 
 
-def _figure(value: float | str | None) -> str:
+def _format_number(value: float | str | None) -> str:
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT --image cat.png``: what the model finds in files, by its task."""
+"""``enginebay run ARTIFACT --image cat.png``: predictions for files, by the artifact's task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Seen(NamedTuple):
-    """What the model finds in one file."""
+    """The predictions for one file."""
 
     file: Path
     found: Sequence[Any]
@@ -35,40 +35,40 @@ def add_item_arguments(parser: ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="run on a picture, preprocessed as the artifact's task says, and print what the model "
-        "finds in it (repeatable)",
+        help="run on an image, preprocessed by the artifact's task, and print the predictions "
+        "(repeatable)",
     )
     parser.add_argument(
         "--draw",
         type=Path,
         metavar="FILE.png",
-        help="write the picture with what was found in it to this file",
+        help="write the image with the predictions to this file",
     )
     parser.add_argument(
         "--allow-random-weights",
         action="store_true",
-        help="name what a model finds whose weights are random, and so means nothing",
+        help="print predictions even if the weights are random, which makes them meaningless",
     )
 
 
 def check_item_flags(args: Namespace) -> None:
-    """Refuse flags that do not go together, before anything is read.
+    """Check the combination of flags before any file is read.
 
     Raises:
-        UsageError: They do not.
+        UsageError: The flags cannot be combined.
     """
     if args.draw and not args.images:
-        raise UsageError("--draw has no picture to draw on", hint="add --image FILE")
+        raise UsageError("--draw requires --image", hint="add --image FILE")
     for flag in ("draw", "output"):
         if getattr(args, flag) and len(args.images) > 1:
             raise UsageError(
-                f"--{flag} keeps one file, and there are {len(args.images)} pictures",
-                hint="run them one by one",
+                f"--{flag} expected one --image, found {len(args.images)}",
+                hint="run the images one by one",
             )
 
 
 def check_weights(artifact: Artifact) -> None:
-    """Refuse to name what a model with random weights finds.
+    """Refuse predictions of random weights.
 
     Raises:
         UsageError: The artifact's weights are random.
@@ -77,23 +77,23 @@ def check_weights(artifact: Artifact) -> None:
 
     if artifact.manifest.weights == RANDOM_WEIGHTS:
         raise UsageError(
-            f"the weights of '{artifact.path}' are {RANDOM_WEIGHTS}: what it finds means nothing",
-            hint="deploy with --pretrained or --weights FILE; --allow-random-weights names it "
-            "all the same",
+            f"the weights of '{artifact.path}' are {RANDOM_WEIGHTS}: predictions are meaningless",
+            hint="deploy with --pretrained or --weights FILE, or add --allow-random-weights",
         )
 
 
 class ItemRun:
-    """Files that an artifact is to be run on, preprocessed.
+    """Runs an artifact with a task on preprocessed files.
 
     Args:
-        artifact: It has a task.
+        artifact: The artifact.
         files: The files.
-        given: The model's other inputs.
-        drawing: The file to draw on; None for none.
+        arrays: The model's other inputs.
+        drawing: The file to draw on; None to draw nothing.
 
     Raises:
-        UsageError: It has no task, an input is missing or given twice, or the task cannot draw.
+        UsageError: The artifact has no task, an input is missing or occurs twice, or the task
+            cannot draw.
         InputError: A file cannot be read.
         MissingDependencyError: No installed plugin declares the task's kind.
     """
@@ -102,66 +102,66 @@ class ItemRun:
         self,
         artifact: Artifact,
         files: Sequence[Path],
-        given: Mapping[str, Any],
+        arrays: Mapping[str, Any],
         drawing: Path | None,
     ) -> None:
-        self._task = _task(artifact)
+        self._task = _require_task(artifact)
         if drawing:
             self._task.check_drawing(drawing)
-        # All of them are read first: a broken one is met before the engine is loaded.
+        # Read all files first: a broken file is an error before the engine is loaded.
         self._items = [(file, self._task.preprocess(file)) for file in files]
         names = list(self._items[0][1])
         for name in names:
-            if name in given or "" in given:
-                raise UsageError(f"--image and --input both give the input '{name}'")
+            if name in arrays or "" in arrays:
+                raise UsageError(f"--image and --input both specify the input '{name}'")
         for spec in artifact.inputs:
-            if spec.name not in (*names, *given):
+            if spec.name not in (*names, *arrays):
                 raise UsageError(
-                    f"the model also takes {spec.describe()}", hint=f"add --input {spec.name}=…"
+                    f"the model requires another input: {spec.describe()}",
+                    hint=f"add --input {spec.name}=…",
                 )
-        self._given = given
+        self._arrays = arrays
 
     def run(self, wrapper: Wrapper) -> Iterator[Seen]:
         """Run the artifact on each file."""
         from enginebay.tensors import inputs_for
 
-        for file, made in self._items:
-            outputs = wrapper(inputs_for(wrapper.inputs, {**self._given, **made}))
+        for file, inputs in self._items:
+            outputs = wrapper(inputs_for(wrapper.inputs, {**self._arrays, **inputs}))
             yield Seen(file, self._task.read_outputs(outputs, file), outputs)
 
     def draw(self, seen: Seen, path: Path) -> None:
-        """Write a file with what was found in it."""
+        """Write a file with the predictions drawn on it."""
         self._task.draw(seen.file, seen.found, path)
 
 
-def _task(artifact: Artifact) -> Task:
+def _require_task(artifact: Artifact) -> Task:
     task = artifact.task
     if task is None:
         raise UsageError(
-            f"'{artifact.path}' was made without a task, so nothing says how a picture becomes its "
-            "input",
+            f"'{artifact.path}' has no task, which specifies how to turn an image into an input",
             hint="deploy the model again with --task FILE.json",
         )
     return task
 
 
 def item_document(seen: Sequence[Seen]) -> list[dict[str, Any]]:
-    """Return what was found as plain JSON values."""
+    """Return the predictions as plain JSON values."""
     import msgspec
 
-    return [{"image": str(one.file), "found": msgspec.to_builtins(one.found)} for one in seen]
+    return [{"image": str(s.file), "found": msgspec.to_builtins(s.found)} for s in seen]
 
 
 def print_found(seen: Sequence[Seen]) -> None:
-    """Print a row for each thing that was found, with a column for each of its fields."""
-    rows = [(one["image"], each) for one in item_document(seen) for each in one["found"]]
+    """Print a row for each prediction, with a column for each field."""
+    rows = [(d["image"], row) for d in item_document(seen) for row in d["found"]]
     fields = list(rows[0][1]) if rows else []
     print_table(
         ("IMAGE", *map(str.upper, fields)),
-        [(file, *map(_cell, each.values())) for file, each in rows],
+        [(file, *map(_format_cell, row.values())) for file, row in rows],
         right=tuple(name.upper() for name in fields if not isinstance(rows[0][1][name], str)),
     )
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)

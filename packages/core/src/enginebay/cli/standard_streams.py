@@ -1,4 +1,4 @@
-"""The standard streams of a command: stdout is for its own data, whatever else prints meanwhile."""
+"""The standard streams of a command: stdout contains only the command's own data."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _STDOUT, _STDERR = 1, 2
-#: Bytes that wait before they are written: a full disk is met, and reported, at the end.
+#: Bytes of the buffer: large, so that the error of a full disk occurs at the end, and is reported.
 _BUFFER = 2**20
 
 
 @contextmanager
 def own_stdout() -> Iterator[TextIO]:
-    """Keep stdout for the command: what else writes to descriptor 1 goes to stderr.
+    """Reserve stdout for the command: redirect all other writes to descriptor 1 to stderr.
 
-    An engine does so in C++, a broken plugin by ``os.write``; a stray line would spoil a document.
-    A character that stdout's encoding lacks becomes an escape, as on stderr.
+    Engines write there in C++, broken plugins by ``os.write``, and one such line would spoil a JSON
+    document. A character that stdout's encoding lacks is escaped, as on stderr.
 
     Yields:
-        ``sys.stdout``. In a process whose stdout is something else, a test's say, it stays that.
+        ``sys.stdout``, unchanged if it is not descriptor 1, for example in a test.
     """
     _open_closed_streams()
     before, descriptor = sys.stdout, os.dup(_STDOUT)
     before.flush()
     if _is_descriptor(before, _STDOUT):
-        sys.stdout = _writer(descriptor, before)
+        sys.stdout = _make_writer(descriptor, before)
     os.dup2(_STDERR, _STDOUT)
     try:
         yield sys.stdout
@@ -40,22 +40,22 @@ def own_stdout() -> Iterator[TextIO]:
         if sys.stdout is before:
             os.close(descriptor)
         else:
-            with suppress(OSError):  # where that matters it was flushed before
+            with suppress(OSError):  # the caller has flushed it
                 sys.stdout.close()
         sys.stdout = before
 
 
 def discard(stream: TextIO) -> None:
-    """Point a stream to nowhere, so that closing it is quiet."""
+    """Redirect a stream to the null device, so that closing it raises no error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def _open_closed_streams() -> None:
-    """Open what the shell has closed, as with ``>&-``.
+    """Open the streams that the shell has closed, as with ``>&-``.
 
-    Else the next file that anything opens gets its number, and an engine that prints writes there.
+    Otherwise the next opened file would get the stream's number, and an engine's prints.
     """
     for number, name in ((_STDOUT, "stdout"), (_STDERR, "stderr")):
         try:
@@ -72,11 +72,11 @@ def _open_closed_streams() -> None:
 def _is_descriptor(stream: TextIO, number: int) -> bool:
     try:
         return stream.fileno() == number
-    except (OSError, ValueError):  # it has none
+    except (OSError, ValueError):  # the stream has no descriptor
         return False
 
 
-def _writer(descriptor: int, like: TextIO) -> TextIO:
+def _make_writer(descriptor: int, like: TextIO) -> TextIO:
     return io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(descriptor, "wb"), _BUFFER),
         encoding=like.encoding,

@@ -1,4 +1,4 @@
-"""What several commands print: of a receipt, an artifact, an IR."""
+"""Summaries of receipts, artifacts and IRs, which several commands print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """Let nothing warn of what the command shows."""
+    """Suppress warnings about a verdict, which the command prints."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def quiet_verdict() -> Iterator[None]:
 
 
 def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
-    """Return what ran, and what it fell back on."""
+    """Return the engine that ran, and its fallbacks."""
     if receipt is None:
         return []
     return [("engine", receipt.describe()), *(("fallback", text) for text in receipt.fallbacks)]
@@ -49,8 +49,8 @@ def ir_document(model: IRModel) -> dict[str, Any]:
     """Return an IR as plain JSON values."""
     import msgspec
 
-    described: dict[str, Any] = msgspec.to_builtins(model, enc_hook=str)  # paths
-    return {"ir": {**described, "sha256": model.digest()}}
+    fields: dict[str, Any] = msgspec.to_builtins(model, enc_hook=str)  # paths
+    return {"ir": {**fields, "sha256": model.digest()}}
 
 
 def print_ir(model: IRModel) -> None:

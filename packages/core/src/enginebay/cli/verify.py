@@ -28,8 +28,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "artifact",
         metavar="ARTIFACT",
         type=Path,
-        help="the folder of an artifact; one that is built for several machines keeps what is "
-        "found, where nothing but its folder, --timeout and forms of output are given",
+        help="the folder of an artifact; if it is built for several machines, the result is "
+        "recorded in it, unless flags change the comparison",
     )
     parser.add_argument(
         "--model",
@@ -38,15 +38,15 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     add_inputs(
         parser,
-        "those that the artifact was verified with; others need --model. Arrays of a .npz file "
-        "with one axis more than the inputs hold several of each, as --data of deploy reads them",
+        "the inputs that the artifact was verified with; others require --model. A .npz file may "
+        "contain several of each input, along an additional first axis, as for --data of deploy",
     )
     group = parser.add_argument_group("verification options")
     VerifyOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)
 
 
 def run(args: Namespace) -> int:
-    """Verify; anything but ``verified`` fails the command with exit code 1."""
+    """Verify the artifact; return exit code 1 unless the verdict is ``verified``."""
     import msgspec
 
     from enginebay.artifact import open_artifact
@@ -55,8 +55,8 @@ def run(args: Namespace) -> int:
 
     if args.inputs and not args.model:
         raise UsageError(
-            "--input brings inputs, but no outputs to compare with",
-            hint="add --model MODEL, or leave --input out",
+            "--input requires --model, to compute the expected outputs",
+            hint="add --model MODEL, or remove --input",
         )
     artifact = open_artifact(args.artifact)
     with stdout_on_stderr(), quiet_verdict():
@@ -69,8 +69,8 @@ def run(args: Namespace) -> int:
     verification = outcome.verification
     outcome.warn()
     if args.json:
-        more = {"artifact": str(artifact.path), "recorded": msgspec.to_builtins(outcome.run)}
-        print_json(verification.to_dict() | more)
+        extra = {"artifact": str(artifact.path), "recorded": msgspec.to_builtins(outcome.run)}
+        print_json(verification.to_dict() | extra)
     else:
         print_blocks(verification.blocks())
         if outcome.run is not None:
