@@ -100,7 +100,7 @@ def test_check_env_loads_the_layers(net):
 
 def test_check_env_says_that_no_layer_is_named():
     check = check_custom_ops()
-    assert (check.found, check.wanted) == ("none is named", "at least one that loads")
+    assert (check.found, check.wanted) == ("none is specified", "at least one that loads")
     assert check.fix == "--custom-layers Type=package.module:Class"
 
 

@@ -1,4 +1,4 @@
-"""A backend that builds for other machines: its source, and switches that make this one of them.
+"""A backend that builds for other machines; environment variables make this machine one of them.
 
 Its engine is a copy of the ONNX file, which runs where the environment has ``AHEAD_DEVICE``, the
 name of a device; ``AHEAD_GAIN`` makes that device's engine wrong. The graph is the same file in the

@@ -1,4 +1,4 @@
-"""What core's tests share: the loopback backend, and small models."""
+"""Fixtures of core's tests: the loopback backend, and small models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what is learnt about the tests' own plugins out of the user's cache folder."""
+    """Use a temporary cache folder for the trials of the tests' plugins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -24,14 +24,14 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def loopback() -> Iterator[str]:
-    """A backend that needs no engine, discoverable in this process and in its children."""
+    """Install the loopback backend, for this process and its children."""
     with temporary_backend("loopback", "enginebay.testing.loopback"):
         yield "loopback"
 
 
 @pytest.fixture
 def without_vision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As where enginebay-vision is not installed."""
+    """Hide enginebay-vision."""
     listed = discovery.list_plugins
     monkeypatch.setattr(
         discovery, "list_plugins", lambda: [each for each in listed() if each.name != "vision"]
@@ -43,14 +43,14 @@ def without_vision(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def fallen() -> Iterator[str]:
-    """A backend whose engine fell back; see ``fallen_backend.py``."""
+    """Install a backend whose engine uses a fallback; see ``fallen_backend.py``."""
     with temporary_backend("fallen", (Path(__file__).parent / "fallen_backend.py").read_text()):
         yield "fallen"
 
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A backend that builds for other machines than this one; see ``ahead_backend.py``."""
+    """Install a backend that builds for other machines; see ``ahead_backend.py``."""
     for switch in ("AHEAD_DEVICE", "AHEAD_GAIN", "AHEAD_GRAPH"):
         monkeypatch.delenv(switch, raising=False)
     with temporary_backend("ahead", (Path(__file__).parent / "ahead_backend.py").read_text()):

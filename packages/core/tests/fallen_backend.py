@@ -1,4 +1,4 @@
-"""A backend whose engine did not do all that it was asked for."""
+"""A backend whose engine reports a fallback."""
 
 from __future__ import annotations
 

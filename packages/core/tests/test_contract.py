@@ -1,4 +1,4 @@
-"""A plugin that was written for this API version still fits: nothing that it uses has changed.
+"""Plugins for this API version still work: no name that they use has changed.
 
 ``contract_1.json`` is what a plugin could rely on when API version 1 came out. New hooks, new
 fields with a default and new optional arguments are fine. Where a change is one that every plugin
@@ -45,7 +45,7 @@ OPTIONAL = "optional: "
 
 
 def contract() -> Contract:
-    """What plugins use, by name: its fields, arguments or abstract methods."""
+    """Return the names that plugins use, with their fields, arguments or abstract methods."""
     structs = [eb.BackendInfo, eb.EnvReport, eb.Check, eb.Receipt, eb.TensorSpec, eb.IRModel]
     structs += [getattr(hooks, name) for name in GIVEN]
     found = {f"hook {name}": arguments(getattr(hooks, name)) for name in HOOKS}
@@ -67,7 +67,7 @@ def contract() -> Contract:
 
 
 def members(owner: type) -> list[tuple[str, Any]]:
-    """What it and the classes of ours that it derives from define."""
+    """Return the names that a class and its base classes in Enginebay define."""
     ours = [base for base in reversed(owner.__mro__) if base.__module__.startswith("enginebay")]
     found = {name: value for base in ours for name, value in vars(base).items()}
     return [(n, v) for n, v in found.items() if not n.startswith("_") or n == "__call__"]
@@ -101,7 +101,7 @@ def fields(struct: Any) -> dict[str, str]:
 
 
 def breaks(recorded: Contract, found: Contract) -> list[str]:
-    """What a plugin that was written for the recorded contract would stumble over."""
+    """Return the changes that break a plugin for the recorded contract."""
     said = [f"{thing} is gone" for thing in recorded if thing not in found]
     for thing, parts in found.items():
         before = recorded.get(thing, parts)

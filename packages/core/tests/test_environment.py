@@ -1,4 +1,4 @@
-"""Environment reports, and the checks that a plugin's author builds them from."""
+"""Environment reports, and the functions that build them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Puts a distribution's metadata where it is found, as pip would."""
+    """Installs a distribution's metadata, like pip."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def install(name: str, version: str | None, *headers: str) -> None:
@@ -70,7 +70,7 @@ class TestReport:
     def test_tiers_come_in_the_order_they_are_checked(self):
         assert list(Tier) == ["metadata", "import", "device", "smoke"]
 
-    def test_nothing_looked_at_is_ok(self):
+    def test_an_empty_report_is_ok(self):
         assert EnvReport().ok
         assert EnvReport().failed is None
 
@@ -91,7 +91,7 @@ class TestReport:
             fix="buy one",
         )
 
-    def test_the_first_failure_is_the_one_to_mend(self):
+    def test_failed_is_the_first_failure(self):
         report = (
             passed(Tier.METADATA, "a", "1")
             + skipped(Tier.METADATA, "b", "not here")
@@ -112,7 +112,7 @@ class TestReport:
         assert one + EnvReport() == EnvReport() + one == one
 
     @given(reports)
-    def test_it_travels_as_json(self, report):
+    def test_a_report_round_trips_through_json(self, report):
         assert msgspec.json.decode(msgspec.json.encode(report), type=EnvReport) == report
 
     def test_its_json_reads_well(self):
@@ -282,7 +282,7 @@ class TestUnreadable:
     def test_the_author_is_told(self, text):
         with pytest.raises(PluginError) as caught:
             check_distributions([text])
-        assert str(caught.value).startswith(f"requirement '{text}' cannot be read: Expected ")
+        assert str(caught.value).startswith(f"invalid requirement '{text}': Expected ")
         assert "\n" not in str(caught.value)
         assert caught.value.hint == (
             "write it as in pyproject.toml: 'name>=1.2', alternatives separated by '|'"
@@ -291,14 +291,16 @@ class TestUnreadable:
     def test_a_forgotten_comma(self):
         with pytest.raises(PluginError) as caught:
             check_distributions("engine-x>=1")
-        assert str(caught.value) == "the requirements are one text, 'engine-x>=1', and not several"
+        assert (
+            str(caught.value) == "expected a sequence of requirements, found the text 'engine-x>=1'"
+        )
         assert caught.value.hint == 'write ("engine-x>=1",)'
 
 
 class TestImport:
     @pytest.fixture
     def module(self, tmp_path, monkeypatch):
-        """Writes a module that only this test sees, and answers its name."""
+        """Writes a module for one test, and returns its name."""
         monkeypatch.syspath_prepend(tmp_path)
         written = []
 
@@ -325,7 +327,7 @@ class TestImport:
         assert only(check_import("msgspec.json")).found == f"msgspec.json {msgspec.__version__}"
 
     def test_a_package_is_not_asked_for_a_version_that_it_does_not_hold(self, module, monkeypatch):
-        """Some answer such a question with a warning, as "cuda" does, or by importing more."""
+        """Some packages warn about such an access, like "cuda", or import more."""
         name = module(
             "import warnings\n"
             "__path__ = []\n"
@@ -360,12 +362,12 @@ class TestImport:
             ("syntax error", "SyntaxError: invalid syntax (engine_of_"),
         ],
     )
-    def test_whatever_it_raises_is_one_line(self, module, code, found):
+    def test_any_import_error_is_one_line(self, module, code, found):
         check = only(check_import(module(code)))
         assert check.status == "failed"
         assert check.found.startswith(found)
         assert "\n" not in check.found
 
-    def test_it_says_how_long_it_took(self, module):
+    def test_an_import_reports_its_duration(self, module):
         assert only(check_import(module("import time; time.sleep(0.02)"))).seconds >= 0.02
         assert only(check_import(module("import time; 1 / 0"))).seconds > 0

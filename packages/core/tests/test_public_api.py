@@ -1,4 +1,4 @@
-"""The names that users meet, what importing them costs, and what core may know."""
+"""Public names, the cost of importing them, and engines' names in core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: records that artifacts keep, whoever understands them; and plugins that do not."""
+"""Tasks: records in artifacts, and the plugins that read them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def tasks():
 """
 BROKEN = "import enginebay as eb\n@eb.hookimpl\ndef tasks(): return {}[0]\n"
 PICTURE = {"type": "image-classification", "image": {}}
-ABSENT = "the task is of the kind 'image-classification', and no installed plugin declares it"
+ABSENT = "the task is of the kind 'image-classification', which no installed plugin declares"
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_task_of_a_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("gauge")
-def test_an_object_is_as_good_as_its_record(tmp_path: Path) -> None:
+def test_an_object_and_its_record_are_equivalent(tmp_path: Path) -> None:
     task = read_task({"type": "gauge", "unit": "bar"})
     assert record_task(task) == {"type": "gauge", "unit": "bar", "input": ""}
     assert read_task(task) == task
@@ -191,16 +191,19 @@ def test_a_malformed_record_of_a_model(cli: Callable[..., Ran], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (5, "the task is of type int; wanted a mapping with its kind under 'type', or the path"),
-        ({}, "the task has no 'type'; wanted a mapping with its kind under 'type', or the path"),
-        ({"type": 3}, "the task has 3 under 'type'; wanted a mapping with its kind under"),
-        ({"type": "gauge", "at": object()}, "the task is of type dict, and no plain data: Enco"),
+        (5, "the task is of type int; expected a mapping with the kind under 'type', or the path"),
+        ({}, "the task has no 'type'; expected a mapping with the kind under 'type', or the path"),
+        ({"type": 3}, "the task has 3 under 'type'; expected a mapping with the kind under"),
+        (
+            {"type": "gauge", "at": object()},
+            "the task is of type dict, which is not plain data: Enco",
+        ),
         ("none.json", "'none.json' cannot be read: No such file or directory"),
-        ("net.py", "'net.py' is no task in JSON: "),
-        ("list.json", "'list.json' is no task in JSON: wanted an object in braces"),
+        ("net.py", "'net.py' is not a task in JSON: "),
+        ("list.json", "'list.json' is not a task in JSON: expected an object in braces"),
     ],
 )
-def test_what_is_no_record(
+def test_invalid_records_are_refused(
     cli: Callable[..., Ran], tmp_path: Path, task: Any, message: str
 ) -> None:
     (tmp_path / "list.json").write_text("[]")
@@ -210,7 +213,7 @@ def test_what_is_no_record(
 
 
 @pytest.mark.usefixtures("without_vision")
-def test_a_task_that_is_given_needs_its_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+def test_an_explicit_task_requires_its_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(json.dumps(PICTURE))
     ran = deploy(cli, "without", "--task", "task.json")
     assert (ran.code, ran.err.splitlines()) == (
@@ -230,7 +233,9 @@ def test_a_task_that_is_given_needs_its_plugin(cli: Callable[..., Ran], tmp_path
 
 
 @pytest.mark.usefixtures("without_vision")
-def test_a_task_that_comes_along_is_kept_unread(cli: Callable[..., Ran], tmp_path: Path) -> None:
+def test_the_task_of_a_model_source_is_stored_unread(
+    cli: Callable[..., Ran], tmp_path: Path
+) -> None:
     ran = deploy(cli, "cat")
     assert ran.code == 0, ran.err
     assert f"{ABSENT}, so it is stored unread: pip install enginebay-vision" in ran.out + ran.err
@@ -268,11 +273,13 @@ def test_a_folder_of_files_without_a_task(cli: Callable[..., Ran]) -> None:
     )
 
 
-def test_an_artifact_outlives_its_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+def test_an_artifact_works_without_its_tasks_plugin(
+    cli: Callable[..., Ran], tmp_path: Path
+) -> None:
     with temporary_backend("gauge", GAUGE, group="enginebay.plugins"):
         assert deploy(cli, "build").code == 0
     assert cli("run", "out").code == 0
-    assert "no installed plugin declares it; install the package" in cli("inspect", "out").out
+    assert "no installed plugin declares; install the package" in cli("inspect", "out").out
     with temporary_backend("gauge", BROKEN, group="enginebay.plugins"):
         assert cli("run", "out").code == 0
         assert "tasks() of 'gauge'" in cli("inspect", "out").out
@@ -290,18 +297,18 @@ def test_an_artifact_outlives_its_plugin(cli: Callable[..., Ran], tmp_path: Path
         ("raise SystemExit(0)", "raised SystemExit(0)"),
         (
             "return None",
-            "returned None: wanted an object with the methods of an enginebay.hooks.Task",
+            "returned None: expected an object with the methods of an enginebay.hooks.Task",
         ),
     ],
 )
-def test_what_reads_tasks_is_broken(reading: str, fault: str) -> None:
+def test_a_broken_reader_of_tasks(reading: str, fault: str) -> None:
     source = GAUGE.replace("def read(record):", f"def read(record):\n    {reading}")
     with (
         temporary_backend("gauge", source, group="enginebay.plugins"),
         pytest.raises(PluginError) as caught,
     ):
         read_task({"type": "gauge", "unit": "bar"})
-    assert str(caught.value) == f"what reads tasks of the kind 'gauge' {fault}"
+    assert str(caught.value) == f"the reader of tasks of the kind 'gauge' {fault}"
 
 
 def test_two_plugins_declare_one_kind() -> None:

@@ -1,11 +1,11 @@
 """Enginebay turns a PyTorch model into a verified artifact on any inference engine.
 
-Importing this module imports nothing else: every name below is fetched when it is first used.
+Importing this module imports nothing else: every name below is imported when it is first used.
 
-Public are this module, :mod:`enginebay.hooks` (the contract with plugins), :mod:`enginebay.errors`,
-:mod:`enginebay.environment`, :mod:`enginebay.authors` (help for those who write plugins),
-:mod:`enginebay.commands` (for those who write commands) and :mod:`enginebay.testing`. Everything
-else may change in any release.
+Public modules are this one, :mod:`enginebay.hooks` (the contract with plugins),
+:mod:`enginebay.errors`, :mod:`enginebay.environment`, :mod:`enginebay.authors` (for authors of
+plugins), :mod:`enginebay.commands` (for authors of commands) and :mod:`enginebay.testing`. All
+others may change in any release.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ __all__ += ["__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Fetch a public name from the room that it lives in."""
+    """Import a public name from the package that defines it."""
     if sys.platform == "win32" and name in __all__:
         from enginebay.errors import windows_error
 

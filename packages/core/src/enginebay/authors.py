@@ -1,8 +1,8 @@
-"""Help for those who write plugins: arrays, child processes, IR files, shapes, model sources.
+"""Public names for authors of plugins: arrays, child processes, IR files, model sources.
 
 A backend or a model source needs this module, :mod:`enginebay`, :mod:`enginebay.hooks`,
 :mod:`enginebay.errors` and :mod:`enginebay.environment`, and nothing else of Enginebay. The
-backends and model sources of this repository keep to the same rule.
+backends and model sources of this repository follow the same rule.
 """
 
 from __future__ import annotations

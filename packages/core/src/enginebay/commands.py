@@ -1,9 +1,9 @@
-"""Help for those who write commands: flags that commands share, what they print, and progress.
+"""Public names for authors of commands: shared flags, printing, and progress.
 
 A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, which returns an exit
 code. An entry point of the group ``enginebay.commands`` names it: ``count = "my_package.count"``.
-The first line of its docstring is its description, ``EXAMPLES`` are lines for the end of its help.
-Errors are :mod:`enginebay.errors`, which become a line, a hint and an exit code.
+The first line of its docstring is its description, and the help ends with the lines in
+``EXAMPLES``. An exception of :mod:`enginebay.errors` becomes a line, a hint and an exit code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports on this machine: what was found, what was wanted, what to type to fix it.
+"""Checks of this machine: expected and found, and the command that fixes a failure.
 
 A backend's ``check_env`` builds its report from the functions here::
 
@@ -10,7 +10,7 @@ A backend's ``check_env`` builds its report from the functions here::
             return passed(request.tier, "cpu", "8 cores")
         return EnvReport()
 
-Reports are added with ``+``.
+``+`` joins reports.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ CUSTOM_OPS = "custom ops"
 
 
 class Tier(StrEnum):
-    """The depth of a check. Iterating gives the tiers in the order they are checked."""
+    """The depth of a check. Iteration yields the tiers in the order in which they are checked."""
 
     METADATA = "metadata"  #: distributions are installed; nothing is imported
     IMPORT = "import"  #: the runtime imports
     DEVICE = "device"  #: the device responds
-    SMOKE = "smoke"  #: a tiny model is built, runs and gives the right numbers
+    SMOKE = "smoke"  #: a tiny model is built and run, and its outputs are correct
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check.
 
     Attributes:
-        tier: Its depth.
-        name: Its subject, short: ``onnxruntime``, ``CUDAExecutionProvider``.
-        status: Its outcome.
-        found: What is there, in one line: a version, the reason of a failure.
-        wanted: What should be there.
-        fix: The command to type.
-        seconds: Its duration.
+        tier: The depth of the check.
+        name: A short name of its subject: ``onnxruntime``, ``CUDAExecutionProvider``.
+        status: The outcome.
+        found: One line: the version, or the reason for a failure.
+        wanted: The expected state.
+        fix: The command that fixes a failure.
+        seconds: The duration.
     """
 
     tier: Tier
@@ -81,10 +81,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnvReport(msgspec.Struct, frozen=True):
-    """The checks that were made, in order.
+    """The results of checks, in order.
 
     Attributes:
-        checks: Empty where there was nothing to check.
+        checks: The results; empty if there was nothing to check.
 
     Example:
         >>> report = passed(Tier.IMPORT, "engine", "engine 1.2") + EnvReport()
@@ -96,12 +96,12 @@ class EnvReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True where no check failed: an empty report is ok, and so is a skipped check."""
+        """True if no check failed; skipped checks and empty reports are ok."""
         return self.failed is None
 
     @property
     def failed(self) -> Check | None:
-        """The first check that failed, if any."""
+        """The first failed check, if any."""
         return next((check for check in self.checks if check.status == "failed"), None)
 
     def __add__(self, other: EnvReport) -> EnvReport:
@@ -109,14 +109,14 @@ class EnvReport(msgspec.Struct, frozen=True):
 
 
 def passed(tier: Tier, name: str, found: str, *, seconds: float = 0.0) -> EnvReport:
-    """Report one check that passed; the arguments are :class:`Check`'s."""
+    """Report a passed check; the arguments are the fields of :class:`Check`."""
     return EnvReport((Check(tier=tier, name=name, status="ok", found=found, seconds=seconds),))
 
 
 def failed(
     tier: Tier, name: str, *, found: str, wanted: str = "", fix: str = "", seconds: float = 0.0
 ) -> EnvReport:
-    """Report one check that failed; the arguments are :class:`Check`'s."""
+    """Report a failed check; the arguments are the fields of :class:`Check`."""
     check = Check(
         tier=tier,
         name=name,
@@ -130,28 +130,29 @@ def failed(
 
 
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
-    """Report one check that does not apply here; ``found`` says why."""
+    """Report a check that does not apply here; ``found`` is the reason."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators that a backend's parameters name, and report which.
+    """Load the custom operators that a backend's parameters specify, and report them.
 
-    Call it in the device tier where ``request.with_custom_ops`` is true.
+    Call this in the device tier if ``request.with_custom_ops`` is true.
 
     Args:
-        names: Libraries, classes or packages; none is a failure, as there is nothing to load.
-        load: Loads all of them, or raises an :class:`~enginebay.errors.EnginebayError`.
-        fix: The flag that names them, for the report of a failure that has no hint.
+        names: Libraries, classes or packages; an empty list is a failure.
+        load: A function that loads all operators, or raises an
+            :class:`~enginebay.errors.EnginebayError`.
+        fix: The flag that specifies operators, for an error without a hint.
 
     Example:
         >>> check_custom_ops((), lambda: None, fix="--custom-ops LIBRARY").failed.found
-        'none is named'
+        'none is specified'
     """
     listed = ", ".join(names)
     if not listed:
         wanted = "at least one that loads"
-        return failed(Tier.DEVICE, CUSTOM_OPS, found="none is named", wanted=wanted, fix=fix)
+        return failed(Tier.DEVICE, CUSTOM_OPS, found="none is specified", wanted=wanted, fix=fix)
     try:
         load()
     except EnginebayError as err:
@@ -161,18 +162,18 @@ def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: s
 
 
 def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
-    """Import a module and report its version, or in one line why it does not import.
+    """Import a module, and report its version or the error of the import.
 
-    The import changes this process for good. Call it where that does not matter, as in
-    ``check_env``, which runs in a child process.
+    The import cannot be undone, so call this in a process where that does not matter:
+    ``check_env`` runs in a child process.
 
     Args:
-        module: Its full name.
-        wanted: What should be there, for the report of a failure.
-        fix: The command to type, for the report of a failure.
+        module: The module's full name.
+        wanted: The expected state, for the report of a failure.
+        fix: The command that fixes a failure.
 
     Returns:
-        One check of tier import.
+        One check of the tier import.
 
     Example:
         >>> check_import("no_such_engine", fix="pip install no-such-engine").failed.found
@@ -188,8 +189,8 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         found = one_line(error)
         return failed(Tier.IMPORT, module, found=found, wanted=wanted, fix=fix, seconds=seconds)
     seconds = time.perf_counter() - started
-    # A submodule seldom has a version of its own. The package's is read from its namespace: "cuda"
-    # warns at any access to a name that it does not have.
+    # A submodule seldom has a version, so use the package's. vars() instead of getattr(): the
+    # package "cuda" warns about access to names that it lacks.
     package = sys.modules[module.partition(".")[0]]
     version = getattr(imported, "__version__", None) or vars(package).get("__version__")
     found = f"{module} {version}" if version else f"{module}, which has no __version__"
@@ -197,19 +198,19 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
 
 
 def check_distributions(requirements: Iterable[str]) -> EnvReport:
-    """Check that distributions are installed, by their metadata; nothing is imported.
+    """Check by their metadata that distributions are installed; import nothing.
 
     Args:
-        requirements: As in a ``pyproject.toml``: ``onnxruntime>=1.20``, with extras and markers
-            where needed. Alternatives are separated by ``|``; one of them is enough. What an
-            extra requires must be installed too. A requirement whose marker excludes this machine
-            is skipped.
+        requirements: Requirements in the form of ``pyproject.toml``: ``onnxruntime>=1.20``,
+            optionally with extras and markers. The requirements of an extra must be installed
+            too. ``|`` separates alternatives, one of which is enough. A requirement whose marker
+            excludes this machine is skipped.
 
     Returns:
         One check of tier metadata for each requirement.
 
     Raises:
-        PluginError: A requirement cannot be read.
+        PluginError: A requirement is invalid.
 
     Example:
         >>> check_distributions(["no-such-engine>=2 | msgspec>=0.19"]).ok
@@ -217,17 +218,17 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
     """
     if isinstance(requirements, str):
         raise PluginError(
-            f"the requirements are one text, '{requirements}', and not several",
+            f"expected a sequence of requirements, found the text '{requirements}'",
             hint=f'write ("{requirements}",)',
         )
     return sum((_check_requirement(text) for text in requirements), EnvReport())
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of the first alternative that is installed, whatever is wanted.
+    """Return the version of the first installed alternative, even if it does not fit.
 
     Args:
-        requirement: As for :func:`check_distributions`.
+        requirement: One requirement, as for :func:`check_distributions`.
 
     Example:
         >>> installed_version("no-such-engine | also-not-there") is None
@@ -237,20 +238,22 @@ def installed_version(requirement: str) -> str | None:
 
     for part in requirement.split("|"):
         try:
-            return version(_parse(part, requirement).name)
+            return version(_parse_requirement(part, requirement).name)
         except PackageNotFoundError:
             continue
     return None
 
 
 def _check_requirement(text: str) -> EnvReport:
-    alternatives = [_parse(part, text) for part in text.split("|")]
-    here = [option for option in alternatives if not option.marker or option.marker.evaluate()]
-    if not here:
+    alternatives = [_parse_requirement(part, text) for part in text.split("|")]
+    applicable = [
+        option for option in alternatives if not option.marker or option.marker.evaluate()
+    ]
+    if not applicable:
         return skipped(Tier.METADATA, alternatives[0].name, f"not for this machine: {text.strip()}")
-    states = [(option, *_state(option)) for option in here]
-    for option, found, good in states:
-        if good:
+    states = [(option, *_describe_installed(option)) for option in applicable]
+    for option, found, fits in states:
+        if fits:
             return passed(Tier.METADATA, option.name, found)
     # Of two packages that own the same module, suggest the one that is installed.
     option, found, _ = next((state for state in states if state[1]), states[0])
@@ -258,12 +261,12 @@ def _check_requirement(text: str) -> EnvReport:
         Tier.METADATA,
         option.name,
         found=found or "not installed",
-        wanted=" or ".join(_plain(each) for each in here),
-        fix=f'pip install "{_plain(option)}"',
+        wanted=" or ".join(map(_strip_marker, applicable)),
+        fix=f'pip install "{_strip_marker(option)}"',
     )
 
 
-def _parse(part: str, whole: str) -> Requirement:
+def _parse_requirement(part: str, whole: str) -> Requirement:
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
@@ -271,60 +274,60 @@ def _parse(part: str, whole: str) -> Requirement:
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise PluginError(
-            f"requirement '{whole}' cannot be read: {reason}",
+            f"invalid requirement '{whole}': {reason}",
             hint="write it as in pyproject.toml: 'name>=1.2', alternatives separated by '|'",
         ) from error
 
 
-def _state(wanted: Requirement) -> tuple[str, bool]:
-    """Describe what is installed under the name ("" for nothing), and say if it fits."""
+def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
+    """Describe the installed distribution ("" if there is none), and return whether it fits."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:
-        installed = distribution(wanted.name)
+        installed = distribution(requirement.name)
         version = installed.metadata.get("Version")
     except PackageNotFoundError:
         return "", False
-    except FileNotFoundError:  # a folder that an interrupted pip left behind
-        return f"{wanted.name} without metadata", False
-    found = f"{wanted.name} {version or 'without a version'}"
-    if not _version_fits(wanted, version):
+    except FileNotFoundError:  # left over from an interrupted pip
+        return f"{requirement.name} without metadata", False
+    found = f"{requirement.name} {version or 'without a version'}"
+    if not _version_fits(requirement, version):
         return found, False
-    missing = _missing_for_extras(wanted, installed.requires or ())
+    missing = _missing_for_extras(requirement, installed.requires or ())
     return (f"{found} without {', '.join(missing)}", False) if missing else (found, True)
 
 
-def _version_fits(wanted: Requirement, version: str | None) -> bool:
+def _version_fits(requirement: Requirement, version: str | None) -> bool:
     from packaging.version import InvalidVersion
 
     try:
-        # A pre-release that is installed was put there on purpose.
-        return version is not None and wanted.specifier.contains(version, prereleases=True)
+        # An installed pre-release was installed on purpose.
+        return version is not None and requirement.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         return False
 
 
-def _missing_for_extras(wanted: Requirement, requires: Iterable[str]) -> list[str]:
-    """List what the wanted extras require and what is not installed."""
+def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
+    """List the requirements of the extras that are not installed."""
     from packaging.requirements import Requirement
 
-    if not wanted.extras:
+    if not requirement.extras:
         return []
     return [
-        _plain(dependency)
+        _strip_marker(dependency)
         for dependency in map(Requirement, requires)
-        if any(_belongs_to(dependency, extra) for extra in wanted.extras)
-        and not _state(dependency)[1]
+        if any(_is_of_extra(dependency, extra) for extra in requirement.extras)
+        and not _describe_installed(dependency)[1]
     ]
 
 
-def _belongs_to(dependency: Requirement, extra: str) -> bool:
+def _is_of_extra(dependency: Requirement, extra: str) -> bool:
     marker = dependency.marker
     return bool(marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}))
 
 
-def _plain(requirement: Requirement) -> str:
-    """Write the requirement without its marker, as pip takes it on a command line."""
+def _strip_marker(requirement: Requirement) -> str:
+    """Return the requirement without its marker, for a pip command line."""
     from packaging.requirements import Requirement
 
     plain = Requirement(str(requirement))
@@ -332,17 +335,17 @@ def _plain(requirement: Requirement) -> str:
     return str(plain)
 
 
-#: onnx before 1.21 follows external data out of the model's folder.
+#: onnx before 1.21 reads external data outside the model's folder.
 MINIMUM = {"onnx": "1.21"}
 
 _INSTALL = 'pip install "enginebay[export]"'
 
-#: Packages that the extra ``export`` brings.
+#: Packages of the extra ``export``.
 _EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def missing_package(err: BaseException) -> str | None:
-    """Return the name of the package whose absence raised this error; None for any other error.
+    """Return the missing package that caused this error; None for any other error.
 
     Example:
         >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))
@@ -359,39 +362,41 @@ def missing_package(err: BaseException) -> str | None:
 
 
 def install_hint(package: str) -> str:
-    """Return what to type where a package is missing that somebody else's code imports.
+    """Return the hint for a missing package that the model's own code imports.
 
     Example:
         >>> install_hint("onnx"), install_hint("cv2")
-        ('pip install "enginebay[export]"', 'pip install cv2, or whatever else provides it')
+        ('pip install "enginebay[export]"', 'pip install cv2, or the package that provides it')
     """
     return (
-        _INSTALL if package in _EXPORT else f"pip install {package}, or whatever else provides it"
+        _INSTALL
+        if package in _EXPORT
+        else f"pip install {package}, or the package that provides it"
     )
 
 
 def require(*packages: str) -> None:
-    """Import these packages and check that they are new enough.
+    """Import packages, and check that they are new enough.
 
     Raises:
-        MissingDependencyError: One is missing, does not import, or is too old.
+        MissingDependencyError: A package is missing, cannot be imported, or is too old.
     """
     for package in packages:
         try:
             import_module(package)
         except ImportError as err:
-            message = f"'{package}' is needed for this step and does not import: {err}"
+            message = f"this step requires '{package}', which cannot be imported: {err}"
             raise MissingDependencyError(message, hint=_INSTALL) from err
         _require_version(package)
 
 
 def _require_version(package: str) -> None:
-    wanted = MINIMUM.get(package)
-    found = installed_version(package) if wanted else None
-    if not (wanted and found):
+    minimum = MINIMUM.get(package)
+    found = installed_version(package) if minimum else None
+    if not (minimum and found):
         return
     from packaging.version import Version
 
-    if Version(found) < Version(wanted):
-        message = f"'{package}' {found} is installed, and this step needs {wanted} or newer"
+    if Version(found) < Version(minimum):
+        message = f"this step requires '{package}' {minimum} or newer, found {found}"
         raise MissingDependencyError(message, hint=_INSTALL)

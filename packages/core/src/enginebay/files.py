@@ -1,4 +1,4 @@
-"""Files that no full disk and no killed writer spoils: JSON lines, and files replaced whole."""
+"""Atomic replacement of a file: a full disk or a killed process leaves the old content."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole, or leave the one that is there; its folder is made where it is not there.
+    """Replace a file atomically; create its folder if necessary.
 
     Raises:
         EnginebayError: The disk is full or read-only.
-        OSError: It cannot be written for another reason.
+        OSError: The file cannot be written for another reason.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -36,7 +36,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _raise_with_name(err: OSError, path: Path) -> NoReturn:
-    """Raise the error with the name of the file that was meant; a failed write has none."""
+    """Raise the error with the name of the target: a failed write has no file name."""
     if err.filename is None or str(err.filename).endswith(".part"):
         err.filename, err.filename2 = str(path), None
     if disk_error(err):

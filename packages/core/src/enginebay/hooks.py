@@ -1,4 +1,4 @@
-"""The contract between core and every plugin: hook specifications and the requests they take.
+"""The contract between core and plugins: hook specifications and their requests.
 
 A backend is a module whose functions, marked with :data:`hookimpl`, implement these hooks::
 
@@ -8,9 +8,9 @@ A backend is a module whose functions, marked with :data:`hookimpl`, implement t
     def backend_info():
         return eb.BackendInfo(name="myengine", irs=("onnx",), params=MyParams, api_version=1)
 
-Each hook takes one frozen request, so that a field can be added without breaking any plugin.
-A request is generic in its parameters: a backend writes ``ConvertRequest[MyParams]``, and type
-checkers know the class of ``request.params``. A plugin for every backend writes ``ConvertRequest``.
+Each hook takes one frozen request, so that a new field does not break plugins. A request is
+generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
+``request.params``. A plugin for every backend writes ``ConvertRequest``.
 
 The distribution announces the module with one entry point: group ``enginebay.backends``, entry
 name = backend name. Packs of rewriters, model sources and wrappers around these hooks use the
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from enginebay.inference import Wrapper
     from enginebay.rewriting import RewriterSet
 
-    # Every type checker carries typing_extensions; at run time it is no dependency of ours.
+    # Type checkers include typing_extensions; at run time it is not a dependency.
     P_co = TypeVar("P_co", bound=BackendParams, covariant=True, default=BackendParams)
 else:
     from typing import TypeVar
@@ -71,8 +71,8 @@ __all__ = [
     "hookimpl",
 ]
 
-#: The number a plugin writes into its :class:`BackendInfo`. It grows when an existing plugin
-#: would have to change; a new hook or a new request field does not change it.
+#: The version of the contract, which a plugin writes into its :class:`BackendInfo`. It increases
+#: when existing plugins must change, but not for a new hook or a new field of a request.
 API_VERSION = 1
 
 PROJECT = "enginebay"
@@ -84,29 +84,30 @@ Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
 
 
 class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A backend's name and what it can do.
+    """A backend's name and capabilities.
 
     Attributes:
-        name: The name users type; the same as the entry point's.
-        irs: The IRs it converts from, the preferred one first.
-        params: The class that declares its parameters.
-        opset: The ONNX operator set to export where the caller requests none; None for the
-            exporter's own choice.
-        api_version: The :data:`API_VERSION` it was written for. Write the number.
-        devices: Kinds of device it can run on; the first is the default.
-        dtypes: Input and output dtypes, in NumPy's names; an input of another one is refused.
-        precisions: Precisions it can compute in; the first is the default.
+        name: The backend's name, equal to the name of the entry point.
+        irs: The supported IRs, in order of preference.
+        params: The class that declares the backend's parameters.
+        opset: The default ONNX operator set of an export; None for the exporter's default.
+        api_version: The :data:`API_VERSION` that the plugin was written for, as a number.
+        devices: The supported kinds of devices; the first is the default.
+        dtypes: The supported dtypes of inputs and outputs, in NumPy's names. Core refuses inputs
+            of any other dtype.
+        precisions: The supported precisions; the first is the default.
         dynamic_shapes: True if one artifact can serve several input shapes.
-        runtime_distributions: Requirements for its runtime, one string each, alternatives
-            separated by ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
-        calibrated: Precisions that need a data set to be calibrated with. Core refuses to convert
-            in one of them without ``ConvertRequest.calibration``.
-        operators: The operators that the engine has, as in ``torch.ops``: ``aten.add``, or one
-            overload, ``aten.max.dim``. In an IR of torch's, all others are lowered: by the declared
-            lowerings, then by torch's own decompositions; a model of which any are left is refused.
-            None where the backend does not say; then only what has a lowering is lowered.
-        lacking: Operators that the engine lacks, of those that torch's exporters write, where it
-            does not list those that it has: core's lowerings take their place.
+        runtime_distributions: The requirements of the engine, with alternatives separated by
+            ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
+        calibrated: The precisions that require calibration data. Core refuses to convert to one
+            of them without ``ConvertRequest.calibration``.
+        operators: The operators that the engine supports, named as in ``torch.ops``: ``aten.add``,
+            or one overload, ``aten.max.dim``. For TorchScript and exported programs, core lowers
+            all other operators: by the declared lowerings, then by torch's decompositions. It
+            refuses a model if any such operator remains. None if the backend does not list its
+            operators; then core applies only the declared lowerings.
+        lacking: For a backend without ``operators``: the operators that torch's exporters write
+            and the engine lacks. Core's lowerings replace them.
     """
 
     name: str
@@ -128,14 +129,14 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to check one tier of the environment.
 
     Attributes:
-        tier: The tier to check. Core requests them in order, each in a child process with a time
-            limit, and stops after one that fails. Core itself checks the runtime distributions
-            (metadata) and builds and runs a tiny model (smoke).
-        params: The parameters that the backend would be used with.
-        with_custom_ops: True if the custom operators that ``params`` name must load too. The
-            device tier then has :func:`enginebay.environment.check_custom_ops`; without it, core
-            reports that the backend loads none.
-        work_dir: An empty folder that is removed afterwards.
+        tier: The tier to check. Core requests the tiers in order, each in a child process with a
+            time limit, and stops after a failure. Core itself checks the runtime distributions
+            (metadata), and builds and runs a tiny model (smoke).
+        params: The backend's parameters.
+        with_custom_ops: True if the custom operators in ``params`` must be loaded too. Then the
+            device tier calls :func:`enginebay.environment.check_custom_ops`; otherwise core
+            reports that the backend loads no custom operators.
+        work_dir: An empty folder, which core removes after the check.
         backend: The backend's name, for plugins that see every backend.
     """
 
@@ -147,66 +148,67 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
 
 class CalibrationData(Protocol):
-    """Sets of inputs, NumPy arrays by name, that can be read again and again, one at a time."""
+    """Sets of inputs, as NumPy arrays by name, which can be read several times."""
 
     def __len__(self) -> int:
-        """How many sets there are."""
+        """Return the number of sets."""
         ...
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        """Start again from the first."""
+        """Iterate over the sets, from the first one."""
         ...
 
 
-#: Captures and lowers a module: see ``ConvertRequest.lower``.
+#: The type of ``ConvertRequest.lower``, which captures and lowers a module.
 Lower: TypeAlias = Callable[[Any, Sequence[Any], frozenset[str]], Any]
 
 
-def _unheard(_text: str) -> None:
-    """Show no progress."""
+def _ignore_progress(_text: str) -> None:
+    """Ignore the progress of a conversion."""
 
 
 def not_lowered(module: Any, inputs: Sequence[Any], operators: frozenset[str]) -> Any:  # noqa: ARG001  # as a Lower
-    """Lower nothing: what a request has until core fills in the backend's own."""
-    raise ConversionError("this request was not made by a conversion, and lowers nothing")
+    """Raise an error: the default of ``lower`` in a request that is not from a conversion."""
+    raise ConversionError("lower() is only available in the request of a conversion")
 
 
 class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to convert an IR into the engine's files.
 
     Attributes:
-        ir: The IR, of a kind that the backend listed. Its files are read-only.
+        ir: The IR, of a kind in ``BackendInfo.irs``. Its files are read-only.
         params: The backend's parameters.
-        work_dir: The folder for the files. Nothing may be written outside it.
-        progress: Called with a short text at each stage of long work.
-        shapes: The smallest, usual and largest shape of each input, which a deployment knows
-            from its example, dynamic shapes and parameters; None for a size without a limit.
-            Empty if an IR is converted without its model: then only the parameters can say them.
-        backend: The backend's name, which core fills in, for plugins that see every backend:
+        work_dir: The folder for the files. A backend must not write outside it.
+        progress: A function to call with a short text at each stage of long work.
+        shapes: The smallest, usual and largest shape of each input, from the example, the dynamic
+            shapes and the parameters; None for a size without a bound. Empty if an IR is converted
+            without its model: then only the parameters specify shapes.
+        backend: The backend's name, for plugins that see every backend:
             ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
-        samples: Sets of inputs, NumPy arrays by name, that the artifact will be verified with,
-            the caller's own example first. The files can be tried with them, but must serve all
-            other inputs as well. Empty if an IR is converted without its model.
-        calibration: What a precision in ``BackendInfo.calibrated`` is calibrated with, checked
-            against the IR's inputs when it is read; None in any other precision.
-        keep: Nodes that stay in floating point in such a precision, out of those that
-            :func:`quantizable_nodes` lists.
-        unordered: Outputs that will be compared as sets, by a comparator: a backend that compares
-            them itself must accept another order.
-        simulation: An empty folder for the graph that the engine is built from, which
-            :func:`build_wrapper` will load in the engine's place, where :func:`built_for` says
-            that it cannot run here; else None. It is removed before the artifact is published.
-        lower: For a converter that lowers a model only where it must, and lists no operators in its
-            ``BackendInfo``. Captures a module, or TorchScript, with example inputs whose sizes the
-            result is bound to, and lowers it to the ``operators``. Returns a
-            ``torch.export.ExportedProgram``; raises a ``ConversionError`` that lists all operators
-            that are left.
+        samples: The sets of inputs, NumPy arrays by name, that the artifact will be verified with,
+            starting with the caller's example. A backend can test the files with them, but the
+            files must support all other inputs as well. Empty if an IR is converted without its
+            model.
+        calibration: The calibration data of a precision in ``BackendInfo.calibrated``, checked
+            against the IR's inputs when it is read; None for any other precision.
+        keep: Nodes of :func:`quantizable_nodes` that must stay in floating point.
+        unordered: Outputs that a comparator will compare as sets: a backend that compares outputs
+            itself must accept any order.
+        simulation: An empty folder for the graph that the engine is built from, if the engine
+            cannot run here according to :func:`built_for`; otherwise None. :func:`build_wrapper`
+            will load this graph instead of the engine. Core removes the folder before it publishes
+            the artifact.
+        lower: A function for a backend without ``BackendInfo.operators`` that lowers only some
+            models. It captures a module, or TorchScript, with example inputs, whose sizes become
+            fixed, and lowers it to the ``operators``. It returns a
+            ``torch.export.ExportedProgram``, or raises a ``ConversionError`` that lists all
+            remaining operators.
     """
 
     ir: IRModel
     params: P_co
     work_dir: Path
-    progress: Callable[[str], None] = _unheard
+    progress: Callable[[str], None] = _ignore_progress
     shapes: Mapping[str, ShapeProfile] = {}
     backend: str = ""
     samples: tuple[Mapping[str, Any], ...] = ()
@@ -222,17 +224,17 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     Attributes:
         directory: The folder of the engine's files.
-        files: Their names relative to ``directory``, as ``to_backend`` returned them.
-        params: The parameters they were built with; ``params.device`` is the device to run on.
-        inputs: The model's inputs by the names that callers use; empty if only the engine
+        files: The files' names relative to ``directory``, in the order of ``to_backend``.
+        params: The parameters of the conversion; ``params.device`` is the device to run on.
+        inputs: The model's inputs, with the names that callers use; empty if only the engine
             knows them.
         outputs: The model's outputs, in order; empty if only the engine knows them.
-        strict: True if the engine itself should refuse to fall back, where it can. Core refuses
-            the fallbacks that the wrapper's receipt lists in any case.
-        simulation: The folder of ``ConvertRequest.simulation``, in a child process, where the
-            engine cannot run here: load the graph in it with another engine that can. The
-            wrapper's receipt names that engine. Raise a ``MissingDependencyError`` where there is
-            none. Only for backends with :func:`built_for`.
+        strict: True if the engine should be configured to fail instead of using a fallback, if it
+            can. In any case, core refuses the fallbacks in the wrapper's receipt.
+        simulation: The folder of ``ConvertRequest.simulation``, in a child process, if the engine
+            cannot run here: load its graph with a different engine, and name this engine in the
+            wrapper's receipt. Raise a ``MissingDependencyError`` if no such engine is installed.
+            Only for backends with :func:`built_for`.
         backend: The backend's name, for plugins that see every backend.
     """
 
@@ -250,9 +252,9 @@ class LayersRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
     """Request to time the layers of an engine.
 
     Attributes:
-        load: The engine's files and what they are loaded with, as for :func:`build_wrapper`.
-        inputs: NumPy arrays by name, of the dtypes and shapes that the model takes.
-        runs: The number of runs whose median is wanted, after one that is not counted.
+        load: The engine's files and parameters, as for :func:`build_wrapper`.
+        inputs: NumPy arrays by name, with dtypes and shapes that the model accepts.
+        runs: The number of runs for the median, after one warm-up run.
     """
 
     load: WrapperRequest[P_co]
@@ -264,9 +266,9 @@ class BuiltFor(msgspec.Struct, frozen=True):
     """The machines that an engine is built for.
 
     Attributes:
-        machines: As people name them: ``a GPU of compute capability 8.9 or 12.0``.
-        lacking: What this machine has instead of what it takes to be one of them, as it follows
-            "this machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty where it is one.
+        machines: A description for users: ``a GPU of compute capability 8.9 or 12.0``.
+        lacking: Why this machine is not one of them, as the end of a sentence that begins with
+            "this machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty if it is one of them.
 
     Example:
         >>> BuiltFor("a GPU of compute capability 8.9", lacking="a GPU of 7.5").describe()
@@ -277,15 +279,15 @@ class BuiltFor(msgspec.Struct, frozen=True):
     lacking: str = ""
 
     def describe(self) -> str:
-        """The part of a sentence that says why an engine cannot run here."""
+        """Return why an engine cannot run here, as a part of a sentence."""
         return f"built for {self.machines}, and this machine has {self.lacking}"
 
 
 class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request for the facts about machines that an artifact depends on.
+    """Request for the properties of machines that an artifact depends on.
 
     Attributes:
-        params: The parameters that the artifact is made or loaded with.
+        params: The parameters of the conversion or of the loading.
         backend: The backend's name, for plugins that see every backend.
     """
 
@@ -297,9 +299,9 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request for the rewriters of one export.
 
     Attributes:
-        backend: The backend that the model is exported for; empty if it is for none in
-            particular, and then only plugins that see every backend are called.
-        ir: The IR that it is exported to.
+        backend: The backend that the model is exported for; empty for an export without a
+            backend, for which only plugins that see every backend are called.
+        ir: The IR of the export.
     """
 
     backend: str
@@ -310,13 +312,13 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to a model source for one model.
 
     Attributes:
-        name: The text behind the scheme: ``resnet18`` in ``zoo:resnet18``.
-        codebase_config: The deploy config's section of this name if its ``type`` is the scheme,
-            else empty. Keys other than ``type`` and ``task`` belong to the source, and core has
-            not checked them.
-        input_shapes: The usual shapes that were requested, by the caller's names for the inputs;
-            ``""`` for an input without a name. Core resizes example inputs to them; a model
-            that is built for one size needs them earlier.
+        name: The text after the scheme: ``resnet18`` in ``zoo:resnet18``.
+        codebase_config: The section ``codebase_config`` of the deploy config if its ``type`` is
+            the scheme, otherwise empty. Core checks only ``type`` and ``task``; all other keys
+            belong to the source.
+        input_shapes: The requested usual shapes by the inputs' names, with ``""`` for an input
+            without a name. Core resizes example inputs to them; a source needs them if its model
+            is built for one size.
     """
 
     name: str
@@ -328,7 +330,7 @@ class DataRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to a data source for one data set.
 
     Attributes:
-        name: The text behind the scheme: ``val`` in ``flowers:val``.
+        name: The text after the scheme: ``val`` in ``flowers:val``.
     """
 
     name: str
@@ -338,7 +340,7 @@ class MetricRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to a plugin for one metric.
 
     Attributes:
-        name: The text behind the scheme: ``map`` in ``coco:map``.
+        name: The text after the scheme: ``map`` in ``coco:map``.
     """
 
     name: str
@@ -348,7 +350,7 @@ class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to a plugin for one comparator.
 
     Attributes:
-        argument: The text behind the scheme: ``0.9`` in ``poses:0.9``; empty for none.
+        argument: The text after the scheme: ``0.9`` in ``poses:0.9``; may be empty.
     """
 
     argument: str
@@ -356,59 +358,59 @@ class ComparatorRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Task(Protocol):
-    """What a model is for, as the plugin that declares the kind understands it.
+    """The task of a model, as an object of the plugin that declares its kind.
 
-    A frozen ``msgspec.Struct`` or dataclass: its fields, as JSON with the kind under ``type``, are
-    the record that an artifact keeps.
+    A task is a frozen ``msgspec.Struct`` or dataclass. Its fields as JSON, with the kind under
+    ``type``, are the record in an artifact.
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return the task with what it left out, such as names; refuse it with a ``UsageError``."""
+        """Return the task completed for a model; raise a ``UsageError`` if it does not fit."""
         ...
 
     def preparation(self) -> Any:
-        """Return what makes inputs and targets of items: two tasks with equal ones make the same.
+        """Return a key of the preprocessing: equal keys produce equal inputs and targets.
 
-        Names and dtypes of inputs are no part of it.
+        The key does not contain the names and dtypes of inputs.
         """
         ...
 
     def preprocess(self, item: Any) -> Mapping[str, Any]:
-        """Make the model's inputs of one item, such as the path of a file: arrays by name."""
+        """Return the model's inputs for an item, such as the path of a file: arrays by name."""
         ...
 
     def open_folder(self, path: Path) -> Any:
-        """Return a folder's files as ``eb.DataSet`` takes data: pairs of inputs and a target.
+        """Return a folder's items in a form for ``eb.DataSet``: pairs of inputs and a target.
 
-        Where ``targets`` of the result is text, records say that targets are numbered by it.
+        If the result has a text ``targets``, records name it as the numbering of the targets.
         """
         ...
 
     def read_outputs(self, outputs: Mapping[str, Any], item: Any) -> Sequence[Any]:
-        """Return what the model found in an item, the best first: all of one ``msgspec.Struct``."""
+        """Return the predictions for an item, best first, all of one ``msgspec.Struct`` type."""
         ...
 
     def check_drawing(self, path: Path) -> None:
-        """Refuse a file that :meth:`draw` cannot write, with a ``UsageError``."""
+        """Raise a ``UsageError`` if :meth:`draw` cannot write this file."""
         ...
 
     def draw(self, item: Any, found: Sequence[Any], path: Path) -> None:
-        """Write an item with what was found in it to a file."""
+        """Write an item, with its predictions drawn on it, to a file."""
         ...
 
 
 @hookspec(firstresult=True)
 def backend_info() -> BackendInfo:
-    """Return what the backend is and can do.
+    """Return the backend's name and capabilities.
 
-    Called once, right after the plugin is loaded; must be quick.
+    Core calls this once, right after it has loaded the plugin; it must be fast.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def check_env(request: CheckEnvRequest) -> EnvReport:
-    """Check one tier of the environment; return an empty report if there is nothing to add."""
+    """Check one tier of the environment; return an empty report if there is nothing to check."""
     raise NotImplementedError
 
 
@@ -420,22 +422,22 @@ def to_backend(request: ConvertRequest) -> Iterable[str | Path]:
 
 @hookspec(firstresult=True)
 def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
-    """Return the nodes that :func:`to_backend` would compute in 8 bits: their operators by name.
+    """Return the nodes that :func:`to_backend` would compute in 8 bits: operators by node name.
 
-    Called for a precision in ``BackendInfo.calibrated``, before ``to_backend`` gets some of the
-    names in ``request.keep``: they, and no others, stay in floating point. The names are the same
-    each time for the same IR. A backend without this hook cannot keep any.
+    Core calls this for a precision in ``BackendInfo.calibrated``, and then passes the names that
+    must stay in floating point to ``to_backend``, in ``request.keep``. The names must be the same
+    in each call for the same IR. A backend without this hook does not support ``keep``.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
-    """Return what :func:`to_backend` or the engine could not run of an IR: all of it, with reasons.
+    """Return all parts of an IR that the backend or the engine does not support, with reasons.
 
-    Called by ``enginebay preview``, in a child process. The keys are names of nodes of an ONNX
-    file, and operators such as ``aten::sort`` of any other IR; the values say why in a few words.
-    Empty where the engine can run it all. Nothing need be written into ``request.work_dir``.
+    ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
+    file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few
+    words. Empty if the engine supports the whole IR. ``request.work_dir`` may stay empty.
     """
     raise NotImplementedError
 
@@ -448,23 +450,23 @@ def build_wrapper(request: WrapperRequest) -> Wrapper:
 
 @hookspec(firstresult=True)
 def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
-    """Load the engine with its profiler, run it, and return its layers in the order they run.
+    """Run the engine with its profiler, and return its layers in the order of execution.
 
-    Called in a child process of its own: an engine may be slower while it is watched. Raise a
-    ``UsageError`` that says why where this engine, or this device, cannot time layers. A backend
-    without this hook cannot.
+    Core calls this in a separate child process, because a profiler may slow an engine down. Raise a
+    ``UsageError`` with the reason if this engine, or this device, cannot time layers. Without this
+    hook, a backend does not support the timing of layers.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def bound_to(request: BindingRequest) -> Mapping[str, str]:
-    """Return the facts about this machine that an artifact with these parameters is bound to.
+    """Return the properties of this machine that an artifact with these parameters depends on.
 
     Core writes them into the manifest: ``{"gpu": "H100"}``. It calls the hook again before it
-    loads the artifact, and refuses the artifact if a field differs, before the engine reads a
-    file. Leave out what the parameters make portable. ``eb.get_backend(request.backend)`` has the
-    engine's version, for one that reads no files of another.
+    loads the artifact, and refuses the artifact if a property differs, before the engine reads a
+    file. Omit properties that the parameters make irrelevant. If the engine cannot read files of
+    other versions, include its version, from ``eb.get_backend(request.backend)``.
     """
     raise NotImplementedError
 
@@ -473,73 +475,72 @@ def bound_to(request: BindingRequest) -> Mapping[str, str]:
 def built_for(request: BindingRequest) -> BuiltFor | None:
     """Return the machines that an engine with these parameters is built for.
 
-    None where it is built for this machine, or for any. Where the result says what this machine
-    lacks, core builds the engine without running it: its graph runs in its place, see
+    None if it is built for this machine or for any machine. If the result has ``lacking``, core
+    builds the engine but does not run it. It runs the graph instead, see
     ``WrapperRequest.simulation``, and the artifact stays unverified until ``enginebay verify`` runs
-    it on one of the machines. ``check_env`` says as ever if an engine could run here.
+    it on one of the machines. ``check_env`` still reports whether an engine could run here.
     """
     raise NotImplementedError
 
 
 @hookspec
 def rewriters(request: RewritersRequest) -> RewriterSet:
-    """Return the rewriters that this plugin contributes to an export."""
+    """Return this plugin's rewriters for an export."""
     raise NotImplementedError
 
 
 @hookspec
 def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """Return model sources by scheme: ``{"zoo": build}`` makes ``zoo:NAME`` call ``build``.
+    """Return model sources by scheme: with ``{"zoo": build}``, ``zoo:NAME`` calls ``build``.
 
-    The callable takes a :class:`ModelRequest` and returns an ``nn.Module``; or a pair of it and
-    its example inputs; or a triple, with a task that says what it is for, as plain data; or four,
-    with the origin of its weights, ``read_options(request).weights``, which the artifact keeps: who
-    reads ``random (seed 0)`` does not trust its answers. It raises a ``ModelSourceError`` for a
-    name that it does not know. A deploy config with
-    ``codebase_config = dict(type="zoo")`` lets users leave the scheme out.
+    The callable takes a :class:`ModelRequest`, and returns an ``nn.Module`` or a tuple: the module,
+    its example inputs, and optionally its task as plain data and the origin of its weights,
+    ``read_options(request).weights``. The artifact records the origin, so that users do not trust
+    predictions of ``random (seed 0)``. The callable raises a ``ModelSourceError`` for an unknown
+    name. With ``codebase_config = dict(type="zoo")`` in a deploy config, users can omit the scheme.
     """
     raise NotImplementedError
 
 
 @hookspec
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """Return what reads tasks by kind: ``{"poses": read}`` for records with ``type`` ``poses``.
+    """Return readers of tasks by kind: ``{"poses": read}`` for records with ``type`` ``poses``.
 
-    The callable takes the record, as it stands in a manifest or a user's file, checks it and
-    returns a :class:`Task`. It raises a ``UsageError`` for a record that it does not take.
+    The callable takes the record from a manifest or a user's file, and returns a :class:`Task`. It
+    raises a ``UsageError`` for an invalid record.
     """
     raise NotImplementedError
 
 
 @hookspec
 def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
-    """Return data sources by scheme: ``{"flowers": read}`` makes ``flowers:NAME`` call ``read``.
+    """Return data sources by scheme: with ``{"flowers": read}``, ``flowers:NAME`` calls ``read``.
 
-    The callable takes a :class:`DataRequest` and returns what ``eb.DataSet`` takes: a path, an
-    iterable that can be read again, or a callable that returns one. It raises an ``InputError``
-    for a name that it does not know.
+    The callable takes a :class:`DataRequest`, and returns an argument for ``eb.DataSet``: a path,
+    an iterable that can be read several times, or a callable that returns one. It raises an
+    ``InputError`` for an unknown name.
     """
     raise NotImplementedError
 
 
 @hookspec
 def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
-    """Return metrics by scheme: ``{"coco": build}`` makes ``coco:NAME`` call ``build``.
+    """Return metrics by scheme: with ``{"coco": build}``, ``coco:NAME`` calls ``build``.
 
-    The callable takes a :class:`MetricRequest` and returns what ``lab.evaluate`` takes: an object
-    with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
-    ``UsageError`` for a name that it does not know.
+    The callable takes a :class:`MetricRequest`, and returns a metric for ``lab.evaluate``: an
+    object with ``update``, ``compute`` and ``reset``, or a callable that returns one. It raises a
+    ``UsageError`` for an unknown name.
     """
     raise NotImplementedError
 
 
 @hookspec
 def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
-    """Return comparators by scheme: ``{"poses": build}`` makes ``poses:ARGUMENT`` call ``build``.
+    """Return comparators by scheme: with ``{"poses": build}``, ``poses:ARGUMENT`` calls ``build``.
 
     The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes
-    a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. It raises
-    a ``UsageError`` for an argument that it does not take, and the comparator raises one for
+    a :class:`ComparisonRequest` for each sample and returns a :class:`ComparisonResult`. The
+    callable raises a ``UsageError`` for an invalid argument, and the comparator raises one for
     outputs of the reference that it cannot compare.
     """
     raise NotImplementedError

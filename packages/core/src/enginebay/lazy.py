@@ -1,7 +1,7 @@
-"""Names that a package offers and imports only when one of them is used.
+"""Lazy imports of a package's public names: a name is imported when it is first used.
 
-Start-up has a budget: ``enginebay backends`` must not import NumPy, and ``import enginebay`` must
-import nothing. Where that matters, a package's ``__init__`` uses this; elsewhere it imports.
+``enginebay backends`` must not import NumPy, and ``import enginebay`` must import nothing, so that
+both start fast. The ``__init__`` files on these paths use this module; others import directly.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Door(NamedTuple):
-    """What a package's ``__init__`` is made of.
+    """The special names of a package's ``__init__``.
 
     Attributes:
-        getattr: Its ``__getattr__`` (PEP 562), which imports a name where it is defined.
-        dir: Its ``__dir__``.
-        names: Its ``__all__``.
+        getattr: ``__getattr__`` (PEP 562), which imports a name from the module that defines it.
+        dir: ``__dir__``.
+        names: ``__all__``.
     """
 
     getattr: Callable[[str], Any]
@@ -31,13 +31,13 @@ class Door(NamedTuple):
 def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports lazily.
 
-    A type checker reads the names from imports under ``TYPE_CHECKING``, each as itself:
+    For type checkers, the package also imports each name as itself under ``TYPE_CHECKING``:
     ``from enginebay.errors import EnginebayError as EnginebayError``.
 
     Args:
         package: The package's ``__name__``.
-        homes: Module, relative to the outermost package, to the names that it defines, with blanks
-            between them.
+        homes: Modules, relative to the top-level package, and the names that each defines,
+            separated by blanks.
 
     Example:
         >>> door = lazy_names("enginebay", {"errors": "EnginebayError UsageError"})

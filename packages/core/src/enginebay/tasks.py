@@ -1,6 +1,6 @@
-"""What a model is for: plain data that artifacts keep, and that a plugin understands.
+"""The task of a model: a record that an artifact stores, and that a plugin reads.
 
-A record is a mapping with its kind under ``type``. Whatever else is in it belongs to the plugin
+The record is a mapping with the task's kind under ``type``. All other keys belong to the plugin
 that declares the kind with the hook ``tasks``.
 """
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_unread_task", "read_task", "record_task"]
 
-_WANTED = "wanted a mapping with its kind under 'type', or the path of a JSON file that holds one"
+_EXPECTED = "expected a mapping with the kind under 'type', or the path of a JSON file with one"
 
 
 def record_task(task: Any, origin: str = "the task") -> dict[str, Any]:
-    """Return a task as a manifest keeps it, without a look at what belongs to its plugin.
+    """Return a task's record for a manifest; the keys of its plugin are not checked.
 
     Args:
-        task: A record; an object whose fields are one; or the path of a JSON file that holds one.
-        origin: Its name in messages.
+        task: A record, an object with the same fields, or the path of a JSON file with a record.
+        origin: The task's name in messages.
 
     Raises:
-        UsageError: It is none of these.
+        UsageError: The task has none of these forms.
 
     Example:
         >>> record_task({"type": "image-classification", "classes": ("cat", "dog")})
@@ -47,19 +47,19 @@ def record_task(task: Any, origin: str = "the task") -> dict[str, Any]:
     """
     if isinstance(task, str | PathLike):
         task = Path(task)
-        origin, task = f"'{task}'", _from_file(task)
+        origin, task = f"'{task}'", _read_file(task)
     try:
         record = msgspec.json.decode(msgspec.json.encode(task))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
-        found = type(task).__name__
+        kind = type(task).__name__
         raise UsageError(
-            f"{origin} is of type {found}, and no plain data: {err}; {_WANTED}"
+            f"{origin} is of type {kind}, which is not plain data: {err}; {_EXPECTED}"
         ) from err
     if not isinstance(record, dict):
-        raise UsageError(f"{origin} is of type {type(task).__name__}; {_WANTED}")
+        raise UsageError(f"{origin} is of type {type(task).__name__}; {_EXPECTED}")
     if not isinstance(record.get("type"), str):
         found = f"{record['type']!r} under 'type'" if "type" in record else "no 'type'"
-        raise UsageError(f"{origin} has {found}; {_WANTED}")
+        raise UsageError(f"{origin} has {found}; {_EXPECTED}")
     return record
 
 
@@ -67,13 +67,13 @@ def read_task(task: Any, origin: str = "the task") -> Task:
     """Read a task with the plugin that declares its kind.
 
     Args:
-        task: As for :func:`record_task`.
-        origin: Its name in messages.
+        task: The task, as for :func:`record_task`.
+        origin: The task's name in messages.
 
     Raises:
-        UsageError: It is no task, or its plugin refuses a value.
-        MissingDependencyError: No installed plugin declares its kind.
-        PluginError: The plugin that declares it is broken, or two declare it.
+        UsageError: The task is invalid, or its plugin refuses a value.
+        MissingDependencyError: No installed plugin declares the kind.
+        PluginError: The plugin that declares the kind is broken, or two plugins declare it.
     """
     record = record_task(task, origin)
     if isinstance(task, str | PathLike):
@@ -81,22 +81,22 @@ def read_task(task: Any, origin: str = "the task") -> Task:
     kind = record["type"]
     kinds = contributed("tasks")
     if kind not in kinds:
-        raise _missing(kind, kinds, origin)
+        raise _unknown_kind(kind, kinds, origin)
     try:
-        with errors_named(PluginError, f"what reads tasks of the kind '{kind}' raised"):
-            found = kinds[kind](record)
+        with errors_named(PluginError, f"the reader of tasks of the kind '{kind}' raised"):
+            result = kinds[kind](record)
     except UsageError as err:
         raise UsageError(f"{origin}: {err}", hint=err.hint) from err
-    if not isinstance(found, Task):
+    if not isinstance(result, Task):
         raise PluginError(
-            f"what reads tasks of the kind '{kind}' returned {found!r:.80}: wanted an object with "
-            "the methods of an enginebay.hooks.Task"
+            f"the reader of tasks of the kind '{kind}' returned {result!r:.80}: expected an object "
+            "with the methods of an enginebay.hooks.Task"
         )
-    return found
+    return result
 
 
 def explain_unread_task(record: Mapping[str, Any]) -> str:
-    """Say what to install for an artifact's task; empty where it can be read here."""
+    """Return why an artifact's task cannot be read here, with a hint; empty if it can be read."""
     try:
         read_task(record)
     except EnginebayError as err:
@@ -104,22 +104,22 @@ def explain_unread_task(record: Mapping[str, Any]) -> str:
     return ""
 
 
-def _from_file(path: Path) -> Mapping[str, Any]:
+def _read_file(path: Path) -> Mapping[str, Any]:
     check_text(str(path))
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as err:
         raise UsageError(f"'{path}' cannot be read: {err.strerror}") from err
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
-        raise UsageError(f"'{path}' is no task in JSON: {err}") from err
+        raise UsageError(f"'{path}' is not a task in JSON: {err}") from err
     if not isinstance(data, dict):
-        raise UsageError(f"'{path}' is no task in JSON: wanted an object in braces")
+        raise UsageError(f"'{path}' is not a task in JSON: expected an object in braces")
     return data
 
 
-def _missing(kind: str, kinds: Mapping[str, Any], origin: str) -> EnginebayError:
-    """Build the error of a kind that no installed plugin declares."""
-    message = f"{origin} is of the kind '{kind}', and no installed plugin declares it"
+def _unknown_kind(kind: str, kinds: Mapping[str, Any], origin: str) -> EnginebayError:
+    """Return the error about a kind that no installed plugin declares."""
+    message = f"{origin} is of the kind '{kind}', which no installed plugin declares"
     close = nearest(kind, {*kinds, *KNOWN_TASKS})
     if close and close != kind:
         return UsageError(message, hint=f"did you mean '{close}'?")

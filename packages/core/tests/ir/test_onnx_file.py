@@ -262,7 +262,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
-    assert str(caught.value).startswith("'onnx' is needed for this step and does not import: ")
+    assert str(caught.value).startswith("this step requires 'onnx', which cannot be imported: ")
     assert caught.value.hint == 'pip install "enginebay[export]"'
 
 
@@ -270,7 +270,7 @@ def test_an_old_onnx_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(environment, "installed_version", lambda name: "1.20.1")
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
-    message = "'onnx' 1.20.1 is installed, and this step needs 1.21 or newer"
+    message = "this step requires 'onnx' 1.21 or newer, found 1.20.1"
     assert str(caught.value) == message
 
 

@@ -207,5 +207,5 @@ def test_random_weights_are_told_and_name_nothing(
         assert told in ran.out
         ran = call_command(capfd, "run", f"zoo-a-{loopback}", "--image", "x.png")
     assert ran.code == 2
-    assert "are random (seed 0): what it finds means nothing\n" in ran.err
-    assert "--allow-random-weights names it all the same" in ran.err
+    assert "are random (seed 0): predictions are meaningless\n" in ran.err
+    assert "or add --allow-random-weights" in ran.err

@@ -267,7 +267,7 @@ def test_a_missing_package_is_no_fault_of_the_model(folder, file: str, action: s
         load_model(f"{folder}/bad.py:net")
     needs = "needs the package 'no_such_package', which is not installed"
     assert str(caught.value) == f"{action.format(folder)} {needs}"
-    assert caught.value.hint == "pip install no_such_package, or whatever else provides it"
+    assert caught.value.hint == "pip install no_such_package, or the package that provides it"
 
 
 def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:

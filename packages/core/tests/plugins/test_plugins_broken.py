@@ -86,7 +86,7 @@ def test_a_missing_package_of_its_own(
     assert reason(error) == (
         "importing 'needs_sdk' raised ModuleNotFoundError: No module named 'no_such_sdk'"
     )
-    assert error.hint == "pip install no_such_sdk, or whatever else provides it"
+    assert error.hint == "pip install no_such_sdk, or the package that provides it"
 
 
 def test_an_exception(fault: Callable[[str], PluginError]) -> None:
