@@ -14,7 +14,7 @@ from enginebay.testing import temporary_backend
 
 
 def code_lines(text: str) -> int:
-    """Return the lines that are not blank, comments or docstrings."""
+    """Count the lines that are not blank, comments or docstrings."""
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
