@@ -82,7 +82,7 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         (
             "build --image a.png --image b.png --draw out.png",
             2,
-            "--draw expected one --image, found 2",
+            "expected one --image for --draw, found 2",
             "run the images one by one",
         ),
         (

@@ -89,8 +89,8 @@ def _add_missing_flags(parser: ArgumentParser, backend: str) -> None:
     from enginebay.cli.arguments import add_backend_flags
     from enginebay.cli.parser import Parser
 
-    own = Parser(add_help=False)
-    add_backend_flags(own, backend, _HELP)
-    for action in own._actions:
+    backend_parser = Parser(add_help=False)
+    add_backend_flags(backend_parser, backend, _HELP)
+    for action in backend_parser._actions:
         if not parser._option_string_actions.keys() & set(action.option_strings):
             parser._add_action(action)

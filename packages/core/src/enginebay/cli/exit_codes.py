@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP; like Ctrl-C, it is not an ``Exception``, so plugins do not catch it."""
+    """SIGTERM or SIGHUP; like Ctrl-C, it is not handled as an error of foreign code."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"terminated by {signal.Signals(number).name}")

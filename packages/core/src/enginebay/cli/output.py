@@ -175,9 +175,8 @@ def _colour_verdict(text: str) -> str:
 
 def _terminal_width() -> int:
     """Return the terminal's width in characters."""
-    from shutil import (
-        get_terminal_size,  # shutil imports compression modules, which slow down the start
-    )
+    # Not at the top: shutil imports compression modules, which slow down the start.
+    from shutil import get_terminal_size
 
     return get_terminal_size().columns
 

@@ -62,7 +62,7 @@ def check_item_flags(args: Namespace) -> None:
     for flag in ("draw", "output"):
         if getattr(args, flag) and len(args.images) > 1:
             raise UsageError(
-                f"--{flag} expected one --image, found {len(args.images)}",
+                f"expected one --image for --{flag}, found {len(args.images)}",
                 hint="run the images one by one",
             )
 

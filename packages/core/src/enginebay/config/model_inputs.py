@@ -14,23 +14,23 @@ _KEYS = ("input_shapes", "opt_shapes")
 _WHERE = ("backend_config", "model_inputs")
 
 
-def read_model_inputs(given: Any, problems: Problems) -> dict[str, Shapes]:
+def read_model_inputs(content: Any, problems: Problems) -> dict[str, Shapes]:
     """Read ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
 
     Args:
-        given: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
+        content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
             list instead of the dict means all three shapes, and ``opt_shapes`` is another name for
             ``input_shapes``. A dimension of -1 is open.
         problems: Collects what is invalid.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
-    entries = given if isinstance(given, list | tuple) else [given]
+    entries = content if isinstance(content, list | tuple) else [content]
     if len(entries) > 1:
         problems.wrong(
             (*_WHERE, 1), f"expected one entry for the whole model, found {len(entries)}"
         )
     for index, entry in enumerate(entries[:1]):
-        path = (*_WHERE, index) if entries is given else _WHERE
+        path = (*_WHERE, index) if entries is content else _WHERE
         if not isinstance(entry, Mapping):
             problems.wrong(path, f"expected input_shapes by name, found {type(entry).__name__}")
             continue

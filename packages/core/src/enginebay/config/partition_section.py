@@ -24,18 +24,18 @@ _CALL = re.compile(r"(?P<function>.+)\[(?P<number>\d+)\](?P<side>:.*)?")
 _HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
-def read_cuts(given: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]:
+def read_cuts(content: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]:
     """Read ``partition_config``.
 
     Args:
-        given: The section; empty if the config has none.
+        content: The section's keys and values; empty if the config has none.
         problems: Collects what is invalid or has no effect.
     """
     known = len(problems)
-    section = read_section(PartitionSection, given, (_NAME,), problems)
+    section = read_section(PartitionSection, content, (_NAME,), problems)
     if not section.apply_marks or len(problems) > known:
         return ()
-    if _PARTS in given:
+    if _PARTS in content:
         return _cut_parts(section, problems)
     if section.type:
         problems.wrong(
@@ -52,8 +52,8 @@ def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]
     if not section.partition_cfg:
         problems.wrong((_NAME, _PARTS), f"'{_PARTS}' names no part", _HINT)
     cuts: list[Cut] = []
-    for number, given in enumerate(section.partition_cfg):
-        for cut in _cut_part(given, (_NAME, _PARTS, number), problems):
+    for number, content in enumerate(section.partition_cfg):
+        for cut in _cut_part(content, (_NAME, _PARTS, number), problems):
             if not (
                 cuts and {*cut.names} <= {*cuts[-1].names}
             ):  # skip the end of the previous part
@@ -65,10 +65,10 @@ def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]
     return tuple(cuts)
 
 
-def _cut_part(given: Mapping[str, Any], path: KeyPath, problems: Problems) -> list[Cut]:
+def _cut_part(content: Mapping[str, Any], path: KeyPath, problems: Problems) -> list[Cut]:
     """Return the cuts at the start and the end of one part."""
     known = len(problems)
-    part = read_section(PartSection, given, path, problems)
+    part = read_section(PartSection, content, path, problems)
     if len(problems) > known:
         return []
     ends = {"start": part.start, "end": part.end}

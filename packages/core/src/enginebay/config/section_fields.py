@@ -19,19 +19,19 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 def read_section(
-    kind: type[Section], given: Mapping[str, Any], path: KeyPath, problems: Problems
+    kind: type[Section], content: Mapping[str, Any], path: KeyPath, problems: Problems
 ) -> Section:
     """Read one section; a field with an invalid value gets its default.
 
     Args:
         kind: The section's type.
-        given: The section's keys and values.
+        content: The section's keys and values.
         path: The keys and indices from the config to the section.
         problems: Collects what is invalid.
     """
     fields = declared_fields(kind)
     values: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in content.items():
         if key in fields:
             field = msgspec.structs.replace(fields[key], owner=join_keys(path))
             with problems.collecting((*path, key)):

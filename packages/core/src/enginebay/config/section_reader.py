@@ -24,7 +24,7 @@ from enginebay.config.sections import (
 if TYPE_CHECKING:
     from enginebay.config.problems import Problems
 
-_Given = Mapping[str, Mapping[str, Any]]  # the keys and values of each section
+_Contents = Mapping[str, Mapping[str, Any]]  # the keys and values of each section
 
 #: Keys of an IR section from other toolkits that have no effect here, with the reason.
 _NO_EFFECT = {
@@ -52,18 +52,20 @@ def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
             is_variable = not isinstance(value, Mapping)
         if not is_variable:
             problems.unknown((name,), SECTIONS)
-    given = {name: _require_mapping(config, name, problems) for name in SECTIONS if name in config}
-    ir_name = "ir_config" if "ir_config" in given else "onnx_config"
-    ir = _read_ir(given, ir_name, problems)
-    problems.notes.extend(_list_ineffective(given, ir_name, ir))
-    _check_codebase(given, problems)
+    contents = {
+        name: _require_mapping(config, name, problems) for name in SECTIONS if name in config
+    }
+    ir_name = "ir_config" if "ir_config" in contents else "onnx_config"
+    ir = _read_ir(contents, ir_name, problems)
+    problems.notes.extend(_list_ineffective(contents, ir_name, ir))
+    _check_codebase(contents, problems)
     return Sections(
-        backend=_backend_name(given, problems),
-        backend_config={k: v for k, v in given.get("backend_config", {}).items() if k != "type"},
+        backend=_backend_name(contents, problems),
+        backend_config={k: v for k, v in contents.get("backend_config", {}).items() if k != "type"},
         ir=ir,
-        export=_read_export(given, ir, problems),
-        verify=_read_options(VerifyOptions, given, "verify_config", problems),
-        calib=_read_calib(given, problems),
+        export=_read_export(contents, ir, problems),
+        verify=_read_options(VerifyOptions, contents, "verify_config", problems),
+        calib=_read_calib(contents, problems),
     )
 
 
@@ -75,17 +77,17 @@ def _require_mapping(config: Mapping[str, Any], name: str, problems: Problems) -
     return {}
 
 
-def _backend_name(given: _Given, problems: Problems) -> str | None:
-    name = given.get("backend_config", {}).get("type")
+def _backend_name(contents: _Contents, problems: Problems) -> str | None:
+    name = contents.get("backend_config", {}).get("type")
     if isinstance(name, str | None):
         return name
     problems.wrong(("backend_config", "type"), f"expected the name of a backend, found {name!r}")
     return None
 
 
-def _read_ir(given: _Given, name: str, problems: Problems) -> IRSection:
-    section = read_section(IRSection, given.get(name, {}), (name,), problems)
-    if name == "ir_config" or name not in given:
+def _read_ir(contents: _Contents, name: str, problems: Problems) -> IRSection:
+    section = read_section(IRSection, contents.get(name, {}), (name,), problems)
+    if name == "ir_config" or name not in contents:
         return section
     if section.type not in (None, "onnx"):
         problems.wrong(
@@ -96,41 +98,43 @@ def _read_ir(given: _Given, name: str, problems: Problems) -> IRSection:
     return msgspec.structs.replace(section, type="onnx")
 
 
-def _read_export(given: _Given, ir: IRSection, problems: Problems) -> ExportOptions:
+def _read_export(contents: _Contents, ir: IRSection, problems: Problems) -> ExportOptions:
     """Read ``export_config``; other toolkits' sections fill in what it leaves out."""
     others = ExportOptions(
         ir=ir.type,
         opset=ir.opset_version,
         input_names=ir.input_names or None,
         output_names=ir.output_names or None,
-        cuts=read_cuts(given.get("partition_config", {}), problems),
+        cuts=read_cuts(contents.get("partition_config", {}), problems),
     )
-    return merge_options(_read_options(ExportOptions, given, "export_config", problems), others)
+    return merge_options(_read_options(ExportOptions, contents, "export_config", problems), others)
 
 
-def _read_options(kind: type[Options], given: _Given, name: str, problems: Problems) -> Options:
-    return read_section(kind, given.get(name, {}), (name,), problems)
+def _read_options(
+    kind: type[Options], contents: _Contents, name: str, problems: Problems
+) -> Options:
+    return read_section(kind, contents.get(name, {}), (name,), problems)
 
 
-def _list_ineffective(given: _Given, name: str, ir: IRSection) -> Iterator[str]:
+def _list_ineffective(contents: _Contents, name: str, ir: IRSection) -> Iterator[str]:
     """Yield a sentence for each key that has no effect, with the reason."""
-    if name == "ir_config" and "onnx_config" in given:
+    if name == "ir_config" and "onnx_config" in contents:
         yield "onnx_config has no effect: ir_config overrides it"
     for key, reason in _NO_EFFECT.items():
         if getattr(ir, key) != getattr(IRSection(), key):
             yield f"{name}.{key} has no effect: {reason}"
 
 
-def _check_codebase(given: _Given, problems: Problems) -> None:
+def _check_codebase(contents: _Contents, problems: Problems) -> None:
     name = "codebase_config"
-    read_section(CodebaseSection, given.get(name, {}), (name,), problems)
-    if name in given and "type" not in given[name]:
+    read_section(CodebaseSection, contents.get(name, {}), (name,), problems)
+    if name in contents and "type" not in contents[name]:
         problems.wrong((name,), f"'{name}' requires the key 'type'")
 
 
-def _read_calib(given: _Given, problems: Problems) -> CalibSection:
+def _read_calib(contents: _Contents, problems: Problems) -> CalibSection:
     name = "calib_config"
-    section = read_section(CalibSection, given.get(name, {}), (name,), problems)
+    section = read_section(CalibSection, contents.get(name, {}), (name,), problems)
     if section.create_calib:
         problems.notes.append(
             f"{name}.create_calib: pass the data set to deploy with --data (data=…)"
