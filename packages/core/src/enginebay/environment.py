@@ -203,8 +203,8 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
     Args:
         requirements: Requirements in the form of ``pyproject.toml``: ``onnxruntime>=1.20``,
             optionally with extras and markers. The requirements of an extra must be installed
-            too. ``|`` separates alternatives, one of which is enough. A requirement whose marker
-            excludes this machine is skipped.
+            too. ``|`` separates alternatives: one is enough. A requirement whose marker excludes
+            this machine is skipped.
 
     Returns:
         One check of tier metadata for each requirement.
@@ -255,7 +255,7 @@ def _check_requirement(text: str) -> EnvReport:
     for option, found, fits in states:
         if fits:
             return passed(Tier.METADATA, option.name, found)
-    # Of two packages that own the same module, suggest the one that is installed.
+    # If several packages contain the same module, suggest the installed package.
     option, found, _ = next((state for state in states if state[1]), states[0])
     return failed(
         Tier.METADATA,
@@ -280,7 +280,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution ("" if there is none), and return whether it fits."""
+    """Describe the installed distribution, "" for a missing one; return whether it fits."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

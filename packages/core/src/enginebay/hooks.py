@@ -99,8 +99,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         dynamic_shapes: True if one artifact can serve several input shapes.
         runtime_distributions: The requirements of the engine, with alternatives separated by
             ``|``: ``"onnxruntime>=1.20 | onnxruntime-gpu>=1.20"``.
-        calibrated: The precisions that require calibration data. Core refuses to convert to one
-            of them without ``ConvertRequest.calibration``.
+        calibrated: The precisions that require calibration data. Core refuses such a conversion
+            without ``ConvertRequest.calibration``.
         operators: The operators that the engine supports, named as in ``torch.ops``: ``aten.add``,
             or one overload, ``aten.max.dim``. For TorchScript and exported programs, core lowers
             all other operators: by the declared lowerings, then by torch's decompositions. It
@@ -267,8 +267,8 @@ class BuiltFor(msgspec.Struct, frozen=True):
 
     Attributes:
         machines: A description for users: ``a GPU of compute capability 8.9 or 12.0``.
-        lacking: Why this machine is not one of them, as the end of a sentence that begins with
-            "this machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty if it is one of them.
+        lacking: Why this machine does not fit, as the end of a sentence that begins with "this
+            machine has": ``no NVIDIA driver (libcuda.so.1)``. Empty if this machine fits.
 
     Example:
         >>> BuiltFor("a GPU of compute capability 8.9", lacking="a GPU of 7.5").describe()

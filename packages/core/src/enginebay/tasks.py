@@ -118,7 +118,6 @@ def _read_file(path: Path) -> Mapping[str, Any]:
 
 
 def _unknown_kind(kind: str, kinds: Mapping[str, Any], origin: str) -> EnginebayError:
-    """Return the error about a kind that no installed plugin declares."""
     message = f"{origin} is of the kind '{kind}', which no installed plugin declares"
     close = nearest(kind, {*kinds, *KNOWN_TASKS})
     if close and close != kind:

@@ -252,5 +252,4 @@ def _remove_hints(trace: TracebackException | None) -> None:
 
 
 def _join_lines(text: str) -> str:
-    """Join the lines of a message."""
     return " ".join(filter(None, map(str.strip, text.splitlines())))

@@ -100,7 +100,6 @@ def _describe_conflict(name: str) -> str:
 
 
 def _replace_names(text: str, name: str) -> str:
-    """Replace the template's name in a text, in each of its forms."""
     words = re.split(r"[-_]", name)
     forms = {
         "enginebay_myengine": f"enginebay_{'_'.join(words)}",

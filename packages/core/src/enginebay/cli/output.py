@@ -162,7 +162,6 @@ def _print_wrapped(
 
 
 def _colour_of(text: str) -> str:
-    """Return the colour of a text's first word; empty if it has none."""
     return _COLOURS.get(text.partition(" ")[0].rstrip(":"), "")
 
 
@@ -174,7 +173,6 @@ def _colour_verdict(text: str) -> str:
 
 
 def _terminal_width() -> int:
-    """Return the terminal's width in characters."""
     # Not at the top: shutil imports compression modules, which slow down the start.
     from shutil import get_terminal_size
 

@@ -114,7 +114,6 @@ class _SectionReader:
             self._problems.notes.append(f"{NAME}.{dotted} has no effect: {key.no_effect}")
 
     def _known_keys(self, above: tuple[str, ...]) -> set[str]:
-        """Return the keys that the section may have at this level."""
         prefix = "".join(f"{key}." for key in above)
         aliases = {
             key.removeprefix(prefix).partition(".")[0]

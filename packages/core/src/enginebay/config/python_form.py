@@ -271,7 +271,6 @@ class PythonConfig:
         self._scopes.pop()
 
     def _format_piece(self, node: ast.expr) -> str:
-        """Evaluate a piece of an f-string."""
         if isinstance(node, ast.Constant):
             return str(self._templates.fill(str(node.value), self._location_of(node), IN_F_STRING))
         assert isinstance(node, ast.FormattedValue)

@@ -246,7 +246,6 @@ def _make_views() -> dict[str, NumpyArray]:
 
 
 def _copy_unaligned(array: NumpyArray) -> NumpyArray:
-    """Return a copy at an odd address."""
     memory = np.frombuffer(b"\0" + array.tobytes(), np.uint8)
     return memory[1:].view(array.dtype).reshape(array.shape)
 

@@ -82,7 +82,6 @@ def _change_value(field: Field) -> Any:
 
 
 def _to_arguments(name: str, value: Any) -> list[str]:
-    """Return the command-line arguments for a field's value."""
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]

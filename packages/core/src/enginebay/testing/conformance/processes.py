@@ -221,7 +221,6 @@ def _read_files(folder: Path) -> dict[str, bytes]:
 
 
 def _is_staged(folder: Path, before: set[Path]) -> bool:
-    """Return whether the folder for building the artifact exists."""
     return any(path.is_dir() for path in folder.iterdir() if path not in before)
 
 
