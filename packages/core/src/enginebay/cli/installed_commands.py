@@ -16,6 +16,7 @@ OWN = (
     *("inspect", "config", "rewriters", "new-backend", "completion"),
 )
 
+#: The first line of a docstring, without "``enginebay NAME``: " and the final full stop.
 _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 

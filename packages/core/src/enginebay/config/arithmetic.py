@@ -6,7 +6,7 @@ import ast
 import operator
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.limits import INT_BITS
+from enginebay.config.limits import MAX_INT_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +55,8 @@ def apply_binary(operation: ast.operator, left: Any, right: Any, budget: Budget)
     """
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         budget.spend("values", _joined_size(operation, left, right))
-    elif _result_bits(operation, left, right) > INT_BITS:
-        raise ValueError(f"an integer of more than {INT_BITS} bits")
+    elif _result_bits(operation, left, right) > MAX_INT_BITS:
+        raise ValueError(f"an integer of more than {MAX_INT_BITS} bits")
     return _apply_operator(operation, left, right)
 
 

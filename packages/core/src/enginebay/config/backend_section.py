@@ -44,6 +44,7 @@ def backend_params(
     reader.read_keys(sections.backend_config, ())
     defaults = _read_other_sections(sections)
     fields = {**reader.collect_fields(), **over}
+    # Shapes of the backend's section belong together: none comes from another section.
     if fields.keys() & _SHAPES:
         defaults.pop("input_shapes", None)
     try:

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.limits import FILE_BYTES, INHERITANCE, Budget
+from enginebay.config.limits import MAX_CHAIN, MAX_FILE_BYTES, Budget
 from enginebay.config.locations import Location, error_at
 from enginebay.config.merging import join_bases, merge_into, plain
 
@@ -78,8 +78,8 @@ class _Loader:
             files = [*self._open[self._open.index(path) :], path]
             circle = " → ".join(str(Location(str(file))) for file in files)
             raise error_at(named_at, f"the config inherits from itself: {circle}")
-        if len(self._open) >= INHERITANCE:
-            raise error_at(named_at, f"more than {INHERITANCE} files inherit from each other")
+        if len(self._open) >= MAX_CHAIN:
+            raise error_at(named_at, f"more than {MAX_CHAIN} files inherit from each other")
         self._open.append(path)
         config = self._parse_text(path, self._read_text(path, named_at))
         bases = [self.read_file(base, location) for base, location in _list_bases(path, config)]
@@ -109,11 +109,11 @@ class _Loader:
                 problem = "is not a file" if path.exists() else "does not exist"
                 raise error_at(named_at, f"the config '{file}' {problem}")
             with path.open("rb") as stream:
-                content = stream.read(FILE_BYTES + 1)
+                content = stream.read(MAX_FILE_BYTES + 1)
         except OSError as err:
             raise error_at(named_at, f"'{file}' cannot be read: {err.strerror}") from err
-        if len(content) > FILE_BYTES:
-            message = f"'{file}' is not a config: it has more than {FILE_BYTES} bytes"
+        if len(content) > MAX_FILE_BYTES:
+            message = f"'{file}' is not a config: it has more than {MAX_FILE_BYTES} bytes"
             raise error_at(named_at, message)
         try:
             self._budget.spend("files")

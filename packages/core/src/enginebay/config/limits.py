@@ -15,10 +15,10 @@ LIMITS = {
     "values": 200_000,  # read, created or copied
     "characters": 4 * 1024 * 1024,  # in texts that are read or joined
 }
-FILE_BYTES = 256 * 1024
-INHERITANCE = 20  # files in a chain of bases
-DEPTH = 50  # of nested values
-INT_BITS = 1024
+MAX_FILE_BYTES = 256 * 1024
+MAX_CHAIN = 20  # files, each the base of the one before it
+MAX_DEPTH = 50  # of values inside values
+MAX_INT_BITS = 1024
 _ALLOWED = (list, tuple, range, float, type(None))  # the other types are below
 
 
@@ -45,15 +45,15 @@ class Budget:
             ValueError: The value is too large, too deep, or of a type that configs cannot contain.
         """
         self.spend("values", len(value) if isinstance(value, range) else 1)
-        if depth > DEPTH:
-            raise ValueError(f"values are nested more than {DEPTH} deep")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"values are nested more than {MAX_DEPTH} deep")
         if isinstance(value, str):
             self.spend("characters", len(value))
             if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
                 raise ValueError("a text contains half of a surrogate pair")
         elif isinstance(value, int):
-            if value.bit_length() > INT_BITS:
-                raise ValueError(f"an integer has more than {INT_BITS} bits")
+            if value.bit_length() > MAX_INT_BITS:
+                raise ValueError(f"an integer has more than {MAX_INT_BITS} bits")
         elif isinstance(value, dict):
             for key in value:
                 self.check_value(key)

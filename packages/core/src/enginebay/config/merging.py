@@ -82,6 +82,7 @@ def _without_delete(value: Any) -> Any:
 
 
 def _find_base_key(key: Any, base: LocatedDict) -> Any:
+    # At most 9 digits: int() is slow for thousands, and raises an error from 4,300 on.
     if isinstance(key, str) and key not in base and key.isdecimal() and len(key) < 10:
         return int(key) if int(key) in base else key
     return key

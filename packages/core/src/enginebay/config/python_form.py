@@ -23,7 +23,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from enginebay.config.arithmetic import apply_binary, apply_unary
-from enginebay.config.limits import DEPTH
+from enginebay.config.limits import MAX_DEPTH
 from enginebay.config.locations import LocatedDict, Location, error_at
 from enginebay.config.templates import IN_F_STRING, TEMPLATE, Templates
 from enginebay.errors import ConfigError, nearest
@@ -38,6 +38,7 @@ BASE = "_base_"
 _SCALAR = str | int | float | None
 _CALLS = ("dict", "range", "list", "tuple")
 _CONVERSIONS: dict[int, Callable[[Any], str]] = {ord("s"): str, ord("r"): repr, ord("a"): ascii}
+# Two digits of width and precision at most: f"{1:999999999}" would be a text of one gigabyte.
 _FORMAT = re.compile(r"[<>^]?[+ ]?0?[0-9]{0,2}(\.[0-9]{1,2})?[dxofegs%]?")
 
 
@@ -66,7 +67,7 @@ class PythonConfig:
         self._templates = Templates(path, environment)
         self._scopes: list[dict[str, Any]] = [{}]  # the file's names, then the loops' names
         self._used: set[str] = set()
-        self._depth = 0
+        self._depth = 0  # of the expression that is being evaluated
 
     @property
     def variables(self) -> frozenset[str]:
@@ -118,8 +119,8 @@ class PythonConfig:
             ConfigError: The expression contains a form that configs cannot use, or exceeds a limit.
         """
         self._depth += 1
-        if self._depth > 2 * DEPTH:
-            message = f"expressions are nested more than {2 * DEPTH} deep"
+        if self._depth > 2 * MAX_DEPTH:
+            message = f"expressions are nested more than {2 * MAX_DEPTH} deep"
             raise error_at(self._location_of(node), message)
         try:
             self._budget.spend("values")

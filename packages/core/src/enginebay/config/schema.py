@@ -98,6 +98,7 @@ def _field_schema(field: Field) -> dict[str, Any]:
         dims = {"type": "array", "items": {"type": ["integer", "null"]}}
         return {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": dims}]}
     if field.choices:
+        # The reader ignores the case of choices, a schema cannot: list the capitals too.
         words = [choice for choice in field.choices if isinstance(choice, str)]
         return {"enum": [*field.choices, *dict.fromkeys(w.upper() for w in words if w.islower())]}
     return _type_schema(field.type)

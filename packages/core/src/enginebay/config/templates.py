@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def _compile_template(opening: str, closing: str) -> re.Pattern[str]:
+    # Possessive quantifiers (*+, ++) never backtrack: a hostile text takes linear time.
     blank = r"[ \t]*+"
     return re.compile(
         rf"{opening}{blank}(?P<quote>['\"]?+){blank}(?:"

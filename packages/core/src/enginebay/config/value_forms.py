@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
-from enginebay.config.limits import DEPTH
+from enginebay.config.limits import MAX_DEPTH
 from enginebay.config.locations import LocatedDict, Location, error_at
 from enginebay.config.templates import TEMPLATE
 from enginebay.errors import MissingDependencyError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # tomllib's memory is quadratic in the parts of a key such as a.a.a…: gigabytes for 100 kB.
 _KEY_PART = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+"
-_LONG_KEY = re.compile(rf"(?<![\w-])(?:{_KEY_PART}){{{DEPTH}}}")
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:{_KEY_PART}){{{MAX_DEPTH}}}")
 
 
 class ValueConfig:
@@ -52,7 +52,7 @@ class ValueConfig:
                 hint="pip install pyyaml, or write the config as .toml, .json or .py",
             ) from err
         except RecursionError as err:
-            raise error_at(location, f"values are nested more than {DEPTH} deep") from err
+            raise error_at(location, f"values are nested more than {MAX_DEPTH} deep") from err
         except ValueError as err:  # the parser's error, or int()'s about 5,000 digits
             hint = "only .py configs can use templates" if TEMPLATE.search(text) else None
             raise error_at(location, f"invalid {name}: {err}", hint=hint) from err
@@ -96,7 +96,7 @@ def _add_locations(value: Any, location: Location, budget: Budget, depth: int = 
 
 def _parse_toml(text: str) -> Any:
     if _LONG_KEY.search(text):
-        raise ValueError(f"a key has more than {DEPTH} parts")
+        raise ValueError(f"a key has more than {MAX_DEPTH} parts")
     return tomllib.loads(text)
 
 
