@@ -183,7 +183,7 @@ BROKEN = {
     ),
     "it checks no input": Broken(
         "test_wrong_inputs_never_reach_the_engine",
-        "an input with a wrong rank raised nothing",
+        "expected InputError for an input with a wrong rank, found no error",
         """
         def __call__(self, inputs):
             return dict(zip(self.output_names, self.execute(inputs) or ()))
