@@ -41,7 +41,7 @@ BROKEN = {
     ),
     "one of its devices is made up": Broken(
         "test_a_device_that_is_not_here_is_red",
-        "check-env finds the device 'npu', and a tiny model does not .*'npu' was requested",
+        "check-env finds the device 'npu', but a tiny model does not .*'npu' was requested",
         'INFO["devices"] = ("cpu", "npu")',
     ),
     "check-env looks for nothing": Broken(
