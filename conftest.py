@@ -47,7 +47,7 @@ def pytest_runtest_setup() -> None:
 
     What a slow machine prints of long work is no part of what tests compare.
     """
-    progress._SECONDS = 3600.0
+    progress._INTERVAL_SECONDS = 3600.0
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
     quicken_torch()

@@ -79,7 +79,7 @@ def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
     [
         (
             ("deploy", *ORT, "--opset", "3"),
-            "argument --opset: '3' does not fit ExportOptions.opset: wanted int >= 7",
+            "argument --opset: '3' does not fit ExportOptions.opset: expected int >= 7",
             "enginebay deploy -h",
         ),
         (
@@ -635,7 +635,7 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         (
             "broken.py:x",
             "x = {'weight': 1}\n",
-            "^'broken.py:x' leads to an object of type dict; wanted an nn.Module, or a callable .*",
+            "^'broken.py:x' leads to an object of type dict; expected an nn.Module, or a cal.*",
             "a state_dict holds weights only: load it into a model, and name that",
         ),
         (

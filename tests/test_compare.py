@@ -102,7 +102,7 @@ def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     rows = {row.label: row for row in found.rows}
     assert [row.verdict for row in found.rows] == ["verified", "failed", "mismatched", "mismatched"]
     assert rows["onnxruntime bf16"].reason == (
-        "'bf16' does not fit OnnxruntimeParams.precision: wanted one of 'fp32', 'fp16', 'int8'"
+        "'bf16' does not fit OnnxruntimeParams.precision: expected one of 'fp32', 'fp16', 'int8'"
     )
     mismatched = rows["openvino fp32"]
     assert mismatched.artifact is None

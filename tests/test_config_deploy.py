@@ -112,7 +112,7 @@ def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: 
         ("type='onnxruntime', common_config=dict(fp16_mod=True)",
          "mine.py:1:62: 'fp16_mod' is not a key of backend_config.common_config"),
         ("type='onnxruntime', precision='int4'",
-         "mine.py:1:43: 'int4' does not fit backend_config.precision: wanted one of 'fp32'"),
+         "mine.py:1:43: 'int4' does not fit backend_config.precision: expected one of 'fp32'"),
     ],
 )  # fmt: skip
 def test_what_an_engine_does_not_take_is_told_with_its_place(

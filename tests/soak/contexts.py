@@ -201,11 +201,11 @@ class Thread:
         for name, call in CALLS.items():
             added = level * self._step if name in self._rewritten else 0
             if (found := call()) != (wanted := ORIGINAL[name] + added):
-                self.wrong.append(f"{name} at level {level}: {found}, wanted {wanted}")
+                self.wrong.append(f"{name} at level {level}: {found}, expected {wanted}")
         x = torch.tensor([3.0])
         if self._others is not self._own and (found := float(self._others(x))) != 6:
-            self.wrong.append(f"another thread's model at level {level}: {found}, wanted 6")
+            self.wrong.append(f"another thread's model at level {level}: {found}, expected 6")
         # Inside, the innermost context's module rewriter finds nothing left to replace.
         wanted = 2 * (3 + self._step * (level > 0))
         if model and (found := float(self._own(x))) != wanted:
-            self.wrong.append(f"the thread's model at level {level}: {found}, wanted {wanted}")
+            self.wrong.append(f"the thread's model at level {level}: {found}, expected {wanted}")

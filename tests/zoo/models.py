@@ -589,7 +589,7 @@ def grow(name: str, animal: Animal, common: dict[str, Any]) -> tuple[nn.Module, 
         outputs = _outputs(model, inputs)
     size = max(each.float().square().mean().sqrt() for each in outputs)
     if not ORDER_ONE[0] < size < ORDER_ONE[1]:
-        raise ValueError(f"the outputs of '{name}' are {size:.2g}, wanted {ORDER_ONE}")
+        raise ValueError(f"the outputs of '{name}' are {size:.2g}, expected {ORDER_ONE}")
     return model, inputs
 
 

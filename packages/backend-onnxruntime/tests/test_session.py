@@ -30,7 +30,7 @@ def test_threads(load):
 
 @pytest.mark.parametrize("field", ["intra_op_threads", "inter_op_threads"])
 def test_a_negative_number_of_threads(backend, field):
-    with pytest.raises(ParamsError, match=f"^-1 does not fit .*{field}: wanted int >= 0"):
+    with pytest.raises(ParamsError, match=f"^-1 does not fit .*{field}: expected int >= 0"):
         backend.Params(**{field: -1})
 
 

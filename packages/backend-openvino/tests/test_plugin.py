@@ -48,10 +48,10 @@ def test_the_files_of_an_artifact():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"precision": "fp8"}, "wanted one of 'fp32', 'fp16', 'bf16', 'int8'"),
-        ({"performance_hint": "speed"}, "wanted one of 'latency', 'throughput'"),
+        ({"precision": "fp8"}, "expected one of 'fp32', 'fp16', 'bf16', 'int8'"),
+        ({"performance_hint": "speed"}, "expected one of 'latency', 'throughput'"),
         ({"theads": 2}, "OpenvinoParams got 'theads', which is not one of its fields"),
-        ({"streams": -1}, "wanted int >= 0"),
+        ({"streams": -1}, "expected int >= 0"),
     ],
 )
 def test_params_are_checked(given, message):

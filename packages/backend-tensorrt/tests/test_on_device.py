@@ -46,7 +46,9 @@ def insist_on(on_gpu: bool) -> Callable[[str], None]:
             device = cuda.device(0)
             found = tuple(map(int, device.compute_capability.split(".")))
             if found < wanted:
-                pytest.skip(f"{device.name} has no {precision}: wanted sm {wanted}, found {found}")
+                pytest.skip(
+                    f"{device.name} has no {precision}: expected sm {wanted}, found {found}"
+                )
 
     return check
 

@@ -92,7 +92,7 @@ def test_shapes_and_space_of_mmdeploys_configs() -> None:
     [
         (
             {"fp16_mode": 1},
-            "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
+            "1 does not fit backend_config.common_config.fp16_mode: expected bool, found int",
         ),
         ({"max_workspace_size": -1}, "-1 does not fit TensorrtParams.workspace_size"),
         ({"int8": True}, "'int8' is not a key of backend_config.common_config; available: "),

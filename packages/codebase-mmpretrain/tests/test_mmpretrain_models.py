@@ -201,7 +201,7 @@ def test_a_checkpoint_of_training(write: Any, tmp_path: Path) -> None:
     message, hint = fault("mine.py", checkpoint="latest.pth")
     assert message.startswith("'latest.pth' cannot be read as weights: Weights only load failed")
     assert hint is not None
-    assert hint.startswith("wanted tensors and plain values only")
+    assert hint.startswith("expected tensors and plain values only")
 
 
 def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     torch.save({"other": torch.ones(1)}, tmp_path / "other.pth")
     message, hint = fault("timm:resnet10t", checkpoint=str(tmp_path / "other.pth"))
     assert message.startswith(f"'{tmp_path}/other.pth' does not fit ResNet: ")
-    assert hint == "wanted the weights of this very model"
+    assert hint == "expected the weights of this very model"
 
 
 def test_weights_that_are_none(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_weights_that_are_none(tmp_path: Path) -> None:
         assert message.startswith(f"'{tmp_path}/{name}' cannot be read as weights: ")
     torch.save([1, 2], tmp_path / "list.pth")
     message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / "list.pth"))
-    assert message == f"'{tmp_path}/list.pth' holds a list, wanted a state_dict"
+    assert message == f"'{tmp_path}/list.pth' holds a list, expected a state_dict"
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_smoke_test_looks_at_the_dtype_and_the_receipt(
     ("body", "found"),
     [
         ("from no_such import thing", "raised ModuleNotFoundError: No module named 'no_such'"),
-        ("return ['ok']", "returned ['ok']: wanted EnvReport"),
+        ("return ['ok']", "returned ['ok']: expected EnvReport"),
     ],
 )
 def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
@@ -193,7 +193,7 @@ def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted
         with pytest.raises(PluginError) as caught:
             backend.bound_to(backend.Params())
     assert str(caught.value) == (
-        f"bound_to() of 'odd' (temporary-odd 0) returned {found}: wanted {wanted}"
+        f"bound_to() of 'odd' (temporary-odd 0) returned {found}: expected {wanted}"
     )
 
 
@@ -225,7 +225,7 @@ def test_a_missing_runtime_is_told_with_the_command() -> None:
     assert lines[-1] == "smoke: smoke: skipped, no-such-engine failed before"
     assert [check.status for check in report.checks] == ["failed", *["skipped"] * 3]
     assert str(caught.value) == (
-        "the engine of backend 'odd' is not installed: wanted no-such-engine>=2"
+        "the engine of backend 'odd' is not installed: expected no-such-engine>=2"
     )
 
 
@@ -248,8 +248,8 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("None", "to_backend of 'odd' returned None: wanted a list of files"),
-        ("'model.onnx'", "to_backend of 'odd' returned 'model.onnx': wanted a list of files"),
+        ("None", "to_backend of 'odd' returned None: expected a list of files"),
+        ("'model.onnx'", "to_backend of 'odd' returned 'model.onnx': expected a list of files"),
         ("[]", "backend 'odd' wrote no file"),
         (
             "['model.onnx']",
@@ -263,8 +263,8 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
             "({}[name] for name in ['gone'])",
             "backend 'odd' could not convert 'tiny.onnx': KeyError: 'gone'",
         ),
-        ("7", "to_backend of 'odd' returned 7: wanted a list of files"),
-        ("[7]", "to_backend of 'odd' returned [7]: wanted a list of files"),
+        ("7", "to_backend of 'odd' returned 7: expected a list of files"),
+        ("[7]", "to_backend of 'odd' returned [7]: expected a list of files"),
         ("['/etc/passwd']", "backend 'odd' wrote '/etc/passwd' outside its work_dir"),
         (
             "1 / 0",
@@ -286,7 +286,7 @@ def test_a_converter_is_not_taken_at_its_word(
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("7", "build_wrapper of 'odd' returned 7: wanted a Wrapper"),
+        ("7", "build_wrapper of 'odd' returned 7: expected a Wrapper"),
         ("1 / 0", "backend 'odd' could not load 'model.onnx': ZeroDivisionError: division by zero"),
     ],
 )

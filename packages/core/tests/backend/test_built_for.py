@@ -21,13 +21,13 @@ def backend_info():
 def built_for(request):
     return {}
 """
-WANTED = "wanted the machines as text, and the reason why this one is not among them"
+WANTED = "expected the machines as text, and the reason why this one is not among them"
 
 
 @pytest.mark.parametrize(
     ("result", "found"),
     [
-        ("'sm89'", "'sm89': wanted BuiltFor"),
+        ("'sm89'", "'sm89': expected BuiltFor"),
         ("BuiltFor('')", f"BuiltFor(machines='', lacking=''): {WANTED}"),
         ("BuiltFor('a GPU', True)", f"BuiltFor(machines='a GPU', lacking=True): {WANTED}"),
     ],

@@ -151,7 +151,7 @@ def test_help_works_without_the_backend(cli: Run) -> None:
         ("run a b", "'b' is not among the arguments of enginebay run", "enginebay run -h"),
         (
             "deploy m.onnx --gain x",
-            "argument --gain: 'x' does not fit LoopbackParams.gain: wanted float",
+            "argument --gain: 'x' does not fit LoopbackParams.gain: expected float",
             "enginebay deploy -h",
         ),
         ("run", "the following arguments are required: ARTIFACT", "enginebay run -h"),

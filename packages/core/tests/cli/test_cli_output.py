@@ -192,7 +192,7 @@ def test_long_work_prints_its_step_regularly(monkeypatch: pytest.MonkeyPatch) ->
 
     told = threading.Event()
     monkeypatch.setattr("sys.stderr", Lines())
-    monkeypatch.setattr("enginebay.cli.progress._SECONDS", 0.01)
+    monkeypatch.setattr("enginebay.cli.progress._INTERVAL_SECONDS", 0.01)
     before = threading.active_count()
     with progress() as watch, Steps(watch)("convert") as set_detail:
         set_detail("calibrating on 300 items")

@@ -79,7 +79,7 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
         (
             {"partition_cfg": PART},
             ("partition_cfg",),
-            f"{PART} does not fit {PARTS}: wanted list, found dict",
+            f"{PART} does not fit {PARTS}: expected list, found dict",
             None,
         ),
         (
@@ -94,7 +94,7 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
         (
             {"partition_cfg": [PART | {"end": 3}]},
             ("partition_cfg", 0, "end"),
-            f"3 does not fit {PARTS}.0.end: wanted str | list, found int",
+            f"3 does not fit {PARTS}.0.end: expected str | list, found int",
             None,
         ),
         (

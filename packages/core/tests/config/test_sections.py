@@ -170,11 +170,15 @@ def test_the_data_set_of_a_config() -> None:
             ),
             "did you mean 'level'?",
         ),
-        (section(level="3"), "'3' does not fit backend_config.level: wanted int, found str", None),
+        (
+            section(level="3"),
+            "'3' does not fit backend_config.level: expected int, found str",
+            None,
+        ),
         (section(work_dir="x"), "'work_dir' is not a key of backend_config", None),
         (
             section(precision="fp17"),
-            "'fp17' does not fit backend_config.precision: wanted one of 'fp32', 'fp16'",
+            "'fp17' does not fit backend_config.precision: expected one of 'fp32', 'fp16'",
             "did you mean 'fp16'?",
         ),
         (
@@ -188,7 +192,7 @@ def test_the_data_set_of_a_config() -> None:
         (section(common_config=[1]), "'common_config' is a list: expected keys and values", None),
         (
             section(common_config={"fp16_mode": 1}),
-            "1 does not fit backend_config.common_config.fp16_mode: wanted bool, found int",
+            "1 does not fit backend_config.common_config.fp16_mode: expected bool, found int",
             None,
         ),
         (section(common_config={"deep": {"mode": "odd"}}), "odd is not served", "write even"),
@@ -217,12 +221,12 @@ def test_the_data_set_of_a_config() -> None:
         ),
         (
             {"ir_config": {"opset_version": 0}},
-            "0 does not fit ir_config.opset_version: wanted int >= 1",
+            "0 does not fit ir_config.opset_version: expected int >= 1",
             None,
         ),
         (
             {"ir_config": {"export_params": False}},
-            "False does not fit ir_config.export_params: wanted one of True",
+            "False does not fit ir_config.export_params: expected one of True",
             None,
         ),
         ({"ir_config": {"input_shape": [1]}}, "[1] does not fit ir_config.input_shape", None),
@@ -258,10 +262,14 @@ def test_the_data_set_of_a_config() -> None:
         ),
         (
             {"export_config": {"exporter": "trace"}},
-            "'trace' does not fit export_config.exporter: wanted one of 'dynamo', 'torchscript'",
+            "'trace' does not fit export_config.exporter: expected one of 'dynamo', 'torchscript'",
             None,
         ),
-        ({"verify_config": {"rtol": "x"}}, "'x' does not fit verify_config.rtol: wanted flo", None),
+        (
+            {"verify_config": {"rtol": "x"}},
+            "'x' does not fit verify_config.rtol: expected flo",
+            None,
+        ),
         ({"codebase_config": {"task": "x"}}, "'codebase_config' requires the key 'type'", None),
     ],
 )
@@ -292,7 +300,7 @@ def test_a_name_that_the_file_uses_is_a_variable(write) -> None:
     found = check(read_table(file))
     assert [str(problem).partition("; available")[0] for problem in found.problems] == [
         "a.py:2:1: 'sizes' is not a key of the config",
-        "a.py:3:20: {'w': 3} does not fit onnx_config.opset_version: wanted int, found dict",
+        "a.py:3:20: {'w': 3} does not fit onnx_config.opset_version: expected int, found dict",
     ]
 
 

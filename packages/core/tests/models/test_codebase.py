@@ -114,7 +114,7 @@ def test_weights_that_would_run_code_are_refused(
     ) as caught:
         load_weights(net(), "evil.pth")
     assert caught.value.hint == (
-        "wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)"
+        "expected tensors and plain values only: torch.save(model.state_dict(), FILE)"
     )
     assert not (tmp_path / "run").exists()
 
@@ -123,7 +123,7 @@ def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
     with pytest.raises(ModelSourceError, match=r"^no file of weights 'a\.pth'"):
         load_weights(net(), "a.pth")
     torch.save([1], tmp_path / "list.pth")
-    with pytest.raises(ModelSourceError, match="holds a list, wanted a state_dict"):
+    with pytest.raises(ModelSourceError, match="holds a list, expected a state_dict"):
         load_weights(net(), str(tmp_path / "list.pth"))
 
 

@@ -128,7 +128,7 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
         (
             "net.py:Net?weights=net.py",
             "'net.py' cannot be read as weights: Weights only load failed",
-            "wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",
+            "expected tensors and plain values only: torch.save(model.state_dict(), FILE)",
         ),
     ],
 )

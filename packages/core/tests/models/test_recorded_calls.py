@@ -321,7 +321,7 @@ def test_an_object_that_is_no_module_names_those_in_it() -> None:
     with pytest.raises(InputError) as caught, eb.record(Pipeline()):
         pass
     assert str(caught.value) == (
-        "an object of type Pipeline cannot be recorded; wanted an nn.Module"
+        "an object of type Pipeline cannot be recorded; expected an nn.Module"
     )
     assert caught.value.hint == "it has .model: record the one that is called"
     with pytest.raises(InputError, match="an object of type str"), eb.record("net.py:build"):

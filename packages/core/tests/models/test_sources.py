@@ -138,7 +138,7 @@ def test_a_plugins_scheme_is_asked_first() -> None:
         load_model("zoo:x", schemes={"zoo": {}.__getitem__})
 
 
-MODULE = "wanted an nn.Module, or a callable that returns one"
+MODULE = "expected an nn.Module, or a callable that returns one"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,10 @@ MODULE = "wanted an nn.Module, or a callable that returns one"
         (
             "resnet18",
             "'resnet18' does not name a model",
-            "wanted file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file",
+            (
+                "expected file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) "
+                "or .pt2 file"
+            ),
         ),
         (
             "no.such.module:net",

@@ -213,7 +213,7 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
 def test_a_text_is_no_sequence_of_names() -> None:
     with pytest.raises(ParamsError) as caught:
         eb.ExportOptions(cuts="neck")
-    assert str(caught.value).startswith("'neck' does not fit ExportOptions.cuts: wanted ")
+    assert str(caught.value).startswith("'neck' does not fit ExportOptions.cuts: expected ")
 
 
 def test_only_onnx_can_be_cut(tmp_path: Path) -> None:

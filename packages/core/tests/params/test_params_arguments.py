@@ -180,27 +180,30 @@ E_ = "tool: error: argument "
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("--threads x", "--threads: 'x' does not fit Flags.threads: wanted int"),
-        ("--threads 0", "--threads: '0' does not fit Flags.threads: wanted int >= 1"),
-        ("--threads 1.5", "--threads: '1.5' does not fit Flags.threads: wanted int"),
-        ("--eps x", "--eps: 'x' does not fit Flags.eps: wanted float"),
-        ("--pads 1", "--pads: '1' does not fit Flags.pads: wanted list of length 2"),
-        ("--pads 1,a", "--pads: '1,a' does not fit Flags.pads: wanted int at [1]"),
-        ("--options a", "--options: 'a' is not an entry: wanted KEY=VALUE"),
-        ("--options =a", "--options: '=a' is not an entry: wanted KEY=VALUE"),
+        ("--threads x", "--threads: 'x' does not fit Flags.threads: expected int"),
+        ("--threads 0", "--threads: '0' does not fit Flags.threads: expected int >= 1"),
+        ("--threads 1.5", "--threads: '1.5' does not fit Flags.threads: expected int"),
+        ("--eps x", "--eps: 'x' does not fit Flags.eps: expected float"),
+        ("--pads 1", "--pads: '1' does not fit Flags.pads: expected list of length 2"),
+        ("--pads 1,a", "--pads: '1,a' does not fit Flags.pads: expected int at [1]"),
+        ("--options a", "--options: 'a' is not an entry: expected KEY=VALUE"),
+        ("--options =a", "--options: '=a' is not an entry: expected KEY=VALUE"),
         ("--options a=1 --options a=2", "--options: 'a' is given twice"),
-        ("--levels a=b", "--levels: 'a=b' does not fit Flags.levels: wanted int at [...]"),
-        ("--bounds a", "--bounds: 'a' is not an entry: wanted KEY=A,B"),
+        ("--levels a=b", "--levels: 'a=b' does not fit Flags.levels: expected int at [...]"),
+        ("--bounds a", "--bounds: 'a' is not an entry: expected KEY=A,B"),
         (
             "--bounds a=0:1",
-            "--bounds: 'a=0:1' does not fit Flags.bounds: wanted list of length 2 at [...]",
+            "--bounds: 'a=0:1' does not fit Flags.bounds: expected list of length 2 at [...]",
         ),
-        ("--bounds a=0,x", "--bounds: 'a=0,x' does not fit Flags.bounds: wanted float at [...][1]"),
+        (
+            "--bounds a=0,x",
+            "--bounds: 'a=0,x' does not fit Flags.bounds: expected float at [...][1]",
+        ),
         ("--bounds a=0,1 --bounds a=0,1", "--bounds: 'a' is given twice"),
-        ("--by-output a", "--by-output: 'a' is not an entry: wanted KEY=VALUE"),
+        ("--by-output a", "--by-output: 'a' is not an entry: expected KEY=VALUE"),
         ("--choices", "--choices: expected one argument"),
         ("--nested {", "--nested: '{' is not JSON: Input data was truncated"),
-        ("--nested 3", "--nested: '3' does not fit Flags.nested: wanted dict"),
+        ("--nested 3", "--nested: '3' does not fit Flags.nested: expected dict"),
         (
             "--file-name a/b",
             (
@@ -212,7 +215,7 @@ E_ = "tool: error: argument "
             "--input-shapes x:-2x3",
             (
                 "--input-shapes: 'x:-2x3' does not fit Flags.input_shapes: "
-                "'x:-2x3' is not a shape: wanted NAME:1x3x224x224 "
+                "'x:-2x3' is not a shape: expected NAME:1x3x224x224 "
                 "(write ? for an open dim)"
             ),
         ),

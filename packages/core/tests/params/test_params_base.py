@@ -225,87 +225,87 @@ class BadDefault(BackendParams):
             lambda: BackendParams.from_mapping(["device"]),
             (
                 "['device'] does not hold BackendParams: "
-                "wanted a mapping of field to value, found list"
+                "expected a mapping of field to value, found list"
             ),
             None,
         ),
-        (lambda: Needy(), "Needy needs 'name': wanted str", None),
-        (lambda: Needy(name=None), "Needy needs 'name': wanted str", None),
-        (lambda: Needy(name="a"), "Needy needs 'note': wanted str", None),
+        (lambda: Needy(), "Needy needs 'name': expected str", None),
+        (lambda: Needy(name=None), "Needy needs 'name': expected str", None),
+        (lambda: Needy(name="a"), "Needy needs 'note': expected str", None),
         (
             lambda: Params(threads="4"),
-            "'4' does not fit Params.threads: wanted int, found str",
+            "'4' does not fit Params.threads: expected int, found str",
             None,
         ),
         (
             lambda: Params(threads=True),
-            "True does not fit Params.threads: wanted int, found bool",
+            "True does not fit Params.threads: expected int, found bool",
             None,
         ),
         (
             lambda: Params(threads=1.0),
-            "1.0 does not fit Params.threads: wanted int, found float",
+            "1.0 does not fit Params.threads: expected int, found float",
             None,
         ),
-        (lambda: Params(threads=0), "0 does not fit Params.threads: wanted int >= 1", None),
-        (lambda: Params(fp16=1), "1 does not fit Params.fp16: wanted bool, found int", None),
-        (lambda: Params(device=0), "0 does not fit Params.device: wanted str, found int", None),
+        (lambda: Params(threads=0), "0 does not fit Params.threads: expected int >= 1", None),
+        (lambda: Params(fp16=1), "1 does not fit Params.fp16: expected bool, found int", None),
+        (lambda: Params(device=0), "0 does not fit Params.device: expected str, found int", None),
         (
             lambda: Params(precision="fp61"),
-            "'fp61' does not fit Params.precision: wanted one of 'fp32', 'fp16'",
+            "'fp61' does not fit Params.precision: expected one of 'fp32', 'fp16'",
             "did you mean 'fp16'?",
         ),
         (
             lambda: Params(mode="slwo"),
-            "'slwo' does not fit Params.mode: wanted one of 'fast', 'slow'",
+            "'slwo' does not fit Params.mode: expected one of 'fast', 'slow'",
             "did you mean 'slow'?",
         ),
-        (lambda: Params(opset=19), "19 does not fit Params.opset: wanted one of 17, 18", None),
+        (lambda: Params(opset=19), "19 does not fit Params.opset: expected one of 17, 18", None),
         (
             lambda: Params(pads=[1]),
-            "[1] does not fit Params.pads: wanted list of length 2, found 1",
+            "[1] does not fit Params.pads: expected list of length 2, found 1",
             None,
         ),
         (
             lambda: Params(pads=(1, "a")),
-            "(1, 'a') does not fit Params.pads: wanted int at [1], found str",
+            "(1, 'a') does not fit Params.pads: expected int at [1], found str",
             None,
         ),
         (
             lambda: Params(providers="CPU"),
-            "'CPU' does not fit Params.providers: wanted list, found str",
+            "'CPU' does not fit Params.providers: expected list, found str",
             None,
         ),
         (
             lambda: Params(options={1: "a"}),
-            "{1: 'a'} does not fit Params.options: wanted str at key, found int",
+            "{1: 'a'} does not fit Params.options: expected str at key, found int",
             None,
         ),
         (
             lambda: Params(nested={"a": 1}),
-            "{'a': 1} does not fit Params.nested: wanted dict at [...], found int",
+            "{'a': 1} does not fit Params.nested: expected dict at [...], found int",
             None,
         ),
         (
             lambda: Params(library=3),
-            "3 does not fit Params.library: wanted Path, found int",
+            "3 does not fit Params.library: expected Path, found int",
             None,
         ),
         (
             lambda: Params(streams=1.5),
-            "1.5 does not fit Params.streams: wanted int | str, found float",
+            "1.5 does not fit Params.streams: expected int | str, found float",
             None,
         ),
         (
             lambda: Params(threads="\n".join(["many lines"] * 99)),
             "'"
             + "many lines\\n" * 16
-            + "many l… does not fit Params.threads: wanted int, found str",
+            + "many l… does not fit Params.threads: expected int, found str",
             None,
         ),
         (
             lambda: BadDefault(),
-            "'four' does not fit BadDefault.threads: wanted int, found str",
+            "'four' does not fit BadDefault.threads: expected int, found str",
             None,
         ),
         (

@@ -93,17 +93,17 @@ FOLDER_HINT = "give the folder as --work-dir"
         ("a/b", "", "'a/b' is not a file name: expected a name without a folder", FOLDER_HINT),
         ("/", ".x", "'/' is not a file name: expected a name without a folder", FOLDER_HINT),
         ("a\\b", "", "'a\\\\b' is not a file name: expected a name without a folder", FOLDER_HINT),
-        ("", "", "'' is not a file name: wanted a name like 'model'", None),
-        ("", ".bin", "'' is not a file name: wanted a name like 'model.bin'", None),
-        (".bin", ".bin", "'.bin' is not a file name: wanted a name like 'model.bin'", None),
-        (None, "", "None is not a file name: wanted a text, found NoneType", None),
-        (3, ".bin", "3 is not a file name: wanted a text, found int", None),
-        (".", "", "'.' is not a file name: wanted a name like 'model'", None),
-        ("..", ".bin", "'..' is not a file name: wanted a name like 'model.bin'", None),
-        ("a\0b", "", "'a\\x00b' is not a file name: wanted a name like 'model'", None),
-        ("net", "bin", "'bin' is not a suffix: wanted a dot and a name, like '.onnx'", None),
-        ("net", ".", "'.' is not a suffix: wanted a dot and a name, like '.onnx'", None),
-        ("net", ".a/b", "'.a/b' is not a suffix: wanted a dot and a name, like '.onnx'", None),
+        ("", "", "'' is not a file name: expected a name like 'model'", None),
+        ("", ".bin", "'' is not a file name: expected a name like 'model.bin'", None),
+        (".bin", ".bin", "'.bin' is not a file name: expected a name like 'model.bin'", None),
+        (None, "", "None is not a file name: expected a text, found NoneType", None),
+        (3, ".bin", "3 is not a file name: expected a text, found int", None),
+        (".", "", "'.' is not a file name: expected a name like 'model'", None),
+        ("..", ".bin", "'..' is not a file name: expected a name like 'model.bin'", None),
+        ("a\0b", "", "'a\\x00b' is not a file name: expected a name like 'model'", None),
+        ("net", "bin", "'bin' is not a suffix: expected a dot and a name, like '.onnx'", None),
+        ("net", ".", "'.' is not a suffix: expected a dot and a name, like '.onnx'", None),
+        ("net", ".a/b", "'.a/b' is not a suffix: expected a dot and a name, like '.onnx'", None),
     ],
 )
 def test_refused(name, suffix, message, hint):
@@ -147,7 +147,7 @@ def test_optional_and_nested_file_names():
                 "'out/net' is not a file name: expected a name without a folder"
             ),
         ),
-        (3, "3 does not fit WithPlainDefault.file_name: wanted FileName, found int"),
+        (3, "3 does not fit WithPlainDefault.file_name: expected FileName, found int"),
     ],
 )
 def test_a_field_refuses(value, message):

@@ -54,8 +54,8 @@ def test_parse(text, shapes):
     assert parse_shapes(as_text(shapes)) == shapes
 
 
-ONE = "wanted 1x3x224x224 or NAME:1x3x224x224"
-NAMED = "wanted NAME:1x3x224x224"
+ONE = "expected 1x3x224x224 or NAME:1x3x224x224"
+NAMED = "expected NAME:1x3x224x224"
 DYNAMIC = "write ? for an open dim"
 
 
@@ -87,7 +87,7 @@ DYNAMIC = "write ? for an open dim"
             "a shape without a name is followed by 1 more: only a single input needs no name",
             "write NAME:1x3",
         ),
-        (f"x:{2**63}", f"{2**63} is not a dim of 'x': wanted 0 to 2**63 - 1", None),
+        (f"x:{2**63}", f"{2**63} is not a dim of 'x': expected 0 to 2**63 - 1", None),
         ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a dim has 5000 digits", None),
     ],
 )
@@ -102,7 +102,7 @@ def test_parse_refuses(text, message, hint):
     [
         ({"a b": (1,)}, "'a b' cannot name a shape: commas and blanks separate shapes"),
         ({"a,b": (1,)}, "'a,b' cannot name a shape: commas and blanks separate shapes"),
-        ({"x": (1, -1)}, "-1 is not a dim of 'x': wanted 0 to 2**63 - 1"),
+        ({"x": (1, -1)}, "-1 is not a dim of 'x': expected 0 to 2**63 - 1"),
     ],
 )
 def test_what_no_text_could_have_given_is_refused(shapes, message):
@@ -179,7 +179,7 @@ def test_profiles_hold_exactly_where_min_main_max_are_in_order(rows):
             resolve_profiles(main, low, high)
 
 
-ORDER = "is out of order: wanted min ≤ main ≤ max, found"
+ORDER = "is out of order: expected min ≤ main ≤ max, found"
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ ORDER = "is out of order: wanted min ≤ main ≤ max, found"
             "x:4",
             "x:1x1",
             "",
-            "the smallest shape '1x1' of 'x' has rank 2: wanted 1, as in '4'",
+            "the smallest shape '1x1' of 'x' has rank 2: expected 1, as in '4'",
             None,
         ),
-        ("x:4", "", "x:", "the largest shape '' of 'x' has rank 0: wanted 1, as in '4'", None),
+        ("x:4", "", "x:", "the largest shape '' of 'x' has rank 0: expected 1, as in '4'", None),
         (
             "image:4,y:1",
             "imgae:1,y:1",
@@ -263,7 +263,7 @@ def test_a_framework_s_own_tuples_are_dims():
     assert type(params.input_shapes["x"]) is tuple
 
 
-FORM = "wanted text like 'x:1x3' or a mapping of names to lists of numbers"
+FORM = "expected text like 'x:1x3' or a mapping of names to lists of numbers"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ FORM = "wanted text like 'x:1x3' or a mapping of names to lists of numbers"
             {"x": [-1]},
             (
                 "{'x': [-1]} does not fit BackendParams.input_shapes: "
-                "-1 is not a dim of 'x': wanted 0 to 2**63 - 1"
+                "-1 is not a dim of 'x': expected 0 to 2**63 - 1"
             ),
         ),
         (

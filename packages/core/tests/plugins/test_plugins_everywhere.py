@@ -201,7 +201,7 @@ def test_one_that_brings_no_mapping() -> None:
     ):
         contributed("metrics")
     assert re.fullmatch(
-        r"metrics\(\) of 'maps' \(.*\) returned \['map'\]: wanted a mapping from names to "
+        r"metrics\(\) of 'maps' \(.*\) returned \['map'\]: expected a mapping from names to "
         r"callables",
         str(caught.value),
     )
@@ -212,7 +212,7 @@ def test_a_wrong_result_is_shown_in_part(found: str) -> None:
     source = HEAD + f"@hookimpl\ndef metrics():\n    return {found}\n"
     with pack("lying", source), pytest.raises(PluginError) as caught:
         contributed("metrics")
-    assert str(caught.value).endswith(": wanted a mapping from names to callables")
+    assert str(caught.value).endswith(": expected a mapping from names to callables")
     assert len(str(caught.value)) < 200
 
 

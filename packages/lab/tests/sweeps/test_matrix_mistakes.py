@@ -33,7 +33,7 @@ WRONG = [
     ),
     (
         'models = "tiny.onnx"',
-        "sweep.toml: models: 'tiny.onnx' does not fit sweep.models: wanted list, found str",
+        "sweep.toml: models: 'tiny.onnx' does not fit sweep.models: expected list, found str",
         None,
     ),
     (
@@ -101,18 +101,18 @@ WRONG = [
     ),
     (
         f"{BASE}seconds = -1",
-        "sweep.toml: seconds: -1 does not fit sweep.seconds: wanted float >= 0.0",
+        "sweep.toml: seconds: -1 does not fit sweep.seconds: expected float >= 0.0",
         None,
     ),
     (
         f"{BASE}timeout = 0",
-        "sweep.toml: timeout: 0 does not fit sweep.timeout: wanted float > 0.0",
+        "sweep.toml: timeout: 0 does not fit sweep.timeout: expected float > 0.0",
         None,
     ),
     (
         f"{BASE}ir = 'onx'",
         (
-            "sweep.toml: ir: 'onx' does not fit sweep.ir: wanted one of 'onnx', 'torchscript', "
+            "sweep.toml: ir: 'onx' does not fit sweep.ir: expected one of 'onnx', 'torchscript', "
             "'exported_program', ''"
         ),
         "did you mean 'onnx'?",
@@ -136,7 +136,7 @@ WRONG = [
         "sweep.toml: metrics: no file 'nets.py'",
         "did you mean 'net.py'?",
     ),
-    (f"{BASE}seed = -1", "sweep.toml: seed: -1 does not fit sweep.seed: wanted int >= 0", None),
+    (f"{BASE}seed = -1", "sweep.toml: seed: -1 does not fit sweep.seed: expected int >= 0", None),
     (
         f"{BASE}params = {{threads = {10**20}}}",
         (
@@ -190,7 +190,7 @@ WRONG = [
     (f"{BASE}params = {{gain = []}}", "sweep.toml: params.gain: the list of values is empty", None),
     (
         f"{BASE}params = {{gain = ['a', 2.0]}}",
-        "sweep.toml: params.gain: 'a' does not fit LoopbackParams.gain: wanted float, found str",
+        "sweep.toml: params.gain: 'a' does not fit LoopbackParams.gain: expected float, found str",
         None,
     ),
     (
@@ -271,7 +271,7 @@ def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
         ({"models": ["none.onnx"]}, "models.0: no file 'none.onnx'"),
         (
             [Cell(model="tiny.onnx", backend="loopback", seconds=-1)],
-            "cells.0.seconds: -1 does not fit cells.0.seconds: wanted float >= 0.0",
+            "cells.0.seconds: -1 does not fit cells.0.seconds: expected float >= 0.0",
         ),
         ([{"model": "tiny.onnx"}], "cells.0: 'backend' is missing"),
         ([], "the sweep has no cells"),

@@ -110,7 +110,7 @@ class Backend:
         version = installed_version(wanted)
         if version is None:
             raise BackendUnavailableError(
-                f"the engine of backend '{self.name}' is not installed: wanted {wanted}",
+                f"the engine of backend '{self.name}' is not installed: expected {wanted}",
                 hint=f"enginebay check-env {self.name}",
             )
         return version
@@ -406,7 +406,7 @@ class Backend:
             ) from err
         if not isinstance(wrapper, Wrapper):
             raise ConversionError(
-                f"build_wrapper of '{self.name}' returned {wrapper!r:.80}: wanted a Wrapper"
+                f"build_wrapper of '{self.name}' returned {wrapper!r:.80}: expected a Wrapper"
             )
         place = f"execute() of {type(wrapper).__module__}.{type(wrapper).__qualname__}"
         wrapper.fault_hint = self._plugin.status.fault_hint(place)
@@ -561,7 +561,7 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
     source = find_model(ir)
     if source.ir is None:
         raise UsageError(
-            f"'{ir}' is not an IR file: wanted .onnx, .pt (TorchScript) or .pt2",
+            f"'{ir}' is not an IR file: expected .onnx, .pt (TorchScript) or .pt2",
             hint="enginebay export MODEL first, or enginebay deploy MODEL",
         )
     return source.ir

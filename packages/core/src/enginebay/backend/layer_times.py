@@ -46,6 +46,6 @@ def time_layers(
     for layer in found:
         if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:
             raise PluginError(
-                f"time_layers() of '{name}' returned {layer!r}: wanted a TimedLayer with seconds"
+                f"time_layers() of '{name}' returned {layer!r}: expected a TimedLayer with seconds"
             )
     return list(found)

@@ -24,7 +24,7 @@ def written_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]
     paths = list(listed) if is_list else []
     if not is_list or not all(isinstance(path, str | Path) for path in paths):
         raise ConversionError(
-            f"to_backend of '{backend}' returned {listed!r:.80}: wanted a list of files"
+            f"to_backend of '{backend}' returned {listed!r:.80}: expected a list of files"
         )
     if not paths:
         raise ConversionError(f"backend '{backend}' wrote no file")

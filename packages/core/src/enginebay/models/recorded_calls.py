@@ -64,7 +64,7 @@ def record(model: Any) -> Iterator[RecordedCalls]:
         parts = getattr(model, "__dict__", {}).items()
         modules = [f".{name}" for name, part in parts if isinstance(part, torch.nn.Module)]
         raise InputError(
-            f"an object of type {type(model).__name__} cannot be recorded; wanted an nn.Module",
+            f"an object of type {type(model).__name__} cannot be recorded; expected an nn.Module",
             hint=f"it has {', '.join(modules)}: record the one that is called" if modules else None,
         )
     seen = RecordedCalls(model)

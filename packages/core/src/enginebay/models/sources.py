@@ -215,7 +215,7 @@ def _from_object(found: Any, description: str) -> ModelSource:
         found = _function(found) or found
     if not _is_model(found):
         wanted = "an nn.Module, or a callable that returns one"
-        message = f"'{description}' leads to {_describe(found)}; wanted {wanted}"
+        message = f"'{description}' leads to {_describe(found)}; expected {wanted}"
         raise ModelSourceError(message, hint=_advice(found))
     _check_modules(found, description)
     if inputs is None and _is_program(found):
@@ -322,4 +322,4 @@ def unreadable(source: str) -> ModelSourceError:
         names = ", ".join(public_names(path)[:6])
         hint = f"write {source}:NAME" + (f"; available: {names}" if names else "")
         return ModelSourceError(message, hint=hint)
-    return ModelSourceError(f"'{source}' does not name a model", hint=f"wanted {_FORMS}")
+    return ModelSourceError(f"'{source}' does not name a model", hint=f"expected {_FORMS}")

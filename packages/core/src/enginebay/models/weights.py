@@ -133,7 +133,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     except (RuntimeError, TypeError) as err:
         why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
-        raise ModelSourceError(message, hint="wanted the weights of this very model") from err
+        raise ModelSourceError(message, hint="expected the weights of this very model") from err
 
 
 def _describe_difference(own: Sequence[str], found: Collection[str]) -> str:
@@ -162,8 +162,8 @@ def _read_weights(file: Path) -> Mapping[str, Any]:
         why = str(err).partition("\n")[0].partition(". ")[0]
         raise ModelSourceError(
             f"'{file}' cannot be read as weights: {why}",
-            hint="wanted tensors and plain values only, as in torch.save(model.state_dict(), FILE)",
+            hint="expected tensors and plain values only: torch.save(model.state_dict(), FILE)",
         ) from err
     if not isinstance(state, dict):
-        raise ModelSourceError(f"'{file}' holds a {type(state).__name__}, wanted a state_dict")
+        raise ModelSourceError(f"'{file}' holds a {type(state).__name__}, expected a state_dict")
     return state

@@ -145,7 +145,7 @@ def _table_options(field: Field) -> dict[str, Any]:
     def entry(text: str) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise ParamsError(f"{text!r} is not an entry: wanted KEY={words}")
+            raise ParamsError(f"{text!r} is not an entry: expected KEY={words}")
         return {key: split(value)}
 
     return {"type": _reader(field, entry), "metavar": f"KEY={words}"}

@@ -60,7 +60,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         """
         if not isinstance(mapping, Mapping):
             raise ParamsError(
-                f"{mapping!r} does not hold {cls.__name__}: wanted a mapping of field to value, "
+                f"{mapping!r} does not hold {cls.__name__}: expected a mapping of field to value, "
                 f"found {type(mapping).__name__}"
             )
         return cls(**{str(name): value for name, value in mapping.items()})

@@ -62,7 +62,7 @@ class Field(msgspec.Struct, frozen=True):
         if value is None and not self.optional:
             value = self.default
         if value is None and self.required and not (self.optional and self.name in given):
-            raise ParamsError(f"{self.owner} needs {self.name!r}: wanted {self.describe()}")
+            raise ParamsError(f"{self.owner} needs {self.name!r}: expected {self.describe()}")
         return None if value is None else self.convert(value)
 
     def convert(self, value: Any, *, typed: str | None = None) -> Any:
@@ -107,17 +107,17 @@ class Field(msgspec.Struct, frozen=True):
     def _expectation(self, message: str, value: Any, *, typed: bool) -> str:
         """Translate msgspec's message about the expected and the found type to Python's words."""
         if self.choices:
-            return "wanted one of " + ", ".join(map(repr, self.choices))
+            return "expected one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
         if self.type == Shapes:
-            return f"wanted text like 'x:1x3' or a mapping of names to lists of numbers{found}"
+            return f"expected text like 'x:1x3' or a mapping of names to lists of numbers{found}"
         match = _MSGSPEC_MESSAGE.fullmatch(message.replace("`", ""))
         if match is None:
-            return f"wanted {self.describe()}{found}"
+            return f"expected {self.describe()}{found}"
         place = re.sub(r"\$| in \$", "", match["place"] or "")
         # Everything on a command line is text, so "found str" would not help.
         found = f", found {match['found']}" if match["found"] and not typed else ""
-        return "wanted " + _in_python(match["wanted"] + (place and f" at {place}") + found)
+        return "expected " + _in_python(match["wanted"] + (place and f" at {place}") + found)
 
     def describe(self) -> str:
         """The type in the words of a declaration."""

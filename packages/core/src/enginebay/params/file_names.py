@@ -58,20 +58,20 @@ class FileName(str):
 
 def _check_suffix(suffix: str) -> None:
     if suffix and (suffix[0] != "." or suffix == "." or _has_separator(suffix)):
-        raise ParamsError(f"{suffix!r} is not a suffix: wanted a dot and a name, like '.onnx'")
+        raise ParamsError(f"{suffix!r} is not a suffix: expected a dot and a name, like '.onnx'")
 
 
 def _check_name(name: object, suffix: str) -> None:
     if not isinstance(name, str):
         found = type(name).__name__
-        raise ParamsError(f"{name!r} is not a file name: wanted a text, found {found}")
+        raise ParamsError(f"{name!r} is not a file name: expected a text, found {found}")
     if _has_separator(name):
         raise ParamsError(
             f"{name!r} is not a file name: expected a name without a folder",
             hint="give the folder as --work-dir",
         )
     if name in {"", ".", "..", suffix} or "\0" in name:
-        raise ParamsError(f"{name!r} is not a file name: wanted a name like 'model{suffix}'")
+        raise ParamsError(f"{name!r} is not a file name: expected a name like 'model{suffix}'")
 
 
 def _has_separator(name: str) -> bool:

@@ -89,7 +89,7 @@ def check_shapes(shapes: Shapes) -> None:
 def _parse_shape(item: str) -> tuple[str, Dims]:
     match = _SHAPE.fullmatch(item)
     if match is None:
-        raise ParamsError(f"{item!r} is not a shape: wanted {_wanted(item)}", hint=_hint(item))
+        raise ParamsError(f"{item!r} is not a shape: expected {_wanted(item)}", hint=_hint(item))
     dims = match["dims"].split("x") if match["dims"] else []
     return match["name"] or "", tuple(_parse_dim(item, dim) for dim in dims)
 
@@ -123,7 +123,7 @@ def _check_name(name: str) -> None:
 def _check_dim(name: str, dim: int | None) -> None:
     if dim is not None and not 0 <= dim <= _LARGEST_DIM:
         raise ParamsError(
-            f"{dim} is not a dim of {name!r}: wanted 0 to 2**63 - 1",
+            f"{dim} is not a dim of {name!r}: expected 0 to 2**63 - 1",
             hint="write None (in text: ?) for an open dim" if dim < 0 else None,
         )
 
@@ -232,7 +232,7 @@ def _fill(name: str, main: Dims, given: Dims, which: str) -> Dims:
     if len(given) != len(main):
         raise ParamsError(
             f"the {which} shape '{format_dims(given)}' of {name!r} has rank {len(given)}: "
-            f"wanted {len(main)}, as in '{format_dims(main)}'"
+            f"expected {len(main)}, as in '{format_dims(main)}'"
         )
     return tuple(usual if dim is None else dim for usual, dim in zip(main, given, strict=True))
 
@@ -243,7 +243,7 @@ def _check_order(name: str, smallest: Dims, usual: Dims, largest: Dims) -> None:
         if known != sorted(known):
             low, middle, high = map(format_dims, (smallest, usual, largest))
             raise ParamsError(
-                f"dim {place} of {name!r} is out of order: wanted min ≤ main ≤ max, "
+                f"dim {place} of {name!r} is out of order: expected min ≤ main ≤ max, "
                 f"found '{low}', '{middle}', '{high}'"
             )
 

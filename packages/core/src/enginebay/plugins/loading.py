@@ -142,7 +142,8 @@ def _errors_of(hook: str, status: BackendStatus) -> AbstractContextManager[None]
 def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> PluginError:
     """Build the error for a hook that returned an unexpected type."""
     return PluginError(
-        f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: wanted {wanted}",
+        f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: "
+        f"expected {wanted}",
         hint=status.fault_hint(f"{hook}() of {status.module}"),
     )
 

@@ -327,7 +327,7 @@ BROKEN = {
     ),
     "its layers take less than no time": Broken(
         "test_timed_layers_are_told_apart",
-        "wanted a TimedLayer with seconds",
+        "expected a TimedLayer with seconds",
         """
         @eb.hookimpl
         def time_layers(request):

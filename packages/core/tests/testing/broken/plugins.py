@@ -91,7 +91,7 @@ BROKEN = {
     ),
     "it returns no set of rewriters": Broken(
         "test_its_rewriters_can_be_listed",
-        r"rewriters\(\) of 'broken' \(.*\) returned \{'torch.relu': None\}: wanted a RewriterSet",
+        r"rewriters\(\) of 'broken' \(.*\) returned \{'torch.relu': None\}: expected a RewriterSet",
         """
         @eb.hookimpl
         def rewriters(request):
