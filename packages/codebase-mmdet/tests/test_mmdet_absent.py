@@ -62,7 +62,7 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("task", "hint"),
     [
-        ("Classification", "task='ObjectDetection', or remove it"),
+        ("Classification", "set task='ObjectDetection', or remove task"),
         ("objectdetection", "did you mean 'ObjectDetection'?"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("task", "hint"),
     [
-        ("ObjectDetection", "task='Classification', or remove it"),
+        ("ObjectDetection", "set task='Classification', or remove task"),
         ("classification", "did you mean 'Classification'?"),
     ],
 )

@@ -226,10 +226,7 @@ def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.Monke
 def test_no_published_weights(write: Any) -> None:
     message, hint = fault(write(), pretrained=True)
     assert message == "'mine.py' has no published weights"
-    assert (
-        hint
-        == "use codebase_config.checkpoint for a local file; without either, weights are random"
-    )
+    assert hint == "set codebase_config.checkpoint to a local file, or use random weights"
 
 
 WANTED = "expected an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"

@@ -75,7 +75,7 @@ def test_folders_that_are_no_classes(photos: Path) -> None:
         f"'{photos}' has a folder 'red', and two classes of the task have this name"
     )
     shutil.copy(photos / "red" / "0.png", photos / "loose.png")
-    message = f"'{photos}' contains both images and folders of images: 'loose.png'"
+    message = f"'{photos}' contains folders of images, and images next to them: 'loose.png'"
     assert fault(photos) == (message, "move each into the folder of its class")
 
 

@@ -132,8 +132,8 @@ def test_other_points_than_the_tasks(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
     assert str(caught.value) == (
-        f"'{tmp_path}/annotations/instances.json' has an annotation of 3 points, number 5, but "
-        "the task has 2"
+        f"'{tmp_path}/annotations/instances.json': annotation 5 has 3 points, but "
+        "the task has 2 points"
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the unsupported operators of the candidate that has the fewest, each with a reason.
+    """Return the unsupported operators, with reasons, of the candidate network with the fewest.
 
     Raises:
         ConversionError: pnnx fails on all candidates.

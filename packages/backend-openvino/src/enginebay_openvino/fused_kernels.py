@@ -37,10 +37,10 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True if compiling may crash: linear layers and an operator that joins two matrices.
+    """Return True if compiling may crash: linear layers and an operator of two computed matrices.
 
-    The numbers of rows that crash depend on the threads. One row is never split, and a dynamic
-    number of rows is split only when the network runs, which works.
+    Which numbers of rows crash depends on the number of threads. A single row is safe, since it is
+    never split; so is a dynamic number, which is split only when the network runs.
     """
     constants: set[str] = set()
     layers = joins = 0

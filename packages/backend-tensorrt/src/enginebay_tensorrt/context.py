@@ -129,7 +129,7 @@ class Context:
             self._check(self._raw.set_input_shape(name, shape), f"shape {shape} of input '{name}'")
         missing = self._raw.infer_shapes()
         if missing:
-            raise RuntimeError(f"TensorRT lacks the shapes of {', '.join(missing)}")
+            raise RuntimeError(f"TensorRT cannot infer shapes: {', '.join(missing)} has none")
         outputs: dict[str, Shape | None] = {}
         for name in self._engine.outputs:
             dims = tuple(int(dim) for dim in self._raw.get_tensor_shape(name))

@@ -132,7 +132,7 @@ def build(
 
 
 def _save_weights(source: Path, target: Path, params: Params) -> list[Path]:
-    """Save the graph with the weights of a stripped engine."""
+    """Save the graph and its weights: a stripped engine is refitted with them when it is loaded."""
     if not params.strip_plan:
         return []
     import onnx

@@ -74,10 +74,10 @@ def has_driver() -> bool:
 
 
 def format_version(number: int) -> str:
-    """Format a version number of CUDA.
+    """Format CUDA's version number, such as 12090, as text.
 
     Example:
-        >>> version_text(12090)
+        >>> format_version(12090)
         '12.9'
     """
     return f"{number // 1000}.{number % 1000 // 10}"

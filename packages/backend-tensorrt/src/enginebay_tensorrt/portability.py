@@ -148,7 +148,7 @@ def is_listed(device: cuda.Device, params: TensorrtRtxParams) -> bool:
 
 
 def built_for(params: Params) -> BuiltFor | None:
-    """Return the GPUs that an engine is for, and why this machine has no such GPU, if so.
+    """Return the GPUs that an engine is built for, and the reason if this machine has none of them.
 
     Returns:
         The GPUs; None for an engine that is for this machine's GPU only.

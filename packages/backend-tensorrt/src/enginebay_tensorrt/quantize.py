@@ -115,7 +115,7 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
 
 
 def _raise_opset(source: Path, precision: str) -> Any:
-    """Load the model at an opset whose Q/DQ operators have the precision and scales per channel."""
+    """Load the model, with an opset whose Q/DQ operators have the precision and channel scales."""
     import onnx
     from onnx import version_converter
 

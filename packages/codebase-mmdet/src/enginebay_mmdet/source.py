@@ -232,5 +232,5 @@ def _check_task(task: str | None) -> None:
     guess = nearest(str(task), [TASK])
     raise ModelSourceError(
         f"codebase_config.task: '{task}' is not a task of mmdet; available: {TASK}",
-        hint=f"did you mean '{guess}'?" if guess else f"task='{TASK}', or remove it",
+        hint=f"did you mean '{guess}'?" if guess else f"set task='{TASK}', or remove task",
     )

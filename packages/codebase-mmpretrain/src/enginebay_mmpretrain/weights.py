@@ -28,7 +28,7 @@ def load_published(network: nn.Module, address: str | None, name: str) -> None:
     if not address:
         raise ModelSourceError(
             f"'{name}' has no published weights",
-            hint="use codebase_config.checkpoint for a local file, or random weights",
+            hint="set codebase_config.checkpoint to a local file, or use random weights",
         )
     try:
         weights: Any = torch.hub.load_state_dict_from_url(

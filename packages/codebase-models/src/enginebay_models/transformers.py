@@ -39,7 +39,7 @@ def build_model(request: ModelRequest) -> Any:
 def _build_model(
     transformers: Any, name: str, options: Options, size: tuple[int, int, int] | None
 ) -> Any:
-    """Build the model of a type, a class, a folder or the Hub."""
+    """Build the model that ``name`` refers to: a model type, a class, a folder or a Hub model."""
     if Path(name, "config.json").is_file():
         return _load_folder(transformers, name, options)
     if "/" in name:

@@ -168,7 +168,7 @@ def _ignore_progress(_text: str) -> None:
 
 
 def not_lowered(module: Any, inputs: Sequence[Any], operators: frozenset[str]) -> Any:  # noqa: ARG001  # as a Lower
-    """Raise an error: the default of ``lower`` in a request that is not from a conversion."""
+    """Raise an error; it is the default of ``lower`` in requests that are not for a conversion."""
     raise ConversionError("lower() is only available in the request of a conversion")
 
 

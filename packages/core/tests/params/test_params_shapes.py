@@ -87,7 +87,7 @@ DYNAMIC = "write ? for an open dim"
             "a shape without a name is followed by 1 more: only a single input needs no name",
             "write NAME:1x3",
         ),
-        (f"x:{2**63}", f"{2**63} is not a dim of 'x': expected 0 to 2**63 - 1", None),
+        (f"x:{2**63}", f"{2**63} is not a valid size of 'x': expected 0 to 2**63 - 1", None),
         ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a dim has 5000 digits", None),
     ],
 )
@@ -102,7 +102,7 @@ def test_parse_refuses(text, message, hint):
     [
         ({"a b": (1,)}, "'a b' cannot name a shape: commas and blanks separate shapes"),
         ({"a,b": (1,)}, "'a,b' cannot name a shape: commas and blanks separate shapes"),
-        ({"x": (1, -1)}, "-1 is not a dim of 'x': expected 0 to 2**63 - 1"),
+        ({"x": (1, -1)}, "-1 is not a valid size of 'x': expected 0 to 2**63 - 1"),
     ],
 )
 def test_what_no_text_could_have_given_is_refused(shapes, message):
@@ -283,7 +283,7 @@ FORM = "expected text like 'x:1x3' or a mapping of names to lists of numbers"
             {"x": [-1]},
             (
                 "{'x': [-1]} does not fit BackendParams.input_shapes: "
-                "-1 is not a dim of 'x': expected 0 to 2**63 - 1"
+                "-1 is not a valid size of 'x': expected 0 to 2**63 - 1"
             ),
         ),
         (

@@ -237,7 +237,7 @@ def test_a_page_needs_its_packages(here: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MissingDependencyError) as caught:
         found.save("out.html")
     assert str(caught.value) == (
-        "a report as a page requires Jinja2 and pygal, and jinja2 is not installed"
+        "an HTML report requires Jinja2 and pygal, and jinja2 is not installed"
     )
     assert caught.value.hint == "pip install 'enginebay-lab[report]', or write the report as .json"
     found.save("out.json")

@@ -58,7 +58,8 @@ class Pictures:
             )
         if loose and sorted_in:
             raise InputError(
-                f"'{path}' contains both images and folders of images: '{loose[0][0].name}'",
+                f"'{path}' contains folders of images, and images next to them: "
+                f"'{loose[0][0].name}'",
                 hint="move each into the folder of its class",
             )
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]

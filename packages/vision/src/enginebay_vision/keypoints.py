@@ -78,8 +78,8 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         for body in bodies:
             if len(body.keypoints) != 3 * len(self.classes or body.keypoints[::3]):
                 raise InputError(
-                    f"'{coco.path}' has an annotation of {len(body.keypoints) / 3:g} points, "
-                    f"number {body.id}, but the task has {len(self.classes)}"
+                    f"'{coco.path}': annotation {body.id} has {len(body.keypoints) / 3:g} points, "
+                    f"but the task has {len(self.classes)} points"
                 )
         return [(coco.pictures[body.image_id], body) for body in bodies]
 

@@ -1,6 +1,6 @@
-"""Recurrent networks, which torch decomposes step by step.
+"""Lowerings of recurrent networks, which torch would unroll step by step.
 
-pnnx converts them only as modules, and a frozen file has no modules left.
+pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript file has none.
 """
 
 # ruff: noqa: D103 - each takes the arguments of its operator

@@ -1,7 +1,7 @@
 """Printing for all commands: JSON, tables and fields on stdout, messages on stderr.
 
 Output to a file or a pipe is plain and complete, with one line for each row, for grep. On a
-terminal, rows are wrapped at words. Only there is rich imported, because it slows down the start.
+terminal, rows are wrapped at words. ``rich`` is imported for a terminal only: it is slow to import.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def read_config(
     Args:
         path: A ``.py``, ``.toml``, ``.json`` or ``.yaml`` file.
         environment: The variables for ``{{$NAME:default}}`` in ``.py`` files: pass ``os.environ``
-            if you trust the file with it. By default such a template is an error.
+            if the file may read them. By default such a template is an error.
 
     Returns:
         The config in plain dicts, lists, tuples, texts, numbers, bools and None.

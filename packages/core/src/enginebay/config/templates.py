@@ -75,8 +75,8 @@ class Templates:
             The text; the value if the whole text is one ``{{_base_.x}}``.
 
         Raises:
-            ConfigError: As :meth:`evaluate`, or a template inside the text has another value than a
-                text.
+            ConfigError: :meth:`evaluate` fails, or a template that is only a part of the text has a
+                value that is not a text.
         """
         whole = TEMPLATE.fullmatch(text)
         if whole and whole["base"]:
@@ -126,7 +126,7 @@ class Templates:
             raise error_at(
                 location,
                 f"{template[0]} reads the environment variable '{name}', which is not allowed here",
-                hint="pass --allow-env if you trust the file with it",
+                hint="pass --allow-env if the file may read your environment variables",
             )
         value = self._environment.get(name, template["default"])
         if not value:

@@ -26,7 +26,7 @@ def parse_yaml(text: str) -> Any:
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def flatten_mapping(self, node: Any) -> None:
-        """Raise an error about duplicate keys, and about merge keys, whose work has no limit."""
+        """Refuse duplicate keys, and merge keys, whose expansion can take unlimited time."""
         keys = set[tuple[str, str]]()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":

@@ -122,7 +122,7 @@ def _choose_sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes)
 
 
 def _clamp_size(dim: DynamicDim, example_size: int) -> int:
-    """Return the nearest size to the example's in the range, above 1 if possible."""
+    """Return the size in the range nearest to the example's size, and above 1 if possible."""
     size = max(example_size, dim.min, 2)
     return size if dim.max is None else min(size, dim.max)
 

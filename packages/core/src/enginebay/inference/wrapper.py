@@ -226,8 +226,8 @@ class Wrapper(ABC):
             raise UsageError(
                 "this wrapper was loaded before the process was forked, and its engine's threads "
                 "are not in the child process",
-                hint="load the artifact in the child, which an engine on a GPU allows only if "
-                'the child is started with multiprocessing.get_context("spawn")',
+                hint="load the artifact in the child process; for an engine on a GPU, start it by "
+                'multiprocessing.get_context("spawn")',
             )
 
     def __name_outputs(self, outputs: Sequence[Any]) -> dict[str, Any]:

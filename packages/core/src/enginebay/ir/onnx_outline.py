@@ -49,7 +49,7 @@ def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> by
                 pieces += [_encode_varint(key), _encode_varint(len(inside)), inside]
         start = content + size
     if start != end:
-        raise ValueError(f"a field ends at byte {start}, its message at {end}")
+        raise ValueError(f"a field ends at byte {start}, beyond its message's end at byte {end}")
     return b"".join((*pieces, data[copied:end]))
 
 

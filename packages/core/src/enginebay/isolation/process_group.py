@@ -1,4 +1,4 @@
-"""A process group that ends as a whole, at the latest with this process, and its output."""
+"""A process group, whose processes end together, at the latest with this process."""
 
 from __future__ import annotations
 

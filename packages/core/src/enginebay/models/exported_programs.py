@@ -70,7 +70,7 @@ def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
 
 
 def _size_symbol(size: Any) -> Any:
-    """Return the symbol of an open size; None for a fixed size, or an expression of symbols."""
+    """Return the symbol of an open size; None if it is fixed or an expression of symbols."""
     expression = None if isinstance(size, int) else size.node.expr
     return expression if getattr(expression, "is_Symbol", False) else None
 

@@ -225,7 +225,7 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
 
 
 def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float) -> list[Obstacle]:
-    """Return the operators that the engine lacks; draft in the child process too if possible."""
+    """Return the operators that the engine lacks; draft the export in the child if possible."""
     from enginebay.isolation import call
 
     if pickled := _pickle_arguments(arguments):

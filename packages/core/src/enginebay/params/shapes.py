@@ -123,7 +123,7 @@ def _check_name(name: str) -> None:
 def _check_dim(name: str, dim: int | None) -> None:
     if dim is not None and not 0 <= dim <= _LARGEST_DIM:
         raise ParamsError(
-            f"{dim} is not a dim of {name!r}: expected 0 to 2**63 - 1",
+            f"{dim} is not a valid size of {name!r}: expected 0 to 2**63 - 1",
             hint="write None (in text: ?) for an open dim" if dim < 0 else None,
         )
 

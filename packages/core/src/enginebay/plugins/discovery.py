@@ -100,7 +100,7 @@ class BackendStatus(NamedTuple):
         return f"{self.distribution} {self.version}"
 
     def fault_hint(self, place: str) -> str:
-        """Return what those who use a plugin and those who write it do about a fault in it."""
+        """Return the hint about a fault in the plugin: what its user and its author can do."""
         return f"report it to the authors of {self.distribution}, or correct {place}"
 
 

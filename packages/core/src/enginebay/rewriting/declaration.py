@@ -177,8 +177,8 @@ class RewriterSet:
                 ``aten.max.dim``.
             needs: Requirements for it to apply. ``dims``: all sizes of the tensors are fixed;
                 ``complex``: a tensor or a number is complex; ``lacking``: the engine lacks the
-                operator, according to the backend's list of operators. Together with ``complex``,
-                an engine without ``aten.complex`` lacks it.
+                operator, according to the backend's list of operators. If ``complex`` is given
+                too, an engine without ``aten.complex`` counts as lacking the operator.
             **conditions: As for :meth:`function`.
 
         Raises:

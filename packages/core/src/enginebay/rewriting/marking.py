@@ -47,7 +47,7 @@ class Cut(msgspec.Struct, frozen=True):
         return self.quoted(*self.names)
 
     def quoted(self, *names: str) -> str:
-        """Return names for a message, with the config's key."""
+        """Quote names for a message, followed by the config's key that they come from, if any."""
         text = ", ".join(f"'{name}'" for name in names)
         return f"{text} ({self.key})" if self.key else text
 

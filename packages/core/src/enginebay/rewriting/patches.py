@@ -213,11 +213,11 @@ def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
 
 
 def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> None:
-    """Replace functions of torch for core's internal use, without a report.
+    """Replace functions of torch for core's own use; no report lists these replacements.
 
     Args:
         undo: An exit stack that the caller must close; it restores the functions.
-        replacements: The replacements by dotted name; the first argument is the original.
+        replacements: The replacements by dotted name; each takes the original function first.
     """
     with patch_lock:
         requested = {get_patch(find_name(name)): name for name in replacements}

@@ -72,8 +72,8 @@ class Rewriter:
 
     Attributes:
         kind: The kind of its subject: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The dotted name of its subject. A lowering's is the name of an operator, and a
-            symbolic's may be.
+        name: The dotted name of its subject: for a lowering an operator's name, for a symbolic an
+            operator's or an autograd function's.
         replacement: The function or the module class to use instead.
         backend: The only backend that it is for; None for all.
         ir: The only IR that it is for; None for all.

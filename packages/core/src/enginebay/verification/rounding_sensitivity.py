@@ -199,7 +199,7 @@ def _is_stable(
 
 
 def _exceeds_rounding(output: OutputComparison, limit: _RequiredTolerances) -> bool:
-    """Return True if an engine is too far off for rounding."""
+    """Return True if an output differs by more than rounding can explain."""
     required = _read_required(output)
     if math.isfinite(required.rtol) or required.mismatches > limit.mismatches:
         return required.rtol > limit.rtol or required.mismatches > limit.mismatches

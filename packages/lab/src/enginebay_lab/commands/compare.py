@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         default=3.0,
         metavar="N",
-        help="time limit to measure each artifact; 0 to skip the measurement (default: 3)",
+        help="measure each artifact for at most N seconds; 0 skips the measurement (default: 3)",
     )
     parser.add_argument(
         "--precision",

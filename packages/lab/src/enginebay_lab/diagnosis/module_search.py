@@ -83,7 +83,7 @@ class SearchTarget(NamedTuple):
     shapes: dict[ModuleOutput, tuple[int, ...]]
 
     def compared_leaves(self, key: Key) -> tuple[int, ...]:
-        """Return the numbers of the tensors in a call's result that are compared."""
+        """Return the indices of those tensors in a call's result that are compared."""
         return tuple(output.leaf for output in self.shapes if output.key == key)
 
     def as_piece(self, key: Key) -> Piece:

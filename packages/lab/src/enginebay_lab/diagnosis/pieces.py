@@ -74,11 +74,11 @@ class InnerCalls:
         """Begin a run of the piece.
 
         Args:
-            tensors: The tensors that the calls return.
+            tensors: The tensors that the recorded calls return, in place of running them.
             writes: True if the piece may change its calls' arguments in place.
 
         Returns:
-            The tensors that the piece passes to the calls; the run fills this list.
+            A list, empty at first: the run adds each tensor that the piece passes to a call.
         """
         self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes

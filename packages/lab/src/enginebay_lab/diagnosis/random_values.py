@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a tensor of the same shape and dtype with random values between the extremes.
+    """Return a tensor of the same shape and dtype with random values in its range.
 
     A tensor with two values is taken for a mask: its last axis is permuted, so that no additional
     row is masked out. If all floats are equal, as after a dead activation, the range is extended
     upwards: 0 becomes 0 to 1. Values that are not finite stay, and so do integers that are all
-    equal: they may be a size, or the only row of a table.
+    equal: they may be a size, or the index of a table's only row.
 
     Args:
         tensor: A tensor of any dtype.

@@ -101,7 +101,7 @@ def find_torch_model(model: Any) -> ModelSource:
     source = find_model(model)
     if source.model is None:
         raise UsageError(
-            f"'{source.description}' is not a PyTorch model, which artifacts are compared with",
+            f"artifacts are compared with a PyTorch model, and '{source.description}' is not one",
             hint="name the PyTorch model that it was exported from, or omit --model",
         )
     return source

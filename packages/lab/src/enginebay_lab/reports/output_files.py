@@ -64,7 +64,7 @@ def check_packages() -> None:
         import_pygal()
     except ImportError as err:
         raise MissingDependencyError(
-            f"a report as a page requires Jinja2 and pygal, and {err.name} is not installed",
+            f"an HTML report requires Jinja2 and pygal, and {err.name} is not installed",
             hint="pip install 'enginebay-lab[report]', or write the report as .json",
         ) from err
 

@@ -37,7 +37,7 @@ def report(*sources: Any, command: str = "") -> Report:
             artifact, a report, or a path: the folder of a comparison, a sweep or an artifact, or a
             JSON file that a command wrote with ``--json``, ``--output`` or ``--report``. A result
             of :func:`enginebay.verify` must come directly after its artifact.
-        command: The command that makes the report again. A single report is returned unchanged.
+        command: The command that makes the report again; ignored if the only source is a report.
 
     Raises:
         UsageError: There is nothing to report, a path is something else, or two artifacts are of

@@ -25,9 +25,9 @@ class LoweringContext(Target, frozen=True, kw_only=True):
     are the model's, and arithmetic on ``x`` adds nodes to the graph. Only constants have data.
 
     Attributes:
-        origin_op: The operator without this lowering, called with the same arguments except
-            ``ctx``. If the engine or the exporter lacks the operator, it is core's lowering or
-            torch's decomposition, otherwise the operator itself.
+        origin_op: A function that computes the operator without this lowering, with the same
+            arguments except ``ctx``: the operator itself or, if the engine or the exporter lacks
+            it, core's lowering or else torch's decomposition.
     """
 
     origin_op: Callable[..., Any]

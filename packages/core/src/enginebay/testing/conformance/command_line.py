@@ -18,4 +18,4 @@ class CommandLineBackend:
 
 
 class TestConformance(CommandLineBackend, Conformance):
-    """All laws."""
+    """The test class that the command line runs: it inherits all laws."""
