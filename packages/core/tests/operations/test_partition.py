@@ -363,7 +363,7 @@ def test_the_parts_of_mmdeploys_config(
     parts = deployed.artifact.manifest.parts
     assert len(parts) == len(crossing) + 1
     assert [{each.name for each in part.inputs} for part in parts[1:]] == crossing
-    assert any("the artifact keeps every part" in note for note in deployed.notes)
+    assert any("the artifact contains every part" in note for note in deployed.notes)
 
 
 PART = "partition_config.partition_cfg.0"

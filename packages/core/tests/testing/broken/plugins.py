@@ -6,7 +6,7 @@ from .plugin import Broken
 
 BROKEN = {
     "its information names a dtype that does not exist": Broken(
-        "test_it_says_what_it_is", "there is no dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
+        "test_it_says_what_it_is", "unknown dtype 'float33'", 'INFO["dtypes"] = ("float33",)'
     ),
     "it imports its engine when it is loaded": Broken(
         "test_loading_imports_no_engine", "loading the plugin imported onnx", "import onnx"
