@@ -79,7 +79,7 @@ def test_auto(backend):
     report = backend.check_env(backend.Params(device="auto"))
     assert report.ok, report
     found = {check.name: check.found for check in report.checks}
-    assert found["AUTO"] == f"chooses among {', '.join(CORE.available_devices)}"
+    assert found["AUTO"] == f"selects one of {', '.join(CORE.available_devices)}"
 
 
 def test_a_precision_is_checked_against_the_device(backend):

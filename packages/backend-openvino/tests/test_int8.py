@@ -209,7 +209,7 @@ def test_without_nncf(model, recorded, tmp_path, monkeypatch):
     )
     with pytest.raises(MissingDependencyError) as raised:
         int8(model, tmp_path / "out", recorded)
-    assert str(raised.value) == "precision int8 needs NNCF, which is not installed"
+    assert str(raised.value) == "precision int8 requires NNCF, which is not installed"
     assert raised.value.hint == "pip install 'enginebay-openvino[int8]'"
 
 

@@ -90,6 +90,6 @@ def test_a_third_item_that_is_no_task() -> None:
 
     triple = (torch.nn.ReLU(), torch.zeros(1), torch.zeros(1))
     with pytest.raises(
-        eb.EnginebayError, match="comes with a task: the task is of type Tensor, and no"
+        eb.EnginebayError, match="comes with a task: the task is of type Tensor, which"
     ):
         eb.export(triple)

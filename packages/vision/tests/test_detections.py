@@ -101,7 +101,7 @@ def test_a_message_names_the_one_without_a_partner(compared):
     box = ", ".join(f"{value:.6g}" for value in expected["boxes"][0])
     assert result.matching.describe() == (
         "detections:0.5 of boxes, scores, labels: 11 matched, 1 expected and 0 found without "
-        f"partner; worst in example: expected [0] at {box}, score {expected['scores'][0]:.4g}, "
+        f"a match; worst in example: expected [0] at {box}, score {expected['scores'][0]:.4g}, "
         f"label {expected['labels'][0]} has no partner, and nothing overlaps it"
     )
 

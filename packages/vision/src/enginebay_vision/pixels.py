@@ -32,11 +32,10 @@ def make_input_array(spec: ImageInput, image: Any) -> NumpyArray:
     limit = Image.MAX_IMAGE_PIXELS
     for step in spec.steps:
         placed = step.place(Placement(picture.width, picture.height))
-        if (
-            limit and placed.width * placed.height > limit
-        ):  # such as a line of pixels, resized to a height of 256
+        # Beyond the limit, for example: a line of pixels, resized to a height of 256.
+        if limit and placed.width * placed.height > limit:
             raise InputError(
-                f"an image of {image.width}x{image.height} pixels would become one of "
+                f"an image of {picture.width}x{picture.height} pixels would become one of "
                 f"{placed.width}x{placed.height}, which is more than Pillow's limit"
             )
         picture = (
