@@ -189,7 +189,7 @@ def on_cpu(stand_ins: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("contiguous", "clone"):
         monkeypatch.setattr(torch.Tensor, name, keeping(getattr(torch.Tensor, name)))
     for module in (runner, sys.modules[stand_ins.ExecutionContext.__module__]):
-        monkeypatch.setattr(module, "ALIGNMENT", 64)  # that of torch's memory on the CPU
+        monkeypatch.setattr(module, "ALIGNMENT_BYTES", 64)  # that of torch's memory on the CPU
     device = torch.device
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _device: current)
     monkeypatch.setattr(torch, "device", lambda *_: device("cpu"))

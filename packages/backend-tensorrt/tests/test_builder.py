@@ -72,7 +72,7 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
         (
             ("sm90",),
             (
-                "compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116: "
+                "compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116; "
                 "available: current, sm75, sm80, sm86, sm89, sm120, sm121"
             ),
             "remove it to build for Ampere and newer",
@@ -80,7 +80,7 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
         (
             ("sm89", "current"),
             "compute_capability current cannot be combined with others",
-            "name this machine's too: --compute-capability sm89",
+            "list this machine's own too: --compute-capability sm89",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Pa
     with pytest.raises(ConversionError) as caught:
         eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert str(caught.value) == (
-        "TensorRT for RTX reads output 'd' of 'm.onnx' as float32, expected float64"
+        "TensorRT for RTX changed the dtype of output 'd' of 'm.onnx': expected float64, found float32"
     )
 
 
@@ -354,7 +354,10 @@ def test_dla_is_in_the_config_and_in_the_parser(stand_ins: Any, tmp_path: Path) 
     source = linear(tmp_path / "m.onnx")
     with pytest.raises(ParamsError) as caught:
         from_onnx(source, dla_core=0, precision="fp16")
-    assert str(caught.value) == "unknown DLA core 0: TensorRT 1.7.1.116 finds 0 on this device"
+    assert (
+        str(caught.value)
+        == "unknown DLA core 0: TensorRT 1.7.1.116 found 0 DLA cores on this device"
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -53,7 +53,7 @@ def test_each_bad_input_is_one_line(start: Start, tmp_path: Path) -> None:
         (convert("m.onnx", "--plugins", "libcut.so"), 1, "libcut.so: file too short"),
         (convert("m.onnx", "--compute-capability", "current"), 3, "device cuda:0 cannot be used"),
         (convert("m.onnx", "--workspace-size", "1"), 1, "within workspace limit"),
-        (convert("m.onnx", "--refit"), 3, "are built on a GPU: this machine has no NVIDIA driver"),
+        (convert("m.onnx", "--refit"), 3, "requires a GPU: this machine has no NVIDIA driver"),
     ]
     for words, code, text in cases:
         child = start(*words)

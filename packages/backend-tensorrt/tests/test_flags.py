@@ -97,7 +97,7 @@ def test_a_dla_core_that_is_not_there(library: Library) -> None:
     with pytest.raises(ParamsError) as caught:
         builder._check_dla(library, SimpleNamespace(num_DLA_cores=0), params)
     assert str(caught.value) == (
-        f"unknown DLA core 0: TensorRT {library.version} finds 0 on this device"
+        f"unknown DLA core 0: TensorRT {library.version} found 0 DLA cores on this device"
     )
 
 

@@ -76,7 +76,9 @@ def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
         switches = [entry[1:] for entry in stand_ins.LOG if "profile" in entry[0]]
         (stream,) = {entry[1] for entry in stand_ins.LOG if entry[0] == "execute_async_v3"}
         assert switches == [(1, stream), (0, stream)]
-        with pytest.raises(InputError, match=r"take x \(1, 3\) to \(8, 3\), x \(16, 3\) to"):
+        with pytest.raises(
+            InputError, match=r"profiles include x \(1, 3\) to \(8, 3\), x \(16, 3\)"
+        ):
             wrapper({"x": rows(9)})
 
 
@@ -196,7 +198,7 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
 
     with eb.load(artifact) as wrapper:
         monkeypatch.setattr(stand_ins.ExecutionContext, method, refuse)
-        with pytest.raises(InferenceError, match=f"refuses {refused}: Error Code 3: API Usage$"):
+        with pytest.raises(InferenceError, match=f"rejects {refused}: Error Code 3: API Usage$"):
             wrapper({"x": x})
 
 

@@ -17,7 +17,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
     """Return each value as a pair for height and width.
 
     Example:
-        >>> pairs(2, (3, 4))
+        >>> make_pairs(2, (3, 4))
         [(2, 2), (3, 4)]
     """
     return [tuple(value) if isinstance(value, tuple | list) else (value, value) for value in values]

@@ -74,13 +74,13 @@ def parse_fused_nodes(layer: str) -> tuple[str, ...]:
     """Return the ONNX nodes in a layer's name.
 
     Example:
-        >>> fused_nodes("node_conv2d + node_relu")
+        >>> parse_fused_nodes("node_conv2d + node_relu")
         ('node_conv2d', 'node_relu')
-        >>> fused_nodes("PWN(PWN(node_sigmoid), node_mul)")
+        >>> parse_fused_nodes("PWN(PWN(node_sigmoid), node_mul)")
         ('node_sigmoid', 'node_mul')
-        >>> fused_nodes("{ForeignNode[node_matmul...node_add]}")
+        >>> parse_fused_nodes("{ForeignNode[node_matmul...node_add]}")
         ('node_matmul', 'node_add')
-        >>> fused_nodes("Reformatting CopyNode for Input Tensor 0 to node_conv2d")
+        >>> parse_fused_nodes("Reformatting CopyNode for Input Tensor 0 to node_conv2d")
         ()
     """
     if layer.startswith(_ADDED):

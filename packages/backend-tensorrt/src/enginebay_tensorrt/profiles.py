@@ -34,7 +34,7 @@ def resolve_profiles_for(
     Example:
         >>> from enginebay_tensorrt.params import TensorrtParams
         >>> params = TensorrtParams(min_shapes="1x3", input_shapes="4x3", max_shapes="8x3")
-        >>> profiles_for({"x": (-1, 3)}, params, {})
+        >>> resolve_profiles_for({"x": (-1, 3)}, params, {})
         [{'x': ShapeProfile(min=(1, 3), opt=(4, 3), max=(8, 3))}]
     """
     profiles = [_name_profile(inputs, *_parse_profile(text)) for text in params.profiles]

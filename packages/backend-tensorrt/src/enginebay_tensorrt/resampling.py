@@ -31,7 +31,7 @@ def resize_matrix(size: int, output_size: int, scale: float, mode: str) -> Numpy
         An ``output_size × size`` matrix of float32.
 
     Example:
-        >>> weights(4, 2, 2.0, "bilinear").astype(float).round(3).tolist()
+        >>> resize_matrix(4, 2, 2.0, "bilinear").astype(float).round(3).tolist()
         [[0.429, 0.429, 0.143, 0.0], [0.0, 0.143, 0.429, 0.429]]
     """
     import numpy as np

@@ -74,7 +74,7 @@ def count_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
     """Return the size of a tensor in bytes.
 
     Example:
-        >>> size_of((2, 3), np.dtype("float32"))
+        >>> count_bytes((2, 3), np.dtype("float32"))
         24
     """
     return math.prod(shape) * dtype.itemsize
