@@ -150,7 +150,7 @@ def test_a_config_cuts_the_model(cli: Run, configs: Path, backend: str) -> None:
     ran = cli(*command, "--work-dir", "out", "--json")
     assert ran.code == 0, ran.err
     assert ran.document["verdict"] == "verified"
-    assert "the artifact keeps every part" in ran.document["notes"][0]
+    assert "the artifact contains every part" in ran.document["notes"][0]
     first, second = eb.open_artifact(configs / "out").manifest.parts
     assert [spec.name for spec in first.inputs] == ["img"]
     assert [spec.name for spec in second.inputs] == ["yolo_head:input"]

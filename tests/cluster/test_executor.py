@@ -74,7 +74,7 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
-    monkeypatch.setattr("enginebay_lab.executors.dask.PATIENCE", soon)
+    monkeypatch.setattr("enginebay_lab.executors.dask.CONNECT_SECONDS", soon)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -116,4 +116,4 @@ def test_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         dask_executor(cluster.address),
     ):
         pass
-    assert found.value.hint == "pip install enginebay==9.9 there, or here what is there"
+    assert found.value.hint == "pip install enginebay==9.9 there, or install its version here"

@@ -82,7 +82,7 @@ def test_names_come_from_the_cell(net, tmp_path) -> None:
             assert (found.verdict, found.fault, found.artifact) == ("lost", "damaged", None)
         assert made.path.is_dir()
         other = encode_message(msgspec.structs.replace(row, digest="0" * 64))
-        assert "is another artifact" in receive_row(cell, other, output).reason
+        assert "is a different artifact" in receive_row(cell, other, output).reason
         foreign = {"key": "../../../mine", "backend": "../..", "model": "/", "params": {"a": 1}}
         found = receive_row(cell, encode_message(msgspec.structs.replace(row, **foreign)), output)
     assert (found.key, found.backend, found.model) == (cell.key, cell.backend, cell.model)

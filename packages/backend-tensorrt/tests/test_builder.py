@@ -253,7 +253,8 @@ def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Pa
     with pytest.raises(ConversionError) as caught:
         eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert str(caught.value) == (
-        "TensorRT for RTX changed the dtype of output 'd' of 'm.onnx': expected float64, found float32"
+        "TensorRT for RTX changed the dtype of output 'd' of 'm.onnx': "
+        "expected float64, found float32"
     )
 
 
