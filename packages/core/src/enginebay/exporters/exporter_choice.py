@@ -158,7 +158,7 @@ def _list_exporters(
     }
     if chosen is None and not _is_torchscript(module):
         return onnx_exporters
-    exporter = Exporter.DYNAMO if chosen == "dynamo" else Exporter.TORCHSCRIPT
+    exporter = Exporter(chosen or Exporter.TORCHSCRIPT)
     return {exporter: onnx_exporters[exporter]}
 
 

@@ -235,7 +235,7 @@ def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float
         draft_ir(*arguments, name, folder)
         function, subject = _ENGINE, f"the engine of backend '{name}'"
     return call(
-        *(function, name, folder), timeout=timeout, result_type=list[Obstacle], subject=subject
+        function, name, folder, timeout=timeout, result_type=list[Obstacle], subject=subject
     )
 
 

@@ -61,7 +61,11 @@ def run_trial(
 
         def run_child(*, non_finite: bool) -> Receipt:
             return call(
-                *(_RUN, request, samples, outputs, non_finite),
+                _RUN,
+                request,
+                samples,
+                outputs,
+                non_finite,
                 timeout=timeout,
                 result_type=Receipt,
                 subject=_describe_engine(request),
@@ -88,7 +92,8 @@ def check_loads(request: LoadRequest, *, timeout: float) -> None:
 
     try:
         call(
-            *(_LOAD, request),
+            _LOAD,
+            request,
             timeout=timeout,
             result_type=Receipt,
             subject=_describe_engine(request),

@@ -127,11 +127,15 @@ def _judge_run(
     precision = min(receipt.precision, allowed, key=coarseness)
     small_slices = _find_common_slices(recorded, precision)
     options = options._replace(precision=precision)
+    all_expected = [sample.outputs for sample in recorded]
     comparisons = [
         compare_sample(
-            *(sample.outputs, outputs, options, comparators),
+            sample.outputs,
+            outputs,
+            options,
+            comparators,
             small_slices=_slices_of_outputs(small_slices, sample.outputs),
-            all_expected=[sample.outputs for sample in recorded],
+            all_expected=all_expected,
         )
         for sample, outputs in zip(recorded, found, strict=True)
     ]

@@ -97,13 +97,14 @@ def _describe_job(cell: Cell, output: Path | None, token: str) -> CellJob:
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _find_texts(cell.params) if "/" in text]
     named = ((text, find_files(text, cell.folder)) for text in texts if text)
-    attempts = output and output.resolve() / ARTIFACTS_FOLDER / ATTEMPTS_FOLDER / token
+    output = output and output.resolve()
+    attempts = output and output / ARTIFACTS_FOLDER / ATTEMPTS_FOLDER / token
     return CellJob(
         cell=msgspec.structs.replace(cell, folder=str(Path(cell.folder).absolute())),
         files={text: files for text, files in named if files},
         config=config,
         data=data,
-        output=str(output.resolve()) if output else "",
+        output=str(output or ""),
         attempts=str(attempts or ""),
         command=_deploy_command(cell),
     )

@@ -159,8 +159,10 @@ def _read_table(
     # A model's table may not set the backend or the precision of its cells.
     model_fields = {field: kind for field, kind in _CELL_FIELDS.items() if field not in _AXES[1:3]}
     models = [
-        MatrixTable(path, _convert_fields(_as_table(model), path, model_fields, problems))
-        for path, model in ((("models", i), model) for i, model in enumerate(keys.models))
+        MatrixTable(
+            ("models", i), _convert_fields(_as_table(model), ("models", i), model_fields, problems)
+        )
+        for i, model in enumerate(keys.models)
     ]
     exclude, include = (
         [
