@@ -68,7 +68,7 @@ def compute_overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
     """Return the intersection over union of each pair of boxes; 0 if a box has no area.
 
     Example:
-        >>> overlaps(np.array([[0, 0, 2, 2]]), np.array([[0, 0, 2, 1], [5, 5, 6, 6], [1, 1, 1, 1]]))
+        >>> compute_overlaps(np.array([[0, 0, 2, 2]]), np.array([[0, 0, 2, 1], [5, 5, 6, 6], [1, 1, 1, 1]]))
         array([0.5, 0. , 0. ])
     """
     low = np.maximum(left[:, :2], right[:, :2])
