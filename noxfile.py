@@ -157,7 +157,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     sources = (f"{path}/src" for path in PACKAGES.values())
-    session.run("mypy", *sources, "benchmarks", "noxfile.py", "conftest.py", "tests/fork_server.py")
+    session.run("mypy", *sources, "benchmarks", "noxfile.py")
     session.run("lint-imports", "--config", "pyproject.toml", "--no-cache")
 
 
