@@ -123,7 +123,7 @@ def test_sizes_and_dtypes_are_the_models():
     dynamic = ({0: torch.export.Dim("batch", min=2)},)
 
     def look(ctx, x, *args):
-        dtypes = [ctx.ddescribe_type(each) for each in (x, 2, 0.5, True)]
+        dtypes = [ctx.dtype_of(each) for each in (x, 2, 0.5, True)]
         return ctx.sizes_of(x), dtypes, ctx.backend, ctx.ir
 
     sizes, dtypes, backend, ir = facts(

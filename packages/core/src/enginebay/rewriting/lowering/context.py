@@ -33,7 +33,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
     origin_op: Callable[..., Any]
     _values: Any = None
 
-    def ddescribe_type(self, x: Any) -> torch.dtype:
+    def dtype_of(self, x: Any) -> torch.dtype:
         """Return the dtype of a tensor, or the default dtype of a Python number."""
         import torch
 
