@@ -72,8 +72,7 @@ def test_what_is_left_is_refused_at_once_with_modules_and_lines(tmp_path, model)
         eb.deploy(model, work_dir=tmp_path / "a", backend="small")
     assert str(caught.value) == REFUSAL
     assert caught.value.hint == (
-        'declare a lowering, @rewriters.lowering("aten.special_bessel_j0"): '
-        "docs/write-a-rewriter.md"
+        'declare @rewriters.lowering("aten.special_bessel_j0"), see docs/write-a-rewriter.md'
     )
     assert caught.value.operators == {
         "aten.special_bessel_j0": ("body.2", "head"),

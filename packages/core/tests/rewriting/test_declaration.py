@@ -213,7 +213,10 @@ def test_a_module_rewriter_must_be_a_class_of_modules(given, found):
         ),
         (
             {"versions": ">=2.13"},
-            'versions of the function rewriter of "a.b" must be ranges by distribution, not a str',
+            (
+                'versions of the function rewriter of "a.b" must be a mapping from distributions '
+                "to version ranges, not a str"
+            ),
             'write versions={"torch": ">=1.2,<2"}',
         ),
         (
@@ -270,9 +273,7 @@ def test_argument_descriptors(descriptors, message, hint):
 def test_a_decorator_without_its_name(declare):
     with pytest.raises(RewriterError) as caught:
         getattr(RewriterSet(), declare)(replacement)
-    assert str(caught.value) == (
-        f"a {declare} rewriter takes the name of what it rewrites, not a function"
-    )
+    assert str(caught.value) == (f"a {declare} rewriter takes the name to rewrite, not a function")
     assert caught.value.hint == f'@rewriters.{declare}("package.name")'
 
 

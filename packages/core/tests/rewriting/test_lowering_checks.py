@@ -102,7 +102,7 @@ def test_lowering_must_not_fix_a_dynamic_size():
 def test_lowering_must_not_write_to_its_arguments(function, name, replacement):
     assert refused(function, name, replacement) == (
         "changes a tensor in place",
-        "return a new one",
+        "return a new tensor",
     )
 
 
@@ -120,7 +120,7 @@ def test_endless_recursion_is_refused(sets):
     with pytest.raises(RewriterError) as caught:
         lower(torch.relu, (X,), *sets)
     assert str(caught.value).endswith('of "aten.relu" calls itself, 16 calls deep')
-    assert caught.value.hint == "ctx.origin_op is the operator"
+    assert caught.value.hint == "call ctx.origin_op instead of the operator"
 
 
 def test_recursion_that_ends_is_allowed():
@@ -186,10 +186,7 @@ def test_unknown_needs_are_refused(needs, message):
 def test_a_bare_decorator_is_an_error():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().lowering(lambda ctx, x: x)
-    assert (
-        str(caught.value)
-        == "a lowering rewriter takes the name of what it rewrites, not a function"
-    )
+    assert str(caught.value) == "a lowering rewriter takes the name to rewrite, not a function"
 
 
 def test_all_operators_that_are_left_are_refused_at_once():

@@ -201,7 +201,7 @@ def test_the_report_counts_operators_and_says_what_never_fired():
     assert report.never_fired == ("aten.sort",)
     assert report.lines() == [
         "lowering aten.relu: fired 2 times",
-        "lowering aten.sort: fired never",
+        "lowering aten.sort: never fired",
     ]
 
 
@@ -226,9 +226,9 @@ def test_an_operator_that_does_not_exist_is_reported_with_the_nearest_name(name,
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("aten.reshape", "torch.export decomposes it before"),
-        ("aten.dropout", "torch.export decomposes it before"),
-        ("aten.hardshrink", "torch.export decomposes it before"),
+        ("aten.reshape", "torch.export decomposes it first"),
+        ("aten.dropout", "torch.export decomposes it first"),
+        ("aten.hardshrink", "torch.export decomposes it first"),
         ("aten.relu_", "a captured graph has no operators that write to their arguments"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_name_that_is_no_functions():
     [
         ({"a.b": ""}, "the marks of \"a.b\": expected a name, found ''"),
         ({"a.b": 3}, 'the marks of "a.b": expected a name, found 3'),
-        (["a.b"], "marks takes names by function, not a list"),
+        (["a.b"], "marks() expected names by function, found a list"),
     ],
 )
 def test_marks_that_have_no_name(given, message):

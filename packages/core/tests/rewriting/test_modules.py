@@ -365,8 +365,8 @@ def test_a_context_cannot_be_entered_twice(net):
         with pytest.raises(RewriterError) as caught:
             rewriting.__enter__()
         assert type(net.conv) is Negated
-    assert str(caught.value) == "this rewriting is already active"
-    assert caught.value.hint == "call rewrite() again"
+    assert str(caught.value) == "this context is already active"
+    assert caught.value.hint == "call rewrite() for a new one"
 
 
 def test_scripted_parts_are_left_alone(image):

@@ -37,7 +37,7 @@ def test_report_as_text():
         ),
     )
     assert str(report) == (
-        "function a.f: fired never\n"
+        "function a.f: never fired\n"
         "function a.g: fired once\n"
         "module a.M: fired 7 times\n"
         "no such thing\n"

@@ -119,7 +119,9 @@ def test_the_callers_symbolic_fires_or_is_refused(export, exporter, name):
 
 
 _CONSTANT = 'the symbolic of "linspace" does nothing in the torchscript exporter: '
-_CONSTANT += "it folds nodes that do not depend on an input; export with the dynamo exporter"
+_CONSTANT += (
+    "the exporter folds nodes that do not depend on an input; export with the dynamo exporter"
+)
 
 
 def test_a_plugins_symbolic_of_what_the_exporter_computes_is_said(export):

@@ -283,13 +283,13 @@ _STATISTICS = (torch.zeros(3), torch.ones(3))
 @pytest.mark.parametrize(
     ("name", "call", "reason"),
     [
-        ("hardshrink", _SHRINK, "torch.export decomposes aten::hardshrink before"),
+        ("hardshrink", _SHRINK, "torch.export decomposes aten::hardshrink first"),
         (
             "batch_norm",
             lambda x: torch.nn.functional.batch_norm(x, *_STATISTICS),
-            "torch.export decomposes aten::batch_norm before",
+            "torch.export decomposes aten::batch_norm first",
         ),
-        ("flatten", lambda x: x.flatten(1), "torch.export decomposes aten::flatten before"),
+        ("flatten", lambda x: x.flatten(1), "torch.export decomposes aten::flatten first"),
         (
             "_convolution",
             lambda x: torch.nn.functional.conv1d(x, torch.ones(2, 3, 1)),
@@ -337,13 +337,13 @@ def test_operators_that_the_default_exporter_never_meets_are_said(name, call, re
             "relu",
             True,
             {"ir": "torchscript"},
-            'the symbolic of "relu" does nothing: it makes ONNX nodes, not torchscript',
+            'the symbolic of "relu" does nothing: it creates ONNX nodes, not torchscript',
         ),
         (
             SCALE,
             False,
             {"ir": "exported_program"},
-            f'the symbolic of "{SCALE}" does nothing: it makes ONNX nodes, not exported_program',
+            f'the symbolic of "{SCALE}" does nothing: it creates ONNX nodes, not exported_program',
         ),
     ],
 )
@@ -362,7 +362,7 @@ def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
 @pytest.mark.parametrize(
     ("name", "exporter", "reason"),
     [
-        ("hardshrink", "dynamo", "torch.export decomposes aten::hardshrink before"),
+        ("hardshrink", "dynamo", "torch.export decomposes aten::hardshrink first"),
         ("conv1d", "torchscript", "the tracer records _convolution instead"),
     ],
 )

@@ -17,8 +17,8 @@ From declaration to call, file by file: ``declaration`` creates a ``rewriter``, 
 ``declaration_checks`` validates it. ``rewriting`` opens the context; ``selection`` selects the
 rewriters for its target. ``functions``, ``modules`` and ``symbolics`` find what they replace
 (``dotted_names``) and activate them (``active_rewriters``). Calls of torch's C functions are
-intercepted by ``torch_mode``, of Python functions by ``patches``, and of torch's functions in
-Python by ``torch_functions``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
+intercepted by ``torch_mode``, calls of torch's Python functions by ``torch_functions``, and all
+other calls by ``patches``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
 in the exporters. Lowerings have their own folder. ``export_patch`` applies all to an export.
 """
 

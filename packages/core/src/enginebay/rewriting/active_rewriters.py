@@ -19,7 +19,7 @@ class ActiveRewriter:
 
     Attributes:
         rewriter: The declaration.
-        outer: The rewriter of an outer context for the same function, or None.
+        outer: The rewriter of an outer context for the same function; None if no context has one.
         count: The number of times that it fired.
         context: The first argument of the replacement.
     """
@@ -34,7 +34,7 @@ class ActiveRewriter:
         self.outer: ActiveRewriter | None = None
         self.count = 0
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> object:
         """Run the replacement."""
         self.count += 1
         return self.replacement(self.context, *args, **kwargs)
@@ -44,7 +44,7 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: The rewriter to call for each function, which is the innermost context's.
+        table: The rewriter to call for each function: that of the innermost context.
         running: The rewriters of torch functions that are currently running.
         mode: The thread's torch function mode, if a context uses it.
         mode_users: The number of contexts that use the mode.
@@ -91,7 +91,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread; ``undo`` removes it, in whatever thread it is closed."""
+    """Add a layer to the calling thread; ``undo`` removes it, even if another thread closes it."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

@@ -10,43 +10,43 @@ from __future__ import annotations
 import functools
 import itertools
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from enginebay.rewriting.dynamo_graph import SymbolicGraph, call_symbolic, strip_annotations
 from enginebay.rewriting.patches import replace_functions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import TypeAlias
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import onnx_ir
     from torch import Tensor, fx
     from torch._ops import OpOverload
 
     from enginebay.rewriting.patches import Patch
-
-    Apply: TypeAlias = Callable[..., Any]
 
 #: The namespace of the operators, common to all threads. Each operator's name ends with a number,
 #: so that two exports at a time may use the same autograd function.
 NAMESPACE = "enginebay_symbolics"
 _numbers = itertools.count()
 
+_T = TypeVar("_T")
 
-class _Tree:
+
+class _Tree(Generic[_T]):
     """A nested structure whose leaves of given types can be replaced."""
 
-    def __init__(self, value: Any, *kinds: type) -> None:
+    def __init__(self, value: object, *kinds: type[_T]) -> None:
         from torch.utils import _pytree as pytree
 
         self._leaves, self._spec = pytree.tree_flatten(value)
         self._indices = [i for i, leaf in enumerate(self._leaves) if isinstance(leaf, kinds)]
 
     @property
-    def leaves(self) -> list[Any]:
+    def leaves(self) -> list[_T]:
         """The leaves of the given types."""
         return [self._leaves[index] for index in self._indices]
 
-    def with_leaves(self, leaves: Iterable[Any]) -> Any:
+    def with_leaves(self, leaves: Iterable[object]) -> Any:
         """Return a copy with these leaves replaced, in the same order."""
         from torch.utils import _pytree as pytree
 
@@ -57,10 +57,11 @@ class _Tree:
 
 
 class _RecordedCall:
-    """One call of an autograd function, with its arguments other than tensors and dynamic sizes.
+    """A call of an autograd function, recorded while a model is captured.
 
-    An autograd function accepts any arguments, but an operator does not. The operator therefore
-    gets the number of this call, and the tensors and sizes as lists.
+    An autograd function accepts any arguments, a custom operator only those of its schema. The
+    operator therefore gets the tensors and dynamic sizes as lists, and the index of the recorded
+    call, which has all other arguments.
 
     Attributes:
         tensors: The tensors in the arguments.
@@ -68,24 +69,27 @@ class _RecordedCall:
         outputs: The result of the call, after it has run.
     """
 
-    outputs: _Tree
+    outputs: _Tree[Tensor]
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, function: Callable[..., object], args: tuple[object, ...]) -> None:
         import torch
 
         self._function = function
-        self._tree = _Tree(args, torch.Tensor, torch.SymInt)
+        self._tree = _Tree[object](args, torch.Tensor, torch.SymInt)
         self.tensors = [each for each in self._tree.leaves if isinstance(each, torch.Tensor)]
         self.sizes = [each for each in self._tree.leaves if isinstance(each, torch.SymInt)]
 
-    def build_arguments(self, tensors: Iterable[Any], sizes: Iterable[Any]) -> Any:
+    def build_arguments(
+        self, tensors: Iterable[object], sizes: Iterable[object]
+    ) -> tuple[object, ...]:
         """Return the function's arguments with these tensors and sizes instead of the original."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
-        return self._tree.with_leaves(
+        arguments: tuple[object, ...] = self._tree.with_leaves(
             next(rest[isinstance(each, torch.Tensor)]) for each in self._tree.leaves
         )
+        return arguments
 
     def run(self, tensors: list[Tensor], sizes: list[int]) -> list[Tensor]:
         """Run the function and return the tensors of its result."""
@@ -96,14 +100,14 @@ class _RecordedCall:
 
 
 class AutogradOperators:
-    """The operators that replace autograd functions inside a context.
+    """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: The name of each function and the patch of its symbolic; None for all functions
-            that have a symbolic.
+        functions: The dotted name and the patch of the symbolic of each autograd function; None for
+            all functions that have a symbolic.
 
     Attributes:
-        translations: The operators' translations for the default exporter.
+        translations: The translation of each custom operator for the default exporter.
     """
 
     def __init__(self, functions: Mapping[type, tuple[str, Patch]] | None) -> None:
@@ -113,7 +117,7 @@ class AutogradOperators:
         self._library: Any = library(NAMESPACE, "FRAGMENT")
         self._calls: list[_RecordedCall] = []
         self._operators: dict[type, OpOverload] = {}
-        self.translations: dict[OpOverload, Callable[..., Any]] = {}
+        self.translations: dict[OpOverload, Callable[..., object]] = {}
         self._all = functions is None
         for function, (name, patch) in (functions or {}).items():
             operator = self._operators[function] = self._define_operator(function)
@@ -123,8 +127,10 @@ class AutogradOperators:
         """Remove the operators from torch."""
         self._library._destroy()  # private; without it they are removed by the garbage collector
 
-    def apply_function(self, original: Apply, function: type, /, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``torch.autograd.Function.apply``: call the operator during a capture."""
+    def apply_function(
+        self, original: Callable[..., object], function: type, /, *args: object, **kwargs: object
+    ) -> object:
+        """Replace ``torch.autograd.Function.apply``: call the custom operator during a capture."""
         import torch
 
         # Eager calls and jit.trace run the function itself; for a trace the exporter finds the
@@ -140,7 +146,7 @@ class AutogradOperators:
         return recorded.outputs.with_leaves(outputs)
 
     def restore_calls(self, module: fx.GraphModule) -> None:
-        """Replace the operators in a graph by calls of the functions."""
+        """Replace each custom operator in a graph by a call of its autograd function."""
         operators = set(self._operators.values())
         for node in module.graph.nodes:
             if node.target in operators:
@@ -163,9 +169,11 @@ class AutogradOperators:
         # Copies, since torch.library does not allow an operator to return one of its inputs.
         return [each.clone() for each in self._calls[call].run(tensors, sizes)]
 
-    def _make_translation(self, name: str, patch: Patch) -> Callable[..., Any]:
-        def translation(tensors: Any, sizes: Any, number: int) -> Any:
-            args = self._calls[number].build_arguments(tensors, sizes)
+    def _make_translation(self, name: str, patch: Patch) -> Callable[..., object]:
+        def translation(
+            tensors: Sequence[onnx_ir.Value], sizes: Sequence[onnx_ir.Value | int], call: int
+        ) -> object:
+            args = self._calls[call].build_arguments(tensors, sizes)
             result = call_symbolic(patch, SymbolicGraph(name), args)
             # By its schema, the operator has one output, which is a list.
             return result if isinstance(result, tuple | list) else [result]

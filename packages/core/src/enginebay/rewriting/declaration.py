@@ -89,9 +89,9 @@ class RewriterSet:
         """Declare a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, ``self`` or ``cls``
-        included; so does ``ctx.origin_func``, the original. Inside its own rewriter a torch
-        function is the original. Any other function that is called by its own name there calls the
-        rewriter again.
+        included; so does ``ctx.origin_func``, the original. If the replacement calls a torch
+        function by the declared name, the original runs. If it calls any other function by the
+        declared name, the replacement runs again: call ``ctx.origin_func`` instead.
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
@@ -227,7 +227,7 @@ class RewriterSet:
         return decorator
 
 
-def check_sets(rewriters: Iterable[Any]) -> None:
+def check_sets(rewriters: object) -> None:
     """Check that a caller's ``rewriters`` is a sequence of sets.
 
     Raises:

@@ -27,7 +27,7 @@ def check_is_name(kind: str, name: object) -> None:
     """
     if not isinstance(name, str):
         raise RewriterError(
-            f"a {kind} rewriter takes the name of what it rewrites, not {describe_type(name)}",
+            f"a {kind} rewriter takes the name to rewrite, not {describe_type(name)}",
             hint=f'@rewriters.{kind}("package.name")',
         )
 
@@ -142,8 +142,8 @@ def _is_module_class(value: object) -> bool:
 def _check_versions(rewriter: Rewriter) -> None:
     if not isinstance(rewriter.versions, Mapping):
         raise RewriterError(
-            f'versions of the {rewriter.kind} rewriter of "{rewriter.name}" must be ranges by '
-            f"distribution, not {describe_type(rewriter.versions)}",
+            f'versions of the {rewriter.kind} rewriter of "{rewriter.name}" must be a mapping from '
+            f"distributions to version ranges, not {describe_type(rewriter.versions)}",
             hint='write versions={"torch": ">=1.2,<2"}',
         )
     if not rewriter.versions:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from enginebay.errors import nearest
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 class ResolvedName(NamedTuple):
@@ -14,7 +17,7 @@ class ResolvedName(NamedTuple):
     Attributes:
         owner: The module, class or object that has the attribute.
         attribute: The attribute's name.
-        value: The attribute itself; for a class the raw descriptor, such as a ``staticmethod``.
+        value: The attribute's value; in a class the raw descriptor, such as a ``staticmethod``.
         inherited: True if ``owner`` inherits it from a base class.
     """
 
@@ -45,8 +48,8 @@ def find_name(name: str) -> ResolvedName:
     raise NameNotFoundError(f'"{name}" was not found: no module "{parts[0]}" is loaded')
 
 
-def _find_in_module(name: str, module: Any, parts: list[str], length: int) -> ResolvedName:
-    owner = module
+def _find_in_module(name: str, module: ModuleType, parts: list[str], length: int) -> ResolvedName:
+    owner: object = module
     for index in range(length, len(parts) - 1):
         if not hasattr(owner, parts[index]):
             raise _not_found_error(name, owner, parts, index)
@@ -57,7 +60,7 @@ def _find_in_module(name: str, module: Any, parts: list[str], length: int) -> Re
     return resolved
 
 
-def find_attribute(owner: Any, attribute: str) -> ResolvedName | None:
+def find_attribute(owner: object, attribute: str) -> ResolvedName | None:
     """Return an attribute of an object, or None if it does not exist."""
     if isinstance(owner, type):
         # Not getattr, which would call the descriptor: a patch must restore the raw value.
@@ -70,7 +73,7 @@ def find_attribute(owner: Any, attribute: str) -> ResolvedName | None:
     return ResolvedName(owner, attribute, getattr(owner, attribute), inherited=False)
 
 
-def _not_found_error(name: str, owner: Any, parts: list[str], index: int) -> NameNotFoundError:
+def _not_found_error(name: str, owner: object, parts: list[str], index: int) -> NameNotFoundError:
     guess = nearest(parts[index], dir(owner))
     question = f' (did you mean "{guess}"?)' if guess else ""
     path = ".".join(parts[:index])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import RewriterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     import onnx_ir
 
@@ -56,14 +56,14 @@ class SymbolicValue:
 
 
 class SymbolicGraph:
-    """A symbolic's ``g``, which adds nodes to the graph of the default exporter.
+    """The ``g`` that symbolics get in the default exporter: it adds nodes to the exporter's graph.
 
     Attributes:
         opset: The opset that the exporter writes.
-        original: The exporter's own translation of the operator, or None.
+        original: The exporter's own translation of the operator; None if it has no translation.
     """
 
-    def __init__(self, name: str, original: Callable[..., Any] | None = None) -> None:
+    def __init__(self, name: str, original: Callable[..., object] | None = None) -> None:
         from onnxscript import evaluator
 
         self._name = name
@@ -72,7 +72,7 @@ class SymbolicGraph:
         self.opset: int = self._recorder.opset.version
         self.original = original
 
-    def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+    def op(self, name: str, *inputs: object, outputs: int = 1, **attributes: object) -> Any:
         """Add a node.
 
         Args:
@@ -102,59 +102,59 @@ class SymbolicGraph:
         results = tuple(SymbolicValue(each) for each in node.outputs)
         return results[0] if outputs == 1 else results
 
-    def _to_value(self, given: Any) -> onnx_ir.Value | None:
+    def _to_value(self, argument: object) -> onnx_ir.Value | None:
         import torch
 
-        if given is None:  # an optional input that is left out
+        if argument is None:  # an optional input that is left out
             return None
-        if isinstance(given, SymbolicValue):
-            return given.value
-        constant: SymbolicValue = self.op("Constant", value_t=torch.as_tensor(given))
+        if isinstance(argument, SymbolicValue):
+            return argument.value
+        constant: SymbolicValue = self.op("Constant", value_t=torch.as_tensor(argument))
         return constant.value
 
-    def _to_attribute(self, op_type: str, key: str, given: Any) -> onnx_ir.Attr:
+    def _to_attribute(self, op_type: str, key: str, value: Any) -> onnx_ir.Attr:
         import onnx_ir
         import torch
 
         name = key.rpartition("_")[0]  # onnx_ir infers the type, and its names have no suffix
         if any(
             isinstance(each, SymbolicValue)
-            for each in (given if isinstance(given, list) else [given])
+            for each in (value if isinstance(value, list) else [value])
         ):
             raise RewriterError(
                 f'the symbolic of "{self._name}" passes a tensor of the graph as the attribute '
                 f'"{name}" of {op_type}, expected a constant'
             )
-        if isinstance(given, torch.Tensor):
-            given = onnx_ir.tensor(given.detach().cpu().numpy())
-        elif isinstance(given, tuple):
-            given = list(given)
-        (attribute,) = onnx_ir.convenience.convert_attributes({name: given})
+        if isinstance(value, torch.Tensor):
+            value = onnx_ir.tensor(value.detach().cpu().numpy())
+        elif isinstance(value, tuple):
+            value = list(value)
+        (attribute,) = onnx_ir.convenience.convert_attributes({name: value})
         return attribute
 
 
-def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Sequence[Any]) -> Any:
+def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) -> object:
     """Call a symbolic with the exporter's arguments, and return its result as exporter values."""
-    return unwrap_values(patch.call(graph, *wrap_values(list(args))))
+    return unwrap_values(patch.call(graph, *map(wrap_values, args)))
 
 
-def strip_annotations(translation: Callable[..., Any]) -> Callable[..., Any]:
+def strip_annotations(translation: Callable[..., object]) -> Callable[..., object]:
     """Remove a function's annotations, which the exporter would read as ONNX types."""
     translation.__annotations__ = {}
     return translation
 
 
-def wrap_values(given: Any) -> Any:
+def wrap_values(values: object) -> object:
     """Replace each exporter value in a nested structure by a :class:`SymbolicValue`."""
     import onnx_ir
 
-    if isinstance(given, list | tuple):
-        return type(given)(map(wrap_values, given))
-    return SymbolicValue(given) if isinstance(given, onnx_ir.Value) else given
+    if isinstance(values, list | tuple):
+        return type(values)(map(wrap_values, values))
+    return SymbolicValue(values) if isinstance(values, onnx_ir.Value) else values
 
 
-def unwrap_values(given: Any) -> Any:
+def unwrap_values(values: object) -> object:
     """Replace each :class:`SymbolicValue` in a nested structure by the exporter's value."""
-    if isinstance(given, list | tuple):
-        return type(given)(map(unwrap_values, given))
-    return given.value if isinstance(given, SymbolicValue) else given
+    if isinstance(values, list | tuple):
+        return type(values)(map(unwrap_values, values))
+    return values.value if isinstance(values, SymbolicValue) else values

@@ -1,14 +1,14 @@
-"""Symbolics in torch's default exporter, which is called dynamo.
+"""Symbolics for torch's default ONNX exporter, whose name is dynamo.
 
-It has no symbolics, but accepts a table of translations. Each symbolic becomes a translation, with
-a graph ``g`` like the TorchScript exporter's. Inside a context ``torch.onnx.export`` is replaced
-by a function that passes the table.
+This exporter has no symbolics, but accepts a table of translations. Each symbolic becomes a
+translation, which gets a ``g`` like that of the TorchScript exporter. Inside a context,
+``torch.onnx.export`` is replaced by a function that passes the table.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.autograd_functions import AutogradOperators
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from enginebay.rewriting.patches import Patch
     from enginebay.rewriting.rewriter import Rewriter
 
-    Translations = Mapping[OpOverload, Callable[..., Any]]
+    Translations = Mapping[OpOverload, Callable[..., object]]
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
@@ -52,18 +52,18 @@ def why_never_met(operator: str) -> str:
     if add_namespace(operator) == "aten::_convolution":
         return "graphs contain conv1d, conv2d, conv3d and conv_transpose1d, 2d and 3d instead"
     if all(map(is_always_decomposed, overloads)):
-        return f"torch.export decomposes {add_namespace(operator)} before"
+        return f"torch.export decomposes {add_namespace(operator)} first"
     return why_superseded(operator)
 
 
 def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]]) -> None:
-    """Make every export inside the context use the symbolics.
+    """Make ``torch.onnx.export`` use the symbolics until ``undo`` is closed.
 
     Args:
         undo: An exit stack that the caller must close; it reverts all changes.
         symbolics: Each rewriter, with the patch to call for it.
     """
-    table: dict[OpOverload, Callable[..., Any]] = {}
+    table: dict[OpOverload, Callable[..., object]] = {}
     functions: dict[type, tuple[str, Patch]] = {}
     for rewriter, patch in symbolics:
         if rewriter.is_pytorch:
@@ -71,7 +71,7 @@ def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]
                 table[overload] = _make_translation(rewriter.name, overload, patch)
         else:
             functions[find_name(rewriter.name).value] = (rewriter.name, patch)
-    replacements: dict[str, Callable[..., Any]] = {}
+    replacements: dict[str, Callable[..., object]] = {}
     if functions:
         operators = AutogradOperators(functions)
         undo.callback(operators.close)
@@ -82,15 +82,20 @@ def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]
 
 
 def _export_with_table(
-    table: Translations, original: Callable[..., Any], /, *args: Any, **kwargs: Any
-) -> Any:
+    table: Translations,
+    original: Callable[..., object],
+    /,
+    *args: object,
+    custom_translation_table: Translations | None = None,
+    **kwargs: object,
+) -> object:
     """Call ``torch.onnx.export`` with the symbolics; the caller's translations have priority."""
-    own = kwargs.pop("custom_translation_table", None) or {}
-    return original(*args, custom_translation_table={**table, **own}, **kwargs)
+    translations = {**table, **(custom_translation_table or {})}
+    return original(*args, custom_translation_table=translations, **kwargs)
 
 
-def _make_translation(name: str, overload: OpOverload, patch: Patch) -> Callable[..., Any]:
-    def translation(*args: Any, **kwargs: Any) -> Any:
+def _make_translation(name: str, overload: OpOverload, patch: Patch) -> Callable[..., object]:
+    def translation(*args: object, **kwargs: object) -> object:
         graph = SymbolicGraph(name, functools.partial(_add_original_nodes, overload))
         return call_symbolic(patch, graph, _complete_arguments(overload, args, kwargs))
 
@@ -98,15 +103,15 @@ def _make_translation(name: str, overload: OpOverload, patch: Patch) -> Callable
 
 
 def _complete_arguments(
-    overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[Any]:
+    overload: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]
+) -> list[object]:
     """Return all arguments in order with defaults, as the TorchScript exporter passes them."""
     schema = overload._schema.arguments
     by_name = dict(zip((each.name for each in schema), args, strict=False)) | kwargs
     return [by_name.get(each.name, each.default_value) for each in schema]
 
 
-def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: Any) -> Any:
+def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: object) -> object:
     """Add the nodes of the exporter's own translation of an operator."""
     original = _find_in_torchlib(overload, graph.opset)
     if original is None:
@@ -117,7 +122,7 @@ def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: Any) 
     positional, keywords = [], {}
     # The functions of torchlib have the signatures of the ATen schemas.
     schema = overload._schema.arguments
-    for value, argument in zip(unwrap_values(list(args)), schema, strict=False):
+    for value, argument in zip(map(unwrap_values, args), schema, strict=False):
         if not argument.kwarg_only:
             positional.append(value)
         elif value != argument.default_value:  # not all keywords of a schema are supported
@@ -126,7 +131,7 @@ def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: Any) 
 
 
 @functools.cache
-def _find_in_torchlib(overload: OpOverload, opset: int) -> Callable[..., Any] | None:
+def _find_in_torchlib(overload: OpOverload, opset: int) -> Callable[..., object] | None:
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     # torchlib has further functions for complex tensors under the same operator.

@@ -1,11 +1,11 @@
-"""The function rewriters of one context: a mode intercepts torch functions, patches all others."""
+"""The function rewriters of one context, which use a mode for torch functions, else patches."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Context, Lost, Rewriter
+    from enginebay.rewriting.rewriter import Lost, MakeContext, Rewriter
 
 
 class FunctionRewriters:
@@ -38,7 +38,7 @@ class FunctionRewriters:
     def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
         candidates: dict[Hashable, list[Rewriter]] = {}
         # By function and not by name: F.gelu and torch._C._nn.gelu are the same function.
-        self._subjects: dict[Hashable, Patch | tuple[Callable[..., Any], ...]] = {}
+        self._subjects: dict[Hashable, Patch | tuple[Callable[..., object], ...]] = {}
         for rewriter in rewriters:
             try:
                 with patch_lock:
@@ -53,7 +53,7 @@ class FunctionRewriters:
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 
-    def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:
+    def enter(self, undo: ExitStack, make_context: MakeContext) -> None:
         """Activate the rewriters.
 
         Args:
@@ -83,26 +83,26 @@ class FunctionRewriters:
 
 
 def _resolve_subject(
-    rewriter: Rewriter, found: ResolvedName
-) -> Patch | tuple[Callable[..., Any], ...]:
-    """Return the objects by which a mode receives a torch function, or a patch for any other."""
-    if isinstance(found.value, type):
+    rewriter: Rewriter, resolved: ResolvedName
+) -> Patch | tuple[Callable[..., object], ...]:
+    """Return the objects that a mode receives for a torch function; the patch of any other."""
+    if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',
             hint="use .module for an nn.Module class, or name one of its methods",
         )
     # Properties and class methods are not callable in a class's __dict__, but are descriptors.
-    if not callable(found.value) and not hasattr(type(found.value), "__get__"):
+    if not callable(resolved.value) and not hasattr(type(resolved.value), "__get__"):
         raise RewriterError(
-            f'the function rewriter of "{rewriter.name}" names a {type(found.value).__name__}, '
+            f'the function rewriter of "{rewriter.name}" names a {type(resolved.value).__name__}, '
             "expected a function, a method or a property"
         )
-    return _find_mode_functions(found) or _get_subject_patch(found)
+    return _find_mode_functions(resolved) or _get_subject_patch(resolved)
 
 
-def _find_mode_functions(found: ResolvedName) -> tuple[Callable[..., Any], ...]:
-    """Return the objects by which a mode receives a torch function; empty for other functions."""
-    value = found.value
+def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object], ...]:
+    """Return the objects that a mode receives for a torch function; empty for other functions."""
+    value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
     if type(value).__module__ == "torch._ops":
         overloads = value.overloads() if hasattr(value, "overloads") else ()
@@ -115,24 +115,24 @@ def _find_mode_functions(found: ResolvedName) -> tuple[Callable[..., Any], ...]:
         return ()
     if isinstance(value, GetSetDescriptorType):
         return (value.__get__,)  # a mode receives a property's getter
-    if isinstance(value, MethodDescriptorType) and found.attribute.startswith("__"):
+    if isinstance(value, MethodDescriptorType) and resolved.attribute.startswith("__"):
         return (_find_dispatched(value),)
     return (value,)
 
 
-def _get_subject_patch(found: ResolvedName) -> Patch:
-    value = found.value
-    if isinstance(value, FunctionType) and not found.inherited and "torch" in sys.modules:
+def _get_subject_patch(resolved: ResolvedName) -> Patch:
+    value = resolved.value
+    if isinstance(value, FunctionType) and not resolved.inherited and "torch" in sys.modules:
         from enginebay.rewriting.torch_functions import TorchFunctionPatch, checks_for_modes
 
         if checks_for_modes(value):
-            return get_patch(found, TorchFunctionPatch)
-    return get_patch(found)
+            return get_patch(resolved, TorchFunctionPatch)
+    return get_patch(resolved)
 
 
 @functools.cache
-def _find_dispatched(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a mode receives for an operator, ``remainder`` for ``__mod__``."""
+def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
+    """Return the function that a mode receives for a method: ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

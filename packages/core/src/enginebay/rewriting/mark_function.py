@@ -1,8 +1,6 @@
-"""The autograd function of a mark; in its own file, since its base class needs torch."""
+"""The autograd function of a mark, in its own file because its base class requires torch."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
@@ -11,6 +9,6 @@ class Mark(torch.autograd.Function):
     """Identity as an autograd function, for which both exporters accept a symbolic."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract
+    def forward(ctx: object, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract
         """Return the tensor."""
         return x.view_as(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: The operator of a mark in an ONNX graph. Not Identity, which optimisers remove.
 #: :mod:`enginebay.exporters.partition` removes these nodes before an engine reads the graph.
 DOMAIN, OPERATOR = "enginebay", "Mark"
+
+_T = TypeVar("_T")
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
     """
     if not isinstance(functions, Mapping):
         raise RewriterError(
-            f"marks takes names by function, not a {type(functions).__name__}",
+            f"marks() expected names by function, found a {type(functions).__name__}",
             hint='enginebay.marks({"my_models.head.Head.forward": "head"})',
         )
     rewriters = RewriterSet()
@@ -110,26 +112,27 @@ def mark_nodes() -> RewriterSet:
     return rewriters
 
 
-def _make_marker(name: str) -> Callable[..., Any]:
-    def marked(ctx: Context, /, *args: Any, **kwargs: Any) -> Any:
+def _make_marker(name: str) -> Callable[..., object]:
+    def marked(ctx: Context, /, *args: object, **kwargs: object) -> object:
         args, kwargs = _mark_tensors((args, kwargs), f"{name}:input")
         return _mark_tensors(ctx.origin_func(*args, **kwargs), f"{name}:output")
 
     return marked
 
 
-def _mark_tensors(tree: Any, prefix: str) -> Any:
+def _mark_tensors(tree: _T, prefix: str) -> _T:
     """Mark each tensor in a nested structure."""
     import torch
     from torch.utils import _pytree as pytree
 
     numbers = itertools.count()
-    return pytree.tree_map_only(
+    marked: _T = pytree.tree_map_only(
         torch.Tensor, lambda tensor: mark(tensor, f"{prefix}_{next(numbers)}"), tree
     )
+    return marked
 
 
-def _apply_mark(ctx: Context, x: Any, name: Any) -> Any:  # noqa: ARG001  # what rewriters take
+def _apply_mark(ctx: Context, x: object, name: object) -> object:  # noqa: ARG001  # what rewriters take
     import torch
 
     from enginebay.rewriting.mark_function import Mark

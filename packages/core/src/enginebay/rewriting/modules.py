@@ -1,4 +1,4 @@
-"""The module rewriters of one context: they replace instances in the model until its end.
+"""The module rewriters of one context, which replace modules of the model until the context ends.
 
 Other threads see the model without the replacements and with its hooks. Changes that a rewriter's
 constructor makes to the original module are visible to all threads until the end of the context.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter
@@ -19,13 +19,10 @@ from enginebay.rewriting.thread_modules import ThreadDict, claim_children
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import ExitStack
-    from typing import TypeAlias
 
     from torch import nn
 
-    from enginebay.rewriting.rewriter import Context, Lost, Rewriter
-
-    MakeContext: TypeAlias = Callable[[Callable[..., Any]], Context]
+    from enginebay.rewriting.rewriter import Context, Lost, MakeContext, Rewriter
 
 #: The attributes that hold a module's hooks and their flags, in torch 2.13.
 _HOOKS = (
@@ -78,15 +75,15 @@ class ModuleRewriters:
         undo: ExitStack,
         model: nn.Module,
         make_context: MakeContext,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
     ) -> nn.Module:
-        """Replace the instances.
+        """Replace the modules for which a rewriter is selected.
 
         Args:
             undo: An exit stack that the caller must close; it restores the model.
             model: The model.
             make_context: Returns a rewriter's context for the original module.
-            options: Further arguments of constructors, by name.
+            options: Further keyword arguments for the constructors of replacements.
 
         Returns:
             The model to export: the same object, or its replacement.
@@ -104,14 +101,14 @@ class ModuleRewriters:
 
 
 class _ModuleWalk:
-    """Traversal of a model from the leaves to the root; a shared module is visited once."""
+    """Replaces the modules of a model, from the leaves to the root."""
 
     def __init__(
         self,
         by_class: Mapping[type, ActiveRewriter],
         undo: ExitStack,
         make_context: MakeContext,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
     ) -> None:
         self._by_class = by_class
         self._undo = undo
@@ -159,7 +156,7 @@ class _ModuleWalk:
 
 
 def _construct_replacement(
-    rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, Any]
+    rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, object]
 ) -> nn.Module:
     parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
     # The options are those of all rewriters: a constructor gets only its own parameters.
@@ -179,7 +176,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Move the original's hooks to the replacement, so that they run once even if it calls it."""
+    """Move the original's hooks to the replacement, which may call the original: they run once."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
@@ -192,12 +189,14 @@ def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
         setattr(module, name, ThreadDict(hooks, {}))  # other threads still have the hooks
 
 
-def _call_hook(hook: Callable[..., Any], module: nn.Module, _: nn.Module, *args: Any) -> Any:
+def _call_hook(
+    hook: Callable[..., object], module: nn.Module, _: nn.Module, *args: object
+) -> object:
     return hook(module, *args)
 
 
 def _share_state(replacement: nn.Module, module: nn.Module) -> None:
-    """Give the replacement the original's names of parameters and buffers.
+    """Give the replacement's parameters and buffers the names that they have in the original.
 
     Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor
     they would start with ``inner.``. The original therefore becomes a plain attribute instead of a
@@ -224,7 +223,7 @@ def _share_state(replacement: nn.Module, module: nn.Module) -> None:
     vars(replacement)["train"] = functools.partial(_train_both, replacement, module)
 
 
-def _named_state(module: nn.Module) -> dict[str, Any]:
+def _named_state(module: nn.Module) -> dict[str, object]:
     return {**module._parameters, **module._buffers, **module._modules}
 
 
@@ -233,19 +232,19 @@ def _train_both(replacement: nn.Module, module: nn.Module, mode: bool = True) ->
     return type(replacement).train(replacement, mode)
 
 
-def _state_holders(module: nn.Module) -> list[dict[str, Any] | set[str]]:
+def _state_holders(module: nn.Module) -> list[dict[str, object] | set[str]]:
     """Return a module's ``__dict__``, and the dictionaries and sets in it, such as hooks."""
     return [vars(module), *(each for each in vars(module).values() if isinstance(each, dict | set))]
 
 
-def _copy_members(holder: dict[str, Any] | set[str]) -> dict[str, Any]:
+def _copy_members(holder: dict[str, object] | set[str]) -> dict[str, object]:
     return dict(holder) if isinstance(holder, dict) else dict.fromkeys(holder)
 
 
 def _revert_changes(
-    holders: list[dict[str, Any] | set[str]],
-    before: list[dict[str, Any]],
-    after: list[dict[str, Any]],
+    holders: list[dict[str, object] | set[str]],
+    before: list[dict[str, object]],
+    after: list[dict[str, object]],
 ) -> None:
     """Revert the changes between two recorded states, but no later changes."""
     for holder, old, new in zip(holders, before, after, strict=True):

@@ -20,7 +20,7 @@ from types import (
     FunctionType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from enginebay.errors import RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer, thread_rewriters
@@ -48,7 +48,7 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of the changes that rewrite one function, for all contexts of the process.
+    """Base class of a change that lets every context of the process rewrite one function.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
@@ -56,21 +56,21 @@ class Patch:
         users: The contexts that use the patch.
     """
 
-    original: Callable[..., Any]
+    original: Callable[..., object]
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.users: set[object] = set()
 
-    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., Any]:
+    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:
         """Return a rewriter's ``origin_func``: the outer context's rewriter, or the original."""
 
-        def origin_func(*args: Any, **kwargs: Any) -> Any:
+        def origin_func(*args: object, **kwargs: object) -> object:
             return (rewriter.outer or self.original)(*args, **kwargs)
 
         return origin_func
 
-    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: object, **kwargs: object) -> object:
         """Call the rewriter of this thread, or the original if the thread has no rewriter."""
         return (thread_rewriters().table.get(self.key) or self.original)(*args, **kwargs)
 
@@ -117,68 +117,68 @@ class CodePatch(Patch):
 class AttributePatch(Patch):
     """Replaces an attribute of a module, class or object."""
 
-    def __init__(self, found: ResolvedName) -> None:
-        super().__init__(_patch_key(found.owner, found.attribute))
-        self.found = found
-        self._replacement: Any = None
-        self.locations: list[tuple[Any, str]] = [(found.owner, found.attribute)]
+    def __init__(self, resolved: ResolvedName) -> None:
+        super().__init__(_patch_key(resolved.owner, resolved.attribute))
+        self.resolved = resolved
+        self._replacement: object = None
+        self.locations: list[tuple[object, str]] = [(resolved.owner, resolved.attribute)]
         #: Modules that hold a class method written in C as a function: name = Class.method.
-        self.bound_methods: list[tuple[ModuleType, str, Any]] = []
-        self.original = _find_original(found)
+        self.bound_methods: list[tuple[ModuleType, str, BuiltinMethodType]] = []
+        self.original = _find_original(resolved)
 
     @property
     def importable(self) -> bool:
         """True if other modules may have imported the value by name."""
-        return isinstance(self.found.owner, ModuleType)
+        return isinstance(self.resolved.owner, ModuleType)
 
     def install(self) -> None:
         """Replace the attribute in every place that holds it."""
-        self._replacement = _wrap_like(self.found.value, self._make_wrapper())
+        self._replacement = _wrap_like(self.resolved.value, self._make_wrapper())
         for owner, attribute in self.locations:
             try:
                 setattr(owner, attribute, self._replacement)
             except (AttributeError, TypeError) as err:  # the owner is a type written in C
                 raise RewriterError(f'"{attribute}" cannot be rewritten: {err}') from err
         for module, name, method in self.bound_methods:
-            setattr(module, name, getattr(method.__self__, self.found.attribute))
+            setattr(module, name, getattr(method.__self__, self.resolved.attribute))
 
     def uninstall(self) -> None:
         """Restore the attribute in every place that still holds the replacement."""
         for module, name, method in self.bound_methods:
-            if vars(module).get(name) == getattr(method.__self__, self.found.attribute):
+            if vars(module).get(name) == getattr(method.__self__, self.resolved.attribute):
                 setattr(module, name, method)
         for owner, attribute in self.locations:
             # Other code may have replaced it in the meantime, such as a test's monkeypatch.
             if getattr(owner, "__dict__", {}).get(attribute) is not self._replacement:
                 continue
-            if self.found.inherited:  # it was not in the owner itself
+            if self.resolved.inherited:  # it was not in the owner itself
                 delattr(owner, attribute)
             else:
-                setattr(owner, attribute, self.found.value)
+                setattr(owner, attribute, self.resolved.value)
 
-    def _make_wrapper(self) -> Callable[..., Any]:
+    def _make_wrapper(self) -> Callable[..., object]:
         @functools.wraps(self.original)
-        def call_patch(*args: Any, **kwargs: Any) -> Any:
+        def call_patch(*args: object, **kwargs: object) -> object:
             return self.call(*args, **kwargs)
 
         return call_patch
 
 
-def get_patch(found: ResolvedName, code_patch: type[CodePatch] = CodePatch) -> Patch:
+def get_patch(resolved: ResolvedName, code_patch: type[CodePatch] = CodePatch) -> Patch:
     """Return the existing patch of an attribute, or a new one that is not installed.
 
     Args:
-        found: The attribute.
+        resolved: The attribute.
         code_patch: The class of the patch for a function written in Python.
     """
     with patch_lock:
         # By its owner first: while a patch is installed, the attribute holds the replacement.
-        patch = _patches.get(_patch_key(found.owner, found.attribute))
+        patch = _patches.get(_patch_key(resolved.owner, resolved.attribute))
         if patch is not None:
             return patch
-        function = None if found.inherited else _unwrap_function(found.value)
+        function = None if resolved.inherited else _unwrap_function(resolved.value)
         if function is None:
-            return AttributePatch(found)
+            return AttributePatch(resolved)
         # A function with several names has only one patch.
         return _patches.get(_patch_key(function, "__code__")) or code_patch(function)
 
@@ -188,8 +188,8 @@ def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
     """Install patches for the block; several contexts and threads may share them.
 
     Yields:
-        One installed patch for each given one. It is another context's patch if that has already
-        installed one for the same function.
+        The installed patches, in the same order. If another context has already installed a patch
+        of the same function, it is that patch.
     """
     user = object()
     shared: list[Patch] = []
@@ -212,7 +212,7 @@ def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
                     _patches.pop(patch.key, None)
 
 
-def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., Any]]) -> None:
+def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., object]]) -> None:
     """Replace functions of torch for core's own use; no report lists these replacements.
 
     Args:
@@ -229,8 +229,8 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
     activate_layer(undo, layer)
 
 
-def _unwrap_function(value: Any) -> FunctionType | None:
-    """Return the Python function of a function, a static or class method, or a property."""
+def _unwrap_function(value: object) -> FunctionType | None:
+    """Return the Python function of a static or class method, a property or a function, or None."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -264,18 +264,18 @@ def _patch_key(owner: object, attribute: str) -> Hashable:
     return (id(owner), attribute)
 
 
-def _find_original(found: ResolvedName) -> Callable[..., Any]:
+def _find_original(resolved: ResolvedName) -> Callable[..., object]:
     """Return an attribute's function, whose first argument is ``self`` or ``cls`` for a method."""
-    owner, attribute, value = found.owner, found.attribute, found.value
+    owner, attribute, value = resolved.owner, resolved.attribute, resolved.value
     if not isinstance(owner, type):
-        return cast("Callable[..., Any]", value)
-    if isinstance(value, functools.cached_property) and not found.inherited:
+        return cast("Callable[..., object]", value)
+    if isinstance(value, functools.cached_property) and not resolved.inherited:
         return functools.wraps(value.func)(lambda self: value.__get__(self, type(self)))
-    if not found.inherited:
-        return cast("Callable[..., Any]", getattr(value, "__func__", value))
+    if not resolved.inherited:
+        return cast("Callable[..., object]", getattr(value, "__func__", value))
 
     # Looked up by super at each call, so that a rewriter of the base class is called too.
-    def call_inherited(*args: Any, **kwargs: Any) -> Any:
+    def call_inherited(*args: object, **kwargs: object) -> object:
         if isinstance(value, staticmethod):
             return getattr(super(owner, owner), attribute)(*args, **kwargs)
         if _is_property(value):
@@ -286,13 +286,13 @@ def _find_original(found: ResolvedName) -> Callable[..., Any]:
     return functools.update_wrapper(call_inherited, _unwrap_function(value) or value)
 
 
-def _is_property(value: Any) -> bool:
+def _is_property(value: object) -> bool:
     return isinstance(value, (property, functools.cached_property)) or inspect.isgetsetdescriptor(
         value
     )
 
 
-def _wrap_like(value: Any, function: Callable[..., Any]) -> Any:
+def _wrap_like(value: object, function: Callable[..., object]) -> object:
     """Wrap ``function`` in the same descriptor type as ``value``."""
     if isinstance(value, (staticmethod, classmethod)):
         return type(value)(function)
@@ -305,7 +305,7 @@ def _wrap_like(value: Any, function: Callable[..., Any]) -> Any:
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
     """Find all attributes of loaded modules that hold a value to be replaced, in one pass."""
-    by_id = {id(each.found.value): each for each in patches if each.importable}
+    by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []
     # A few thousand modules hold about 80,000 values. The first check of a module, which runs no
@@ -318,15 +318,17 @@ def _find_aliases(patches: list[AttributePatch]) -> None:
                 if id(value) in by_id:
                     by_id[id(value)].locations.append((module, name))
     for patch in patches:
-        if isinstance(patch.found.value, ClassMethodDescriptorType):
-            patch.bound_methods = list(_find_bound_methods(patch.found))
+        if isinstance(patch.resolved.value, ClassMethodDescriptorType):
+            patch.bound_methods = list(_find_bound_methods(patch.resolved))
 
 
-def _find_bound_methods(found: ResolvedName) -> Iterator[tuple[ModuleType, str, Any]]:
+def _find_bound_methods(
+    resolved: ResolvedName,
+) -> Iterator[tuple[ModuleType, str, BuiltinMethodType]]:
     """Find the modules that hold a class method, bound to the class or a subclass."""
     for module in list(sys.modules.values()):
         for name, value in list(vars(module).items()) if isinstance(module, ModuleType) else ():
             klass = value.__self__ if type(value) is BuiltinMethodType else None
-            is_class = isinstance(klass, type) and issubclass(klass, found.owner)
-            if is_class and value == found.value.__get__(None, klass):
+            is_class = isinstance(klass, type) and issubclass(klass, resolved.owner)
+            if is_class and value == resolved.value.__get__(None, klass):
                 yield module, name, value

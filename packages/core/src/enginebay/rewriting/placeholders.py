@@ -52,16 +52,18 @@ def operator_name(node: Node) -> str:
     return "" if schema is None else str(schema.name)
 
 
-def placeholder_translations(nodes: Iterable[Node]) -> dict[Callable[..., Any], Callable[..., Any]]:
+def placeholder_translations(
+    nodes: Iterable[Node],
+) -> dict[Callable[..., object], Callable[..., object]]:
     """Return a translation for each node's operator: one node of :data:`PLACEHOLDER_DOMAIN`."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 
-def _make_placeholder(overload: Any) -> Callable[..., Any]:
+def _make_placeholder(overload: Any) -> Callable[..., object]:
     name = overload._schema.name.replace("::", ".")
     outputs = max(1, len(overload._schema.returns))
 
-    def translation(*args: Any, **kwargs: Any) -> Any:
+    def translation(*args: object, **kwargs: object) -> object:
         import onnx_ir
 
         from enginebay.rewriting.dynamo_graph import wrap_values

@@ -10,7 +10,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The name of its subject.
+        name: The name of the function, module or operator that it replaces.
         origin: The dotted name of its replacement.
         condition: Its conditions as text.
         distribution: The distribution that ships it; None if the caller declared it.
@@ -65,9 +65,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> list[str]:
         """Return the report as text, one line for each rewriter or problem."""
-        fired = [
-            f"{each.kind} {each.name}: fired {_format_count(each.count)}" for each in self.applied
-        ]
+        fired = [f"{each.kind} {each.name}: {_format_count(each.count)}" for each in self.applied]
         lost = [each.loss for each in self.lost]
         return [*fired, *self.not_found, *self.not_served, *lost]
 
@@ -95,4 +93,4 @@ def join_reports(first: RewriteReport | None, second: RewriteReport | None) -> R
 
 
 def _format_count(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count} times")
+    return {0: "never fired", 1: "fired once"}.get(count, f"fired {count} times")

@@ -24,6 +24,9 @@ NEEDS = {
 #: The rewriters that were not selected, each with the selected one.
 Lost: TypeAlias = "dict[Rewriter, Rewriter]"
 
+#: Returns the context of a rewriter for its original function or module.
+MakeContext: TypeAlias = "Callable[[Callable[..., object]], Context]"
+
 #: The distribution name of the rewriters that core ships.
 CORE = "enginebay"
 
@@ -109,7 +112,7 @@ class Rewriter:
 
     @property
     def rank(self) -> int:
-        """The precedence by owner: 0 for core's, 1 for a plugin's, 2 for the caller's own."""
+        """The precedence by owner: 0 for a rewriter of core, 1 of a plugin, 2 of the caller."""
         return {CORE: 0, None: 2}.get(self.distribution, 1)
 
     @property
@@ -130,6 +133,6 @@ class Rewriter:
         return f"{self.replacement.__module__}.{_qualified_name(self.replacement)}"
 
 
-def _qualified_name(function: Any) -> str:
+def _qualified_name(function: object) -> str:
     # A functools.partial, for example, has no name.
     return getattr(function, "__qualname__", None) or repr(function)

@@ -75,7 +75,9 @@ class Rewriting:
 
     def __enter__(self) -> Rewriting:
         if self._undo is not None:
-            raise RewriterError("this rewriting is already active", hint="call rewrite() again")
+            raise RewriterError(
+                "this context is already active", hint="call rewrite() for a new one"
+            )
         self._not_found, self._not_served, self._lost = [], [], {}
         chosen = select_applicable(self._rewriters, self.target)
         # Validate all of them before anything is changed: their constructors raise.
@@ -126,7 +128,7 @@ def rewrite(
     backend: str,
     ir: IRKind = "onnx",
     rewriters: Sequence[RewriterSet] = (),
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     opset: int | None = None,
     exporter: str | None = None,
     operators: Collection[str] | None = None,
@@ -134,7 +136,7 @@ def rewrite(
     kinds: Collection[RewriterKind] = get_args(RewriterKind),
     builtin: bool = True,
     strict: bool = False,
-    **options: Any,
+    **options: object,
 ) -> Rewriting:
     """Return a context manager that activates rewriters in this thread.
 

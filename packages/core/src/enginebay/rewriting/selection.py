@@ -52,7 +52,7 @@ def select_most_specific(
 def drop_outranked(
     rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
-    """Return the rewriters without those that would hide a later one with a higher rank.
+    """Drop the rewriters that would hide a rewriter of a higher rank for a later step.
 
     A function is replaced before its operator is lowered, and both before the operator is
     translated to ONNX: a rewriter for an earlier step hides those for later steps.
@@ -85,9 +85,9 @@ def list_rewriters(
         ir: The IR's kind.
 
     Returns:
-        None for each rewriter that may be used, the selected rewriter for each other one. A check
-        and a lowering's needs are unknown before an export: a rewriter that has any may be used,
-        and so may the next one for the same name.
+        By rewriter, the rewriter that is used instead; None if it may be used itself. Before an
+        export, the result of a check and the needs of a lowering are unknown: a rewriter that has
+        any may be used, and the next rewriter for the same name may be used too.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

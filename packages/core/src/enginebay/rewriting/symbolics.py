@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ExportError, RewriterError
 from enginebay.rewriting.active_rewriters import ActiveRewriter, activate_layer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from contextlib import ExitStack
 
-    from enginebay.rewriting.rewriter import Context, Lost, Rewriter, Target
+    from enginebay.rewriting.rewriter import Lost, MakeContext, Rewriter, Target
 
 
 class SymbolicRewriters:
@@ -50,7 +50,7 @@ class SymbolicRewriters:
         for rewriter in rewriters:
             if target.ir != "onnx":
                 subject = f'the symbolic of "{rewriter.name}"'
-                not_served.append(f"{subject} does nothing: it makes ONNX nodes, not {target.ir}")
+                not_served.append(f"{subject} does nothing: it creates ONNX nodes, not {target.ir}")
                 continue
             try:
                 find_name("torch.onnx")  # fails if torch is not loaded; it must not be imported
@@ -69,7 +69,7 @@ class SymbolicRewriters:
         self._layer = {key: ActiveRewriter(one) for key, one in winners.items()}
         self.active = list(self._layer.values())
 
-    def enter(self, undo: ExitStack, make_context: Callable[[Callable[..., Any]], Context]) -> None:
+    def enter(self, undo: ExitStack, make_context: MakeContext) -> None:
         """Activate the rewriters.
 
         Args:

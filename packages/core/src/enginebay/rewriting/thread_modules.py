@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from enginebay.errors import RewriterError
 
 if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_keys, dict_values
     from collections.abc import Iterator
     from contextlib import ExitStack
 
@@ -18,7 +19,7 @@ _lock = threading.Lock()
 
 
 # It derives from dict only for torch's isinstance checks; the base's storage is never used.
-class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
+class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
     """A dictionary with one content for the thread that creates it and another for all others.
 
     Args:
@@ -29,7 +30,7 @@ class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[meta
         users: The number of contexts that use it.
     """
 
-    def __init__(self, base: dict[str, Any], own: dict[str, Any]) -> None:
+    def __init__(self, base: dict[str, object], own: dict[str, object]) -> None:
         super().__init__()
         self.base = base
         self.own = own
@@ -37,13 +38,13 @@ class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[meta
         self.users = 0
 
     @property
-    def _current(self) -> dict[str, Any]:
+    def _current(self) -> dict[str, object]:
         return self.own if threading.get_ident() == self.owner else self.base
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> object:
         return self._current[key]
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         self._current[key] = value
 
     def __delitem__(self, key: str) -> None:
@@ -64,23 +65,23 @@ class ThreadDict(MutableMapping[str, Any], dict[str, Any]):  # type: ignore[meta
     def __repr__(self) -> str:
         return repr(self._current)
 
-    def keys(self) -> Any:
+    def keys(self) -> dict_keys[str, object]:
         """Return a dict's view, which unlike a MutableMapping's can be reversed."""
         return self._current.keys()
 
-    def values(self) -> Any:
+    def values(self) -> dict_values[str, object]:
         """Return a view, as :meth:`keys` does."""
         return self._current.values()
 
-    def items(self) -> Any:
+    def items(self) -> dict_items[str, object]:
         """Return a view, as :meth:`keys` does."""
         return self._current.items()
 
-    def copy(self) -> dict[str, Any]:
+    def copy(self) -> dict[str, object]:
         """Return this thread's content as a plain dict."""
         return dict(self._current)
 
-    def __reduce_ex__(self, protocol: object) -> Any:
+    def __reduce_ex__(self, protocol: object) -> tuple[type, tuple[dict[str, object]]]:
         return dict, (self.copy(),)
 
 

@@ -10,7 +10,7 @@ that is rewritten itself is patched like any other Python function.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch._C import (
@@ -50,11 +50,11 @@ _MODULES = (
 class TorchFunctionPatch(CodePatch):
     """A torch function written in Python."""
 
-    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., Any]:  # noqa: ARG002  # the same for each
+    def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
         """Return the function itself: its ``call`` selects the outer rewriter or the original."""
         return self.function
 
-    def call(self, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: object, **kwargs: object) -> object:
         """Call the innermost rewriter of this thread that is not running, or the original."""
         thread = thread_rewriters()
         rewriter = thread.table.get(self.key)
@@ -98,15 +98,15 @@ def _replace_checks(checks: dict[str, Callable[..., bool]]) -> None:
             setattr(module, name, checks[name])
 
 
-def _has_torch_function(values: Iterable[Any]) -> bool:
+def _has_torch_function(values: Iterable[object]) -> bool:
     return _has_override(values) if _our_mode_is_innermost() else has_torch_function(values)
 
 
-def _has_torch_function_unary(value: Any) -> bool:
+def _has_torch_function_unary(value: object) -> bool:
     return _has_override((value,)) if _our_mode_is_innermost() else has_torch_function_unary(value)
 
 
-def _has_torch_function_variadic(*values: Any) -> bool:
+def _has_torch_function_variadic(*values: object) -> bool:
     return (
         _has_override(values) if _our_mode_is_innermost() else has_torch_function_variadic(*values)
     )
@@ -117,7 +117,7 @@ def _our_mode_is_innermost() -> bool:
     return depth > 0 and type(_get_function_stack_at(depth - 1)) is RewriteMode
 
 
-def _has_override(values: Iterable[Any]) -> bool:
+def _has_override(values: Iterable[object]) -> bool:
     """Check for tensor subclasses as ``has_torch_function`` does, but ignore modes."""
     return (
         any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()

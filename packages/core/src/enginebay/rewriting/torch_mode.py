@@ -6,7 +6,7 @@ It needs torch for a base class, and is imported only if torch is already loaded
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 from torch._C import (
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from enginebay.rewriting.active_rewriters import ThreadRewriters
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 #: Functions of the exporters, as of torch 2.13, that make thousands of calls of torch functions
 #: which are not the model's. With a torch that lacks one of them, exports only take longer.
@@ -54,11 +57,11 @@ class RewriteMode(TorchFunctionMode):
     # function, since it searches the line's number from the start.
     def __torch_function__(
         self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         rewriter = self._rewriters.table.get(func)
         if rewriter is None:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -106,7 +109,7 @@ def is_on_stack(mode: TorchFunctionMode | None) -> bool:
     return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))
 
 
-def dispatched_function(method: Callable[..., Any]) -> Callable[..., Any]:
+def dispatched_function(method: Callable[..., object]) -> Callable[..., object]:
     """Return the function that a mode receives for a Tensor method, by calling the method once."""
     probe = _Probe()
     tensor = torch.empty(0)
@@ -117,13 +120,17 @@ def dispatched_function(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Probe(TorchFunctionMode):
-    """Keeps the first function that it receives, and runs none."""
+    """Records the first function that it receives, and runs no function."""
 
-    function: Callable[..., Any] | None = None
+    function: Callable[..., object] | None = None
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: object = None,
+    ) -> object:
         self.function = self.function or func
         return args[0]
 
@@ -136,7 +143,7 @@ def _is_loaded(name: str) -> bool:
     return True
 
 
-def _call_without_mode(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _call_without_mode(original: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
     with _pause_mode():
         return original(*args, **kwargs)
 

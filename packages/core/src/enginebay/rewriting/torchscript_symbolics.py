@@ -1,4 +1,4 @@
-"""Symbolics in torch's TorchScript exporter: in its registry, and on autograd functions.
+"""Symbolics for torch's TorchScript exporter: of operators, and of autograd functions.
 
 Checked with torch 2.13, in which the exporter and its registry are private.
 """
@@ -17,9 +17,13 @@ from enginebay.rewriting.patches import AttributePatch, Patch, get_patch, replac
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import ExitStack
+    from typing import NoReturn
 
-    from enginebay.rewriting.rewriter import Rewriter
+    from torch._C import Graph
+    from torch._ops import OpOverload
+    from torch.onnx._internal.torchscript_exporter.jit_utils import GraphContext
 
+    from enginebay.rewriting.rewriter import Context, Rewriter
 
 #: Operators that ``torch.jit.trace`` replaces by ``_convolution``, as of torch 2.13.
 _NOT_TRACED = {f"aten::conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3)}
@@ -44,7 +48,7 @@ class OperatorPatch(Patch):
     def __init__(self, operator: str) -> None:
         self._operator = add_namespace(operator)
         super().__init__(("symbolic", self._operator))
-        self._before: dict[int, Callable[..., Any]] = {}
+        self._before: dict[int, Callable[..., object]] = {}
         self._custom: set[int] = set()
 
     def install(self) -> None:
@@ -75,7 +79,7 @@ class OperatorPatch(Patch):
             elif group._functions.overridden(opset):
                 group.remove_custom(opset)
 
-    def original(self, g: Any, *args: Any, **kwargs: Any) -> Any:
+    def original(self, g: GraphContext | SymbolicGraph, *args: object, **kwargs: object) -> object:
         """Call the running exporter's own symbolic of the operator."""
         symbolic = g.original if isinstance(g, SymbolicGraph) else self._torchscript_original(g)
         if symbolic is None:
@@ -85,7 +89,7 @@ class OperatorPatch(Patch):
             )
         return symbolic(g, *args, **kwargs)
 
-    def _torchscript_original(self, g: Any) -> Callable[..., Any] | None:
+    def _torchscript_original(self, g: GraphContext) -> Callable[..., object] | None:
         opset = max((each for each in self._before if each <= g.opset), default=None)
         return None if opset is None else self._before[opset]
 
@@ -104,23 +108,23 @@ class FunctionPatch(AttributePatch):
         super().uninstall()
         # The exporter registers the symbolics of autograd functions permanently. The next export
         # would use the entry without a rewriter.
-        _load_registry()._registry.pop(f"::{self.found.owner.__name__}", None)
+        _load_registry()._registry.pop(f"::{self.resolved.owner.__name__}", None)
 
 
 def patch_symbolic(function: type, name: str) -> Patch:
-    """Return the patch of an autograd function's ``symbolic``, which need not exist."""
+    """Return the patch of an autograd function's ``symbolic``, which may be missing."""
     found = find_attribute(function, "symbolic")
     return FunctionPatch(function, name) if found is None else get_patch(found)
 
 
-def parse_arguments_of(rewriter: Rewriter) -> Callable[..., Any]:
+def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
     """Wrap a replacement so that its arguments are parsed by the rewriter's descriptors."""
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
     from torch.onnx import symbolic_helper
 
-    def replacement(ctx: Any, g: Any, *args: Any, **kwargs: Any) -> Any:
+    def replacement(ctx: Context, g: object, *args: object, **kwargs: object) -> object:
         function = functools.partial(rewriter.replacement, ctx)
         functools.update_wrapper(function, rewriter.replacement)
         # parse_args reads the signature, which must not have the replacement's first argument.
@@ -152,24 +156,24 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Call ``refuse`` for each symbolic whose nodes the exporter folds before it uses it."""
+    """Call ``refuse`` for each symbolic whose operator the exporter folds instead of translates."""
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}
 
-    def propagate(original: Callable[[Any], None], graph: Any) -> None:
+    def propagate(original: Callable[[Graph], None], graph: Graph) -> None:
         torch._C._jit_pass_dce(graph)  # otherwise unused nodes, which it removes, would count
         before = [node.kind() for node in graph.nodes()]
         original(graph)
         remaining = {node.kind() for node in graph.nodes()}
         for kind in dict.fromkeys(before):
             if kind in by_kind and kind not in remaining:
-                refuse(by_kind[kind], "it folds nodes that do not depend on an input")
+                refuse(by_kind[kind], "the exporter folds nodes that do not depend on an input")
 
     replace_functions(undo, {"torch._C._jit_pass_constant_propagation": propagate})
 
 
-def has_symbolic(overload: Any, is_complex: bool) -> bool:
+def has_symbolic(overload: OpOverload, is_complex: bool) -> bool:
     """Return True if the TorchScript exporter translates an operator."""
     name = overload._schema.name
     # It has no complex numbers, and therefore its stft has another result than torch's.
@@ -196,7 +200,7 @@ def _load_registry() -> Any:
     return importlib.import_module(f"{torchscript_exporter.__name__}.registration").registry
 
 
-def _raise_no_symbolic(name: str, *_: Any) -> Any:
+def _raise_no_symbolic(name: str, *_: object) -> NoReturn:
     raise RewriterError(
         f'ctx.origin_func was called for "{name}", which has no symbolic of its own'
     )

@@ -1,9 +1,9 @@
-"""Lowerings: replacements of an operator of a captured graph by operators that an engine has.
+"""Lowerings replace an operator of a captured graph by operators that the engine has.
 
 The other kinds of rewriters replace calls in a model's code; a lowering replaces an ATen operator,
-whatever code called it. It is a decomposition, as torch has many. ``rewriters`` selects among the
-declared lowerings, ``lowered_operator`` calls one and checks its result, ``program`` applies them
-to a captured graph, and ``operator_check`` refuses the operators that the engine still lacks.
+whatever code called it, like torch's own decompositions. ``rewriters`` selects among the declared
+lowerings, ``lowered_operator`` calls one and checks its result, ``program`` applies them to a
+captured graph, and ``operator_check`` refuses the operators that the engine still lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Removal of complex tensors from a graph, for an engine that has no complex numbers.
 
 Lowerings create every complex tensor by ``complex(real, imag)`` and read it by ``view_as_real``.
-Such a pair of operators is replaced by the two real tensors.
+Here the two real tensors replace both operators.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.lowering.folding import replace_node
 
 if TYPE_CHECKING:
+    from torch._ops import OpOverload
     from torch.export import ExportedProgram
     from torch.fx import Node
+    from torch.fx.node import Argument
 
 
 def replace_complex_views(program: ExportedProgram) -> None:
-    """Replace each view of a complex tensor by the real tensors that it was made from."""
+    """Replace each ``view_as_real`` by the two tensors that its complex tensor was created from."""
     import torch
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
@@ -31,7 +33,8 @@ def replace_complex_views(program: ExportedProgram) -> None:
             continue
         parts = source.args
         if not statically_known_true(sym_eq(*(part.meta["val"].shape for part in parts))):
-            continue  # torch broadcasts them
+            continue  # complex() broadcasts its two tensors; cat, which replaces it, does not
+        # A select on the last dimension reads one of both tensors, which need no stack then.
         for user in list(node.users):
             if user.target is aten.select.int and user.args[1] in (-1, parts[0].meta["val"].ndim):
                 replace_node(program, user, parts[user.args[2]])
@@ -47,7 +50,7 @@ def _stack_parts(node: Node, parts: tuple[Node, ...]) -> Node:
 
     aten: Any = torch.ops.aten
 
-    def add_call(target: Any, *args: Any) -> Node:
+    def add_call(target: OpOverload, *args: Argument) -> Node:
         call = node.graph.call_function(target, args)
         values = torch.fx.map_arg(args, lambda each: each.meta["val"])
         call.meta = {**node.meta, "val": target(*values)}

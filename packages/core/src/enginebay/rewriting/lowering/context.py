@@ -1,4 +1,4 @@
-"""The first argument of a lowering: its target, and facts about the values that it gets."""
+"""The context of a lowering: its target, and facts about the arguments of the operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """A lowering reads the values of a tensor that is not a constant; never reaches the user."""
+    """``value_of`` was called for a tensor that is not a constant; becomes a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
     origin_op: Callable[..., Any]
     _values: Any = None
 
-    def dtype_of(self, x: Any) -> torch.dtype:
+    def dtype_of(self, x: torch.Tensor | complex) -> torch.dtype:
         """Return the dtype of a tensor, or the default dtype of a Python number."""
         import torch
 
@@ -47,7 +47,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
         """Return a tensor's sizes; None for a dynamic size."""
         return tuple(size if isinstance(size, int) else None for size in x.shape)
 
-    def is_constant(self, x: Any) -> bool:
+    def is_constant(self, x: object) -> bool:
         """Return True if a value is the same for every input of the model.
 
         Constants are numbers, weights, buffers, and tensors that are computed only from these.

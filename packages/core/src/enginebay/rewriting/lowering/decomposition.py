@@ -1,29 +1,31 @@
-"""Decomposition of a program by torch, with a repair and a check for its constants."""
+"""Decomposition of a program by torch, without its two faults with constants."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from torch import Tensor
+    from torch._ops import OperatorBase
     from torch.export import ExportedProgram
 
     from enginebay.rewriting.lowering.graph_values import GraphValues
 
 
 def decompose(
-    program: ExportedProgram, table: dict[Any, Any], values: GraphValues
+    program: ExportedProgram, table: dict[OperatorBase, Callable[..., object]], values: GraphValues
 ) -> ExportedProgram:
     """Replace the operators of a program by their decompositions.
 
     Args:
         program: The program. It gets the constants that decompositions add.
         table: The decompositions by operator.
-        values: The constants of the program, which are then known in the new graph too.
+        values: The constants of the program; it learns which tensors of the new graph they are.
 
     Raises:
         ExportError: A constant of the program has no data.
@@ -36,12 +38,16 @@ def decompose(
 
     # torch makes a new constant an input of the program but forgets its value. The original and
     # the new program share their constants, so that the value is added to the original.
-    def lift(original: Callable[..., Any], /, *args: Any) -> Any:
+    def lift(
+        original: Callable[..., Mapping[str, Tensor]], /, *args: object
+    ) -> Mapping[str, Tensor]:
         constants = original(*args)
         program.constants.update(constants)
         return constants
 
-    def make_fake(original: Callable[..., Any], /, *args: Any) -> Any:
+    def make_fake(
+        original: Callable[..., Mapping[str, Tensor]], /, *args: object
+    ) -> Mapping[str, Tensor]:
         fake_tensors = original(*args)
         values.set_fake_tensors(fake_tensors)
         return fake_tensors
@@ -63,7 +69,9 @@ def _check_constants(program: ExportedProgram) -> None:
     for name, value in program.constants.items():
         if isinstance(value, FakeTensor):
             message = f"torch.export lost the values of the constant '{name}'"
-            raise ExportError(message, hint="use the parameter itself where forward reads its data")
+            raise ExportError(
+                message, hint="in forward, use the parameter itself instead of its .data"
+            )
 
 
 #: torch's function that turns constants into inputs; private, as of torch 2.13.

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
-    from torch.export import ExportedProgram
+    from torch.export import ExportedProgram, ModuleCallEntry
     from torch.export.graph_signature import ExportGraphSignature
     from torch.fx import GraphModule, Node
 
@@ -39,7 +39,7 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
 
 
 def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
-    """Turn a graph's attributes into inputs before its own; return them by name, in order."""
+    """Replace a graph's attributes by its first inputs; return their tensors in the same order."""
     from torch._guards import detect_fake_mode
     from torch.nn import Parameter
 
@@ -50,6 +50,7 @@ def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
     for node in graph.find_nodes(op="get_attr"):
         uses.setdefault(str(node.target), []).append(node)
     tensors = {name: getattr(module, name) for name in uses}
+    # Parameters before buffers, as in the programs of torch.export.
     names = sorted(uses, key=lambda name: not isinstance(tensors[name], Parameter))
     for name in names:
         prefix = "p" if isinstance(tensors[name], Parameter) else "b"
@@ -101,8 +102,8 @@ def _build_signature(module: GraphModule, constants: dict[str, Tensor]) -> Expor
     )
 
 
-def _build_call_entry(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> Any:
-    """Return the calling convention: positional inputs, and a tuple of outputs."""
+def _build_call_entry(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> ModuleCallEntry:
+    """Return the calling convention of the program: positional inputs, and a tuple of outputs."""
     from torch.export import ModuleCallEntry, ModuleCallSignature
     from torch.utils._pytree import tree_structure
 

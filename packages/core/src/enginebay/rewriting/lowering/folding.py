@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.lowering.graph_values import GraphValues
 from enginebay.rewriting.lowering.operators import are_complex, is_listed
@@ -46,7 +46,7 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
     """Replace constant nodes whose operator the exporter cannot translate by their values.
 
-    An example is the matrix inverse that computes an orthogonal weight.
+    For example, an orthogonal weight may be computed by a matrix inverse.
 
     Args:
         program: The program to change.
@@ -55,7 +55,7 @@ def fold_lacking(program: ExportedProgram, known: Known) -> None:
     import torch
 
     constants = GraphValues.from_program(program)
-    constant_nodes: dict[Node, Any] = {}
+    constant_nodes: dict[Node, Tensor] = {}
     for node in program.graph.nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or known(
             node.target, are_complex([each.meta.get("val") for each in node.all_input_nodes], None)
@@ -69,7 +69,7 @@ def fold_lacking(program: ExportedProgram, known: Known) -> None:
     _fold_nodes(program, constant_nodes)
 
 
-def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Any]) -> None:
+def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Tensor]) -> None:
     from torch.export.graph_signature import InputKind
 
     graph = program.graph
@@ -93,7 +93,7 @@ def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Any]) -> None:
 
 
 def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
-    """Replace a node by another one for all its users and in the program's outputs."""
+    """Replace a node by another node, for all its users and in the outputs of the program."""
     from torch.export.graph_signature import TensorArgument
 
     node.replace_all_uses_with(other)

@@ -18,7 +18,7 @@ class GraphValues:
     """The constants of a program's graph, or of the graph that is recorded while it is lowered.
 
     Args:
-        inputs: The tensors of those inputs of the graph that are weights, buffers or constants.
+        inputs: The tensor of each graph input that is a weight, a buffer or a constant.
         named: The same tensors by their names in the program.
     """
 
@@ -70,8 +70,13 @@ class GraphValues:
             array: NumpyArray = value.detach().cpu().numpy().copy()
         return array
 
-    def compute(self, operator: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Return an operator's result for constant arguments; None if a tensor is not constant."""
+    def compute(
+        self,
+        operator: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> object:
+        """Return an operator's result; None if it is random, or an argument is not constant."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves, tree_map
@@ -84,7 +89,7 @@ class GraphValues:
         if not all(map(self.is_constant, tensors)):
             return None
 
-        def replace_by_value(leaf: Any) -> Any:
+        def replace_by_value(leaf: object) -> object:
             return self._find_value(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
         args, kwargs = tree_map(replace_by_value, (args, kwargs))
@@ -110,7 +115,7 @@ class GraphValues:
         return value
 
     def value_at(self, node: Node) -> Any:
-        """Return a node's value if it is the same for every input of the model, or None."""
+        """Return a node's value; None if it depends on the inputs of the model."""
         pending = [] if node in self._known else [node]
         while pending:  # not recursive: graphs are deeper than Python's stack
             last = pending[-1]
@@ -122,7 +127,7 @@ class GraphValues:
                 pending.append(unknown)
         return self._known[node]
 
-    def _compute_node(self, node: Node) -> Any:
+    def _compute_node(self, node: Node) -> object:
         """Run a node's operator; return None if it depends on the model's inputs."""
         import torch
         from torch.fx.node import map_arg
@@ -140,7 +145,7 @@ class GraphValues:
             return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def _is_random(operator: Any) -> bool:
+def _is_random(operator: object) -> bool:
     import torch
 
     return torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
@@ -164,7 +169,7 @@ def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
 
 
 def find_node(x: torch.Tensor) -> Node | None:
-    """Return a tensor's node in the graph that is being recorded, or None."""
+    """Return a tensor's node in the graph that is being recorded; None if it has no node there."""
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
     mode = get_proxy_mode()
@@ -174,8 +179,8 @@ def find_node(x: torch.Tensor) -> Node | None:
     return None if slot is None else slot.proxy.node
 
 
-def constant(values: Any, device: torch.device) -> torch.Tensor:
-    """Return numbers as a constant tensor of the graph that is being recorded."""
+def constant(values: object, device: torch.device) -> torch.Tensor:
+    """Return numbers, an array or a tensor as a constant of the graph that is being recorded."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -186,8 +191,8 @@ def constant(values: Any, device: torch.device) -> torch.Tensor:
     return lifted
 
 
-def unwrap_functional(value: Any) -> Any:
-    """Return the recorded tensor inside a wrapper that torch uses to functionalise writes."""
+def unwrap_functional(value: object) -> Any:
+    """Return the tensor inside torch's wrapper for functionalisation; any other value as it is."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
 

@@ -13,28 +13,31 @@ from enginebay.rewriting.lowering.graph_values import constant, unwrap_functiona
 from enginebay.rewriting.lowering.operators import are_complex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import torch
     from torch._ops import OpOverload
     from torch.fx import Node
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.lowering.graph_values import GraphValues
 
+    Args = tuple[object, ...]
+    Kwargs = Mapping[str, object]
+
 #: The maximum depth of recursion: ``cat`` of three tensors may be ``cat`` of two, twice.
 _MAX_DEPTH = 16
 
 
 class LoweredOperator:
-    """An operator's lowering as a decomposition: a function for torch's decomposition tables.
+    """A lowering of one operator, as a function for torch's decomposition tables.
 
     Args:
         overload: The operator.
-        active: Its lowering.
+        active: The lowering of the operator.
         origin: The decomposition without this lowering, for ``ctx.origin_op``; None to keep the
             operator in the graph.
-        fallback: The decomposition of calls that the lowering does not apply to: the next lowering,
-            or None for ``origin``.
+        fallback: The next lowering, for calls that this one does not apply to; None for ``origin``.
         fields: The fields of the target, for the lowering's context.
         values: The constants of the graph.
     """
@@ -44,8 +47,8 @@ class LoweredOperator:
         overload: OpOverload,
         active: ActiveRewriter,
         *,
-        origin: Callable[..., Any] | None,
-        fallback: Callable[..., Any] | None,
+        origin: Callable[..., object] | None,
+        fallback: Callable[..., object] | None,
         fields: Mapping[str, Any],
         values: GraphValues,
     ) -> None:
@@ -58,7 +61,7 @@ class LoweredOperator:
         self._depth = 0
         self._use_origin = False
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> object:
         """Return the lowering's result, or ``NotImplemented`` to keep the operator."""
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
@@ -75,7 +78,7 @@ class LoweredOperator:
             return result
         if self._depth >= _MAX_DEPTH:
             problem = f"calls itself, {_MAX_DEPTH} calls deep"
-            raise self._make_error(problem, "ctx.origin_op is the operator")
+            raise self._make_error(problem, "call ctx.origin_op instead of the operator")
         expected = self._expected_result(args, kwargs)
         graph = mode.tracer.graph
         last = next(iter(reversed(graph.nodes)))
@@ -88,20 +91,20 @@ class LoweredOperator:
             self._depth -= 1
         nodes = list(takewhile(lambda node: node is not last, reversed(graph.nodes)))
         if _count_writes(args, kwargs) != writes or any(map(_is_write, nodes)):
-            raise self._make_error("changes a tensor in place", "return a new one")
+            raise self._make_error("changes a tensor in place", "return a new tensor")
         if any(map(_is_read, nodes)):
             raise self._data_dependence_error()
         self._check_result(result, expected)
         return result
 
-    def _is_applicable(self, args: Any, kwargs: Any) -> bool:
+    def _is_applicable(self, args: Args, kwargs: Kwargs) -> bool:
         needs = self.active.rewriter.needs
         if "complex" in needs and not are_complex(args, kwargs):
             return False
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
-    def _compute_constants(self, args: Any, kwargs: Any) -> Any:
-        """Return the result of a missing operator whose arguments are constants, or None."""
+    def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
+        """Return the result of an operator that the engine lacks if it is a constant, or None."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -118,7 +121,7 @@ class LoweredOperator:
         self.active.count += self._depth == 0
         return tree_map(lambda each: constant(each, each.device), result)
 
-    def _call_lowering(self, args: Any, kwargs: Any) -> Any:
+    def _call_lowering(self, args: Args, kwargs: Kwargs) -> object:
         from torch._subclasses.fake_tensor import DataDependentOutputException
         from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -131,14 +134,14 @@ class LoweredOperator:
         except Exception as err:
             raise self._make_error(f"failed: {reason(err)}") from err
 
-    def _origin_op(self, *args: Any, **kwargs: Any) -> Any:
+    def _origin_op(self, *args: object, **kwargs: object) -> object:
         self._use_origin, before = True, self._use_origin
         try:
             return self.overload(*args, **kwargs)
         finally:
             self._use_origin = before
 
-    def _expected_result(self, args: Any, kwargs: Any) -> Any:
+    def _expected_result(self, args: Args, kwargs: Kwargs) -> object:
         """Return the operator's own result: fake tensors with its dtypes and shapes."""
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
         from torch.utils._pytree import tree_map
@@ -147,8 +150,8 @@ class LoweredOperator:
         with disable_proxy_modes_tracing():
             return self._origin_op(*args, **kwargs)
 
-    def _check_result(self, result: Any, expected: Any) -> None:
-        """Raise if the result differs from the operator's in number, dtype or shape."""
+    def _check_result(self, result: object, expected: object) -> None:
+        """Raise if the tensors differ from the operator's in their count, dtype or shape."""
         import torch
 
         results, all_expected = _as_list(result), _as_list(expected)
@@ -188,11 +191,11 @@ class LoweredOperator:
         )
 
 
-def _keep_operator(*_: Any, **__: Any) -> Any:
+def _keep_operator(*_: object, **__: object) -> object:
     return NotImplemented
 
 
-def _has_fixed_sizes(args: Any, kwargs: Any) -> bool:
+def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -201,8 +204,8 @@ def _has_fixed_sizes(args: Any, kwargs: Any) -> bool:
     return not any(isinstance(each, torch.SymInt) for each in [*leaves, *sizes])
 
 
-def _count_writes(args: Any, kwargs: Any) -> list[int]:
-    """Count the writes to each argument, which torch has turned into other operators."""
+def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
+    """Count the in-place writes to each argument, which functionalisation hides in the graph."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
     from torch.utils._pytree import tree_leaves
@@ -221,7 +224,9 @@ def _is_write(node: Node) -> bool:
     return schema is not None and schema.is_mutable
 
 
-def _same_sizes(sizes: Any, expected: Any) -> bool:
+def _same_sizes(
+    sizes: Sequence[int | torch.SymInt], expected: Sequence[int | torch.SymInt]
+) -> bool:
     """Compare shapes; a dynamic size must stay dynamic."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -231,17 +236,17 @@ def _same_sizes(sizes: Any, expected: Any) -> bool:
     )
 
 
-def _as_list(result: Any) -> list[Any]:
+def _as_list(result: object) -> list[object]:
     return [*result] if isinstance(result, list | tuple) else [result]
 
 
-def _format_count(values: list[Any]) -> str:
+def _format_count(values: list[object]) -> str:
     return "one result" if len(values) == 1 else f"{len(values)} results"
 
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove torch's report of the graph from the message of a rewriter's error."""
+    """Remove the graph that torch appends to the message of a rewriter's error."""
     try:
         yield
     except RewriterError as err:

@@ -1,13 +1,17 @@
-"""Observation of the operators that a run of a model calls, without a capture."""
+"""Observation of the operators that a model calls, without a capture of its graph."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch._ops import OpOverload
+
+    Function = Callable[..., object]
+    Args = tuple[object, ...]
+    Kwargs = Mapping[str, object]
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
@@ -19,7 +23,7 @@ def _format_name(name: str, *, is_complex: bool) -> str:
     return f"{name} of complex numbers" if is_complex else name
 
 
-def observe_operators(run: Callable[[], Any]) -> set[str]:
+def observe_operators(run: Callable[[], object]) -> set[str]:
     """Return the names of the operators that a run calls, without namespace and overload.
 
     A call with complex numbers adds a second name: see :func:`observed_name`.
@@ -34,7 +38,7 @@ def observe_operators(run: Callable[[], Any]) -> set[str]:
 
     names: set[str] = set()
 
-    def add_name(name: str, args: Any, kwargs: Any) -> None:
+    def add_name(name: str, args: object, kwargs: object) -> None:
         name = name.rstrip("_")  # captured graphs have no in-place operators
         names.add(name)
         if are_complex(args, kwargs):
@@ -44,17 +48,15 @@ def observe_operators(run: Callable[[], Any]) -> set[str]:
     # the model calls are added too.
     class FunctionObserver(TorchFunctionMode):
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            del types
+            self, func: Function, _: object, args: Args = (), kwargs: Kwargs | None = None
+        ) -> object:
             add_name(getattr(func, "__name__", ""), args, kwargs)
             return func(*args, **(kwargs or {}))
 
     class OperatorObserver(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            del types
+            self, func: OpOverload, _: object, args: Args = (), kwargs: Kwargs | None = None
+        ) -> object:
             add_name(func._schema.name.partition("::")[2], args, kwargs)
             return func(*args, **(kwargs or {}))
 

@@ -1,4 +1,4 @@
-"""Check of a lowered graph for operators that the engine lacks, and their places in the model."""
+"""Check of a lowered graph for operators that the engine lacks, with their lines in the model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-#: Operators that only connect lowered operators to one of complex numbers that was not lowered.
+#: Conversions from and to complex tensors. Lowerings leave them around a complex operator that has
+#: no lowering; only this operator is reported.
 _COMPLEX_VIEWS = ("aten.complex", "aten.view_as_real")
 
-#: The number of places that a message lists for an operator.
+#: The maximum number of modules and lines that a message lists for one operator.
 _MAX_PLACES = 2
 
 
@@ -54,7 +55,7 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
     count = "an operator" if len(lacking) == 1 else f"{len(lacking)} operators"
     raise LackingOperatorsError(
         f"the engine lacks {count}: {'; '.join(parts)}",
-        hint=f'declare a lowering, @rewriters.lowering("{first}"): docs/write-a-rewriter.md',
+        hint=f'declare @rewriters.lowering("{first}"), see docs/write-a-rewriter.md',
         operators={
             name: tuple(dict.fromkeys(filter(None, map(_module_path, nodes))))
             for name, nodes in lacking.items()
@@ -68,7 +69,7 @@ def _is_complex(node: Node) -> bool:
 
 
 def _format_places(nodes: list[Node]) -> str:
-    """Return the number of nodes and their first places in the model, if known."""
+    """Format the number of nodes, and the modules and lines of the first ones if they are known."""
     places = list(dict.fromkeys(filter(None, map(_format_place, nodes))))
     listed = "; ".join(places[:_MAX_PLACES]) + ("; …" if len(places) > _MAX_PLACES else "")
     count = f"{len(nodes)} times" if len(nodes) > 1 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import nearest
 from enginebay.rewriting.dotted_names import NameNotFoundError
@@ -66,7 +66,7 @@ def has_complex(operators: Collection[str]) -> bool:
     return not {"aten.complex", "aten.complex.default"}.isdisjoint(operators)
 
 
-def are_complex(args: Any, kwargs: Any) -> bool:
+def are_complex(args: object, kwargs: object) -> bool:
     """Return True if a tensor, a number or a dtype argument of a call is complex."""
     import torch
     from torch.utils._pytree import tree_leaves
@@ -79,19 +79,19 @@ def are_complex(args: Any, kwargs: Any) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return why no captured graph contains any of these overloads; empty if one may."""
+    """Return why no captured graph contains these overloads; empty if a graph may contain one."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):
-        return "torch.export decomposes it before"
+        return "torch.export decomposes it first"
     return ""
 
 
 def is_always_decomposed(overload: OpOverload) -> bool:
-    """Return True if torch.export decomposes an operator whatever table it gets.
+    """Return True if torch.export decomposes an operator with every decomposition table.
 
-    These are composite operators that may return or write to an argument, such as reshape and
-    batch_norm, and operators whose only autograd kernel is a decomposition in Python, such as
+    It does so for composite operators that may return or write to an argument, such as reshape and
+    batch_norm, and for operators whose only autograd kernel is a decomposition in Python, such as
     hardshrink.
     """
     import torch

@@ -18,7 +18,8 @@ from enginebay.rewriting.lowering.torchscript_capture import script_graph
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
     from torch._ops import OpOverload
     from torch.export import ExportedProgram
 
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from enginebay.rewriting.lowering.rewriters import LoweringRewriters
 
 
-def capture(module: Any, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Capture a module as a program; TorchScript too, which torch.export alone does not accept.
+def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
+    """Capture a module, or TorchScript, which torch.export does not accept, as a program.
 
     Args:
-        module: The module, or TorchScript.
-        inputs: Its example inputs; the program is valid only for their sizes.
+        module: The module.
+        inputs: Example inputs of the module; the program is valid only for their sizes.
     """
     import torch
 
@@ -47,8 +48,8 @@ def lower_program(
 ) -> ExportedProgram:
     """Apply the active lowerings to the operators of a program.
 
-    If the engine's operators are known, torch's own decompositions replace all operators that the
-    engine lacks and no lowering is declared for.
+    If the engine's operators are known, torch's own decompositions replace every operator that the
+    engine lacks and that has no lowering.
 
     Args:
         program: The program.
@@ -87,7 +88,7 @@ def lower_program(
 
 
 @cache
-def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., Any]]:
+def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., object]]:
     """Return torch's decompositions of all operators that the engine lacks."""
     import torch
     from torch._decomp import decomposition_table
@@ -113,12 +114,12 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
 
 def _decompose_composites(
     program: ExportedProgram, known: Known
-) -> dict[OpOverload, Callable[..., Any]]:
+) -> dict[OpOverload, Callable[..., object]]:
     """Return the decompositions of a program's composite operators that the exporter lacks."""
     import torch
 
     defaults: Any = torch.export.default_decompositions()
-    table: dict[OpOverload, Callable[..., Any]] = {}
+    table: dict[OpOverload, Callable[..., object]] = {}
     for node in program.graph.nodes:
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
@@ -128,7 +129,7 @@ def _decompose_composites(
     return table
 
 
-def _convert_dtype(x: Tensor, dtype: Any) -> Tensor:
+def _convert_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
     import torch
 
     converted: Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)

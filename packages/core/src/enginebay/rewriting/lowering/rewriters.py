@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from torch._ops import OpOverload
+    from torch.export import ExportedProgram
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
     from enginebay.rewriting.lowering.graph_values import GraphValues
     from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
@@ -65,13 +67,13 @@ class LoweringRewriters:
         self.operators: frozenset[str] | None = None if known is None else frozenset(known)
         _check_lacking(self._fields["lacking"], self._fields["backend"])
         candidates: dict[OpOverload, list[Rewriter]] = {}
-        spare: dict[OpOverload, list[Rewriter]] = {}
+        untranslated: dict[OpOverload, list[Rewriter]] = {}
         for rewriter in rewriters:
             for overload in _find_usable_overloads(rewriter, not_found, not_served):
                 if "lacking" not in rewriter.needs or self._is_lacking(overload, rewriter):
                     candidates.setdefault(overload, []).append(rewriter)
                 elif self.operators is None:
-                    spare.setdefault(overload, []).append(rewriter)
+                    untranslated.setdefault(overload, []).append(rewriter)
         self._winners = _rank_winners(candidates)
         #: Core's portable lowerings of operators for which another lowering is selected; they are
         #: the other lowering's ctx.origin_op.
@@ -83,9 +85,9 @@ class LoweringRewriters:
                 and (core := [rewriter for rewriter in group if _is_portable(rewriter)])
             }
         )
-        #: Lowerings of operators that an exporter may lack.
-        self._spare = _rank_winners(spare)
-        tables = (self._winners, self._fallbacks, self._spare)
+        #: Lowerings of operators that the exporter may be unable to translate.
+        self._untranslated = _rank_winners(untranslated)
+        tables = (self._winners, self._fallbacks, self._untranslated)
         selected = [one for table in tables for winners in table.values() for one in winners]
         self._active = {one: ActiveRewriter(one) for one in dict.fromkeys(selected)}
         for key, group in candidates.items():
@@ -116,16 +118,16 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings by operator, those of operators that an exporter lacks included."""
-        return {**self._select_spare(known), **self._winners}
+        """Return the lowerings by operator, including those of untranslated operators."""
+        return {**self._select_untranslated(known), **self._winners}
 
-    def _select_spare(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings of operators that an exporter lacks."""
+    def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
+        """Return the lowerings of operators that the exporter cannot translate."""
         if known is None:
             return {}
         needed = {
             overload: [one for one in group if not known(overload, "complex" in one.needs)]
-            for overload, group in self._spare.items()
+            for overload, group in self._untranslated.items()
         }
         return {overload: group for overload, group in needed.items() if group}
 
@@ -163,7 +165,7 @@ class LoweringRewriters:
     def table(
         self,
         values: GraphValues,
-        decompositions: Mapping[OpOverload, Callable[..., Any]],
+        decompositions: Mapping[OpOverload, Callable[..., object]],
         known: Known | None = None,
     ) -> dict[OpOverload, LoweredOperator]:
         """Return a decomposition table for one graph, with the lowerings of outer contexts.
@@ -179,7 +181,7 @@ class LoweringRewriters:
         outer = self._outer_context()
         table = {} if outer is None else outer.table(values, decompositions, known)
         # A lowering replaces an earlier one in the table, which becomes its ctx.origin_op.
-        for lowerings in (self._select_spare(known), self._fallbacks, self._winners):
+        for lowerings in (self._select_untranslated(known), self._fallbacks, self._winners):
             for overload, group in lowerings.items():
                 origin: Any = table.get(overload) or decompositions.get(overload)
                 lowered = None
@@ -199,7 +201,9 @@ class LoweringRewriters:
         index = layers.index(self) if self in layers else 0
         return layers[index - 1] if index else None
 
-    def _decompose(self, original: Callable[..., Any], /, program: Any, registry: Any) -> Any:
+    def _decompose(
+        self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
+    ) -> ExportedProgram:
         """Decompose a program as the default exporter does, with the lowerings in its table."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
@@ -223,7 +227,8 @@ class LoweringRewriters:
         with strip_graph_reports():
             values = GraphValues.from_program(program)
             lowerings = self.table(values, table, known)
-            lowered = decompose(program, {**table, **lowerings}, values)
+            table.update(lowerings.items())
+            lowered = decompose(program, table, values)
         fold_lacking(lowered, known)
         return lowered
 
@@ -297,7 +302,7 @@ def _rank_winners(
 def _rank_by_size(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
-    """Return the most specific lowering of each operator, and one for dynamic sizes after it."""
+    """Return the most specific lowering of each operator, and after it one for dynamic sizes."""
     general = {
         key: group
         for key, every in candidates.items()
@@ -315,5 +320,5 @@ _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the innermost active lowerings of the calling thread, or None."""
+    """Return the lowerings of the calling thread's innermost context; None outside of a context."""
     return _layers.entered[-1] if _layers.entered else None

@@ -1,7 +1,7 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
 A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. All others
-are computed once and become constants: so do sizes, which are fixed to those of the example.
+are computed once and become constants. Sizes are constants too, fixed to those of the example.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from enginebay.errors import ConversionError
 from enginebay.rewriting.lowering.torchscript_nodes import evaluate_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor
+    from torch._C import Block, Graph, Node as ScriptNode
     from torch.fx import GraphModule, Node
+    from torch.jit import ScriptModule
 
 #: A line of Python in the source range of a node: ``…/model.py(12): forward``.
 _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))?", re.MULTILINE)
@@ -25,19 +27,19 @@ _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)(?:: (?P<function>\S+))?
 _FOREIGN_PATHS = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
 
-def script_graph(module: Any, inputs: Sequence[Tensor]) -> GraphModule:
+def script_graph(module: ScriptModule, inputs: Sequence[Tensor]) -> GraphModule:
     """Convert TorchScript to a graph of ATen operators.
 
     Args:
-        module: The TorchScript; frozen, or without attributes that are not constants.
-        inputs: Its example inputs; the graph is valid only for their sizes.
+        module: The TorchScript module; frozen, or with constant attributes only.
+        inputs: Example inputs of the module; the graph is valid only for their sizes.
 
     Raises:
         ConversionError: Sizes or branches depend on the inputs' values.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    def run(*tensors: Tensor) -> tuple[Any, ...]:
+    def run(*tensors: Tensor) -> tuple[object, ...]:
         return _GraphRun(module).run_graph(tensors)
 
     return make_fx(run, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(
@@ -53,39 +55,41 @@ class _GraphRun:
         recorded: The names of tensors that depend on the inputs and are recorded.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ScriptModule) -> None:
         self.graph = module.inlined_graph
         self.values: dict[str, Any] = {}
         self.recorded = set(_find_written_tensors(self.graph))
         module_name, *self._inputs = [value.debugName() for value in self.graph.inputs()]
         self.values[module_name] = module
 
-    def run_graph(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    def run_graph(self, tensors: Sequence[Tensor]) -> tuple[object, ...]:
         """Execute the graph and return its outputs as one flat tuple."""
         self.values.update(zip(self._inputs, tensors, strict=True))
         self.recorded.update(self._inputs)
         self._run_block(self.graph)
         return tuple(_flatten(self.values[value.debugName()] for value in self.graph.outputs()))
 
-    def _run_block(self, block: Any) -> None:
+    def _run_block(self, block: Graph | Block) -> None:
         for node in block.nodes():
             if list(node.blocks()):
                 self._run_branch(node)
             else:
                 self._run_node(node)
 
-    def _run_branch(self, node: Any) -> None:
+    def _run_branch(self, node: ScriptNode) -> None:
         """Run one branch of an ``if`` whose condition is the same for every input."""
         names = [value.debugName() for value in node.inputs()]
         if node.kind() != "prim::If" or names[0] in self.recorded:
-            raise ConversionError(f"control flow ({node.kind()}) that depends on the inputs")
+            raise ConversionError(
+                f"the model has control flow ({node.kind()}) that depends on its inputs"
+            )
         block = list(node.blocks())[0 if self.values[names[0]] else 1]
         self._run_block(block)
         for value, output in zip(block.outputs(), node.outputs(), strict=True):
             name = value.debugName()
             self._set_value(output.debugName(), self.values[name], name in self.recorded)
 
-    def _run_node(self, node: Any) -> None:
+    def _run_node(self, node: ScriptNode) -> None:
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
         from torch.utils._python_dispatch import _disable_current_modes
 
@@ -106,7 +110,7 @@ class _GraphRun:
         for name, result in zip(outputs, results, strict=True):
             self._set_value(name, result, is_recorded)
 
-    def _set_value(self, name: str, value: Any, is_recorded: bool) -> None:
+    def _set_value(self, name: str, value: object, is_recorded: bool) -> None:
         import torch
 
         self.values[name] = value
@@ -116,10 +120,10 @@ class _GraphRun:
             self.recorded.add(name)
 
 
-def _find_written_tensors(graph: Any) -> Iterator[str]:
+def _find_written_tensors(graph: Graph) -> Iterator[str]:
     """Yield the names of tensors that the graph writes to, and of those that share their memory.
 
-    Tensors that a graph makes of sizes, and writes sizes to, are left out: their values are known.
+    A tensor that is created from sizes, and gets only sizes written, is left out: it is constant.
     """
     kinds: dict[str, str] = {}
     memory: dict[str, list[str]] = {}  # a tensor and those that share its memory, the owner last
@@ -144,12 +148,12 @@ def _find_written_tensors(graph: Any) -> Iterator[str]:
 
 
 def _creates_tensor(kind: str) -> bool:
-    """Return True if each run of such a node makes a new tensor; it then reads no stored one."""
+    """Return True if nodes of this kind create a new tensor in every run of the graph."""
     return kind.startswith("aten::") or kind == "prim::NumToTensor"
 
 
-def _find_memory_owner(node: Any) -> str | None:
-    """Return the input whose memory a node's outputs share, or None."""
+def _find_memory_owner(node: ScriptNode) -> str | None:
+    """Return the input whose memory a node's outputs share; None if they share none."""
     import torch
 
     kind = node.kind()
@@ -165,7 +169,7 @@ def _find_memory_owner(node: Any) -> str | None:
     return name
 
 
-def _all_nodes(block: Any) -> Iterator[Any]:
+def _all_nodes(block: Graph | Block) -> Iterator[ScriptNode]:
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -173,7 +177,7 @@ def _all_nodes(block: Any) -> Iterator[Any]:
 
 
 def _copy_source_lines(node: Any, last: Node) -> None:
-    """Copy a node's lines of the model's code to the nodes recorded after ``last``."""
+    """Copy the source lines of a TorchScript node to the nodes recorded after ``last``."""
     frames = [
         frame
         for frame in _FRAME.finditer(node.sourceRange())
@@ -195,7 +199,7 @@ def _nodes_after(node: Node) -> Iterator[Node]:
         node = node.next
 
 
-def _flatten(values: Any) -> Iterator[Any]:
+def _flatten(values: Iterable[object]) -> Iterator[object]:
     for value in values:
         if isinstance(value, dict):
             yield from _flatten(value.values())

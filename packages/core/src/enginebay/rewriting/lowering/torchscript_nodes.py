@@ -1,4 +1,4 @@
-"""Evaluation of single TorchScript nodes by the ATen operators and Python functions they stand for.
+"""Evaluation of single TorchScript nodes by ATen operators and Python functions.
 
 An evaluator takes a node and the values of its inputs, and returns the list of its outputs.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+    from torch._C import Node
 
 _NUMBER_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "aten::Int": int,
@@ -36,7 +37,7 @@ _LIST_OPERATORS: dict[str, Callable[..., Any]] = {
 _UPSAMPLING = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 
 
-def evaluate_node(node: Any, arguments: list[Any]) -> list[Any]:
+def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
     """Compute the outputs of a node.
 
     Raises:
@@ -73,7 +74,7 @@ def evaluate_node(node: Any, arguments: list[Any]) -> list[Any]:
     return list(result) if len(list(node.outputs())) > 1 else [result]
 
 
-def _has_data(value: Any) -> bool:
+def _has_data(value: object) -> bool:
     """Return True for a tensor whose values do not depend on the inputs."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
@@ -82,7 +83,7 @@ def _has_data(value: Any) -> bool:
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    """Repeat elements by known numbers; ``repeat_interleave`` would make the size unknown."""
+    """Repeat elements by constant counts; ``repeat_interleave`` would make the size unknown."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -94,17 +95,17 @@ def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tens
 
 
 def _safe_name(name: str) -> str:
-    """Return the operator that declares shared memory in its schema; ``unsafe_split`` does not."""
+    """Drop ``unsafe_``: only the safe operator's schema declares that its outputs share memory."""
     safe = name.removeprefix("unsafe_")
     return safe if safe in ("chunk", "split", "split_with_sizes") else name
 
 
-def _read_constant(node: Any, _: list[Any]) -> list[Any]:
+def _read_constant(node: Node, _: object) -> list[object]:
     import torch
     from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
     output = node.output()
-    value = None if output.type().kind() == "NoneType" else output.toIValue()
+    value: Any = None if output.type().kind() == "NoneType" else output.toIValue()
     if isinstance(value, torch.Tensor) and value.dtype is torch.float64 and value.ndim == 0:
         # A Python number in the model: as a tensor it would promote other operands to float64.
         return [value.item()]
@@ -114,12 +115,12 @@ def _read_constant(node: Any, _: list[Any]) -> list[Any]:
     return [value.detach() if get_proxy_mode() is None else value.clone()]
 
 
-def _read_size(_: Any, arguments: list[Any]) -> list[Any]:
+def _read_size(_: object, arguments: list[Any]) -> list[object]:
     shape = list(arguments[0].shape)
     return [shape[arguments[1]] if len(arguments) > 1 else shape]
 
 
-def _make_tensor(_: Any, arguments: list[Any]) -> list[Any]:
+def _make_tensor(_: object, arguments: list[Any]) -> list[object]:
     import torch
 
     number, dtype = (*arguments, None)[:2]
@@ -129,7 +130,7 @@ def _make_tensor(_: Any, arguments: list[Any]) -> list[Any]:
 
 
 #: Nodes that are not operators on tensors.
-_STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
+_STRUCTURES: dict[str, Callable[[Node, list[Any]], list[object]]] = {
     "prim::Constant": _read_constant,
     "prim::ListConstruct": lambda _, arguments: [list(arguments)],
     "prim::TupleConstruct": lambda _, arguments: [tuple(arguments)],
@@ -154,7 +155,7 @@ _STRUCTURES: dict[str, Callable[[Any, list[Any]], list[Any]]] = {
 }
 
 
-def _read_number(value: Any) -> Any:
+def _read_number(value: object) -> object:
     import torch
 
     return _check_has_data(value).item() if isinstance(value, torch.Tensor) else value
