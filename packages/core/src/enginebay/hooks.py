@@ -21,7 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    runtime_checkable,
+)
 
 import msgspec
 import pluggy
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
 
     from enginebay.inference import Wrapper
     from enginebay.rewriting import RewriterSet
+    from enginebay.tensors import NumpyArray
 
     # Type checkers include typing_extensions; at run time it is not a dependency.
     P_co = TypeVar("P_co", bound=BackendParams, covariant=True, default=BackendParams)
@@ -154,7 +164,7 @@ class CalibrationData(Protocol):
         """Return the number of sets."""
         ...
 
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+    def __iter__(self) -> Iterator[Mapping[str, NumpyArray]]:
         """Iterate over the sets, from the first one."""
         ...
 
@@ -167,9 +177,9 @@ def _ignore_progress(_text: str) -> None:
     """Ignore the progress of a conversion."""
 
 
-def not_lowered(module: Any, inputs: Sequence[Any], operators: frozenset[str]) -> Any:  # noqa: ARG001  # as a Lower
-    """Raise an error; it is the default of ``lower`` in requests that are not for a conversion."""
-    raise ConversionError("lower() is only available in the request of a conversion")
+def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
+    """Raise an error: the default of ``lower`` in requests that are not for a conversion."""
+    raise ConversionError("lower() is only available in the requests that core passes to hooks")
 
 
 class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
@@ -368,14 +378,14 @@ class Task(Protocol):
         """Return the task completed for a model; raise a ``UsageError`` if it does not fit."""
         ...
 
-    def preparation(self) -> Any:
+    def preparation(self) -> object:
         """Return a key of the preprocessing: equal keys produce equal inputs and targets.
 
         The key does not contain the names and dtypes of inputs.
         """
         ...
 
-    def preprocess(self, item: Any) -> Mapping[str, Any]:
+    def preprocess(self, item: Any) -> Mapping[str, NumpyArray]:
         """Return the model's inputs for an item, such as the path of a file: arrays by name."""
         ...
 
@@ -386,7 +396,7 @@ class Task(Protocol):
         """
         ...
 
-    def read_outputs(self, outputs: Mapping[str, Any], item: Any) -> Sequence[Any]:
+    def read_outputs(self, outputs: Mapping[str, NumpyArray], item: Any) -> Sequence[object]:
         """Return the predictions for an item, best first, all of one ``msgspec.Struct`` type."""
         ...
 
@@ -490,7 +500,7 @@ def rewriters(request: RewritersRequest) -> RewriterSet:
 
 
 @hookspec
-def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
     """Return model sources by scheme: with ``{"zoo": build}``, ``zoo:NAME`` calls ``build``.
 
     The callable takes a :class:`ModelRequest`, and returns an ``nn.Module`` or a tuple: the module,
@@ -513,7 +523,7 @@ def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
 
 
 @hookspec
-def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
+def data_sources() -> Mapping[str, Callable[[DataRequest], object]]:
     """Return data sources by scheme: with ``{"flowers": read}``, ``flowers:NAME`` calls ``read``.
 
     The callable takes a :class:`DataRequest`, and returns an argument for ``eb.DataSet``: a path,
@@ -524,7 +534,7 @@ def data_sources() -> Mapping[str, Callable[[DataRequest], Any]]:
 
 
 @hookspec
-def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
+def metrics() -> Mapping[str, Callable[[MetricRequest], object]]:
     """Return metrics by scheme: with ``{"coco": build}``, ``coco:NAME`` calls ``build``.
 
     The callable takes a :class:`MetricRequest`, and returns a metric for ``lab.evaluate``: an
@@ -535,7 +545,9 @@ def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
 
 
 @hookspec
-def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
+def comparators() -> Mapping[
+    str, Callable[[ComparatorRequest], Callable[[ComparisonRequest], ComparisonResult]]
+]:
     """Return comparators by scheme: with ``{"poses": build}``, ``poses:ARGUMENT`` calls ``build``.
 
     The callable takes a :class:`ComparatorRequest` and returns a comparator: a callable that takes

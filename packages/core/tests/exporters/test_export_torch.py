@@ -111,7 +111,7 @@ def test_a_model_that_must_be_read_is_captured_strictly_with_its_rewriters(
     assert rewriting.report.fired["torch.nn.functional.silu"]
     (note,) = written.notes
     assert note.startswith(
-        f"captured in torch.export's strict mode, because its default one failed{reason}"
+        f"captured in torch.export's strict mode, because the default mode failed{reason}"
     )
     inputs = {"x": given[0], "scale.all": given[1]["scale"]["all"]}
     if ir == "onnx":

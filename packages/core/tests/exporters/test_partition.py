@@ -338,12 +338,12 @@ def chain(tmp_path):
             "the graph cannot be cut at 'tail': its marks are neck, head",
             "mark a tensor in the model: x = enginebay.mark(x, name)",
         ),
-        (["neck", "neck"], "the graph is to be cut at 'neck' twice", None),
+        (["neck", "neck"], "the graph cannot be cut at 'neck' twice", None),
         (
             ["head", "neck"],
             (
-                "the graph cannot be cut at 'head': it is computed after its own cut, "
-                "or after a later cut in the list"
+                "the graph cannot be cut at 'head': it depends on another tensor of the same cut, "
+                "or of a later cut in the list"
             ),
             "list the cuts in the order of the model, and use each mark's name once",
         ),
@@ -389,7 +389,9 @@ def test_a_model_without_marks(tmp_path):
 
 def test_the_same_mark_twice_in_a_row(tmp_path):
     body = [op("Exp", "x", "a"), _mark("a", "m", "c"), op("Neg", "m", "b"), _mark("b", "n", "c")]
-    with pytest.raises(UsageError, match="cut at 'c': it is computed after its own cut"):
+    with pytest.raises(
+        UsageError, match="cut at 'c': it depends on another tensor of the same cut"
+    ):
         split(
             plain(tmp_path, [*body, op("Abs", "n", "y")], ["x"], ["y"]), ["c"], tmp_path / "parts"
         )

@@ -86,9 +86,9 @@ def test_weights_in_a_file_of_their_own(tmp_path):
     np.testing.assert_allclose(run(parts, feed)["out"], run([ir], feed)["out"])
 
 
-BEHIND = "it is computed after its own cut, or after a later cut in the list"
+BEHIND = "it depends on another tensor of the same cut, or of a later cut in the list"
 VARIABLE = "cut at a tensor that depends on the model's inputs"
-OTHERS = "its tensors are a, early, b, p, q, r, chosen"
+OTHERS = "the graph can be cut at a, early, b, p, q, r, chosen"
 IN_ORDER = "list the cuts in the order of the model, and use each mark's name once"
 
 
@@ -133,7 +133,7 @@ def test_inputs_that_are_initializers_and_outputs_that_nothing_reads(tmp_path):
 
 
 def test_a_tensor_is_named_once(ir, tmp_path):
-    with pytest.raises(UsageError, match=r"^the graph is to be cut at 'a' twice$"):
+    with pytest.raises(UsageError, match=r"^the graph cannot be cut at 'a' twice$"):
         split(ir, ["a", "a"], tmp_path / "parts")
 
 
@@ -152,8 +152,8 @@ def test_only_tensors_are_passed_between_parts(tmp_path):
     with pytest.raises(ExportError) as raised:
         split(write(tmp_path, text), ["both"], tmp_path / "parts")
     assert str(raised.value) == (
-        "the graph cannot be cut here: 'both' is not a tensor, and would be passed "
-        "from one part to another"
+        "the graph cannot be cut here: 'both', which one part would pass to another, "
+        "is not a tensor"
     )
     assert raised.value.hint == "cut before or after it"
 
@@ -163,4 +163,4 @@ def test_many_tensors_are_not_all_named(tmp_path):
     ir = write(tmp_path, f"(float[2] t0) => (float[2] t20) {{ {chain} }}")
     with pytest.raises(UsageError) as raised:
         split(ir, ["elsewhere"], tmp_path / "parts")
-    assert raised.value.hint == "its tensors are t1, t2, t3, t4, …, t16, t17, t18, t19"
+    assert raised.value.hint == "the graph can be cut at t1, t2, t3, t4, …, t16, t17, t18, t19"

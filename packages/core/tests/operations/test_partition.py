@@ -182,7 +182,10 @@ class Marks(nn.Module):
     ("cuts", "message"),
     [
         (["neckk"], "the graph cannot be cut at 'neckk': its marks are neck, head"),
-        (["head", "neck"], "the graph cannot be cut at 'head': it is computed after its own cut"),
+        (
+            ["head", "neck"],
+            "the graph cannot be cut at 'head': it depends on another tensor of the same cut",
+        ),
     ],
 )
 def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], message: str) -> None:
@@ -381,7 +384,7 @@ PART = "partition_config.partition_cfg.0"
         (
             "multiclass_nms:input",
             "extract_feat:output",
-            f"'multiclass_nms:input' ({PART}.start): it is computed after its own cut",
+            f"'multiclass_nms:input' ({PART}.start): it depends on another tensor of the same cut",
             "list the cuts in the order of the model, and use each mark's name once",
         ),
     ],

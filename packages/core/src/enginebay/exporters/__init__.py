@@ -1,8 +1,8 @@
-"""Exporters: write a model as ONNX, TorchScript or an exported program, whole or in parts."""
+"""Export of a model as ONNX, TorchScript or an exported program, whole or cut into parts."""
 
 from __future__ import annotations
 
-from enginebay.exporters.draft_export import Draft, Obstacle, merged, write_draft
+from enginebay.exporters.draft_export import Draft, Obstacle, merge_obstacles, write_draft
 from enginebay.exporters.ir_files import check_choices, write_ir
 from enginebay.exporters.partition import split
 
@@ -10,7 +10,7 @@ __all__ = [
     "Draft",
     "Obstacle",
     "check_choices",
-    "merged",
+    "merge_obstacles",
     "split",
     "write_draft",
     "write_ir",

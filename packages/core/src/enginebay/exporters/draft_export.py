@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
     from torch.export import ExportedProgram
+    from torch.export._draft_export import DraftExportReport
     from torch.fx import Node
 
     from enginebay.exporters.export_job import ExportJob
     from enginebay.exporters.exporter_choice import Patch
     from enginebay.models import BoundModel
+
+_T = TypeVar("_T")
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +40,7 @@ class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         operator: The operator, such as ``aten::sort`` or ``my.ops::Wibble``; for a branch on a
             tensor's values, the line of Python.
-        modules: Paths of the modules that use it, such as ``body.l``.
+        modules: Dotted names of the modules that use it, such as ``body.l``.
         reason: Why it cannot be deployed, in a few words.
         rewriter: A rewriter or lowering that would replace it, with its condition; empty if none
             is known.
@@ -69,7 +72,7 @@ def write_draft(
     Args:
         model: The model with its inputs bound.
         path: The ONNX file to write.
-        patch: The rewriters, as :func:`enginebay.exporters.write_ir` takes them.
+        patch: Applies the rewriters, as for :func:`enginebay.exporters.write_ir`.
         translated: Called while the rewriters are active; returns the operators that their
             symbolics translate.
 
@@ -85,10 +88,10 @@ def write_draft(
     ir = write_staged(
         path, "onnx", lambda target: source.run_exporter(Exporter.DYNAMO, export, target)
     )
-    return Draft(ir=ir, obstacles=tuple(merged(obstacles)))
+    return Draft(ir=ir, obstacles=tuple(merge_obstacles(obstacles)))
 
 
-def merged(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
+def merge_obstacles(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
     """Merge the obstacles of each operator into one, with all reasons and modules."""
     groups: dict[str, list[Obstacle]] = {}
     for obstacle in obstacles:
@@ -171,13 +174,15 @@ def _show_parameters_as_buffers(model: nn.Module) -> Iterator[None]:
             _replace_items(module._buffers, buffers)
 
 
-def _replace_items(mapping: dict[str, Any], values: dict[str, Any]) -> None:
+def _replace_items(mapping: dict[str, _T], values: dict[str, _T]) -> None:
     mapping.clear()
     mapping.update(values)
 
 
-def _list_capture_obstacles(program: ExportedProgram, report: Any) -> Iterator[Obstacle]:
-    """Yield an obstacle for each failure that torch.export avoided by running the model."""
+def _list_capture_obstacles(
+    program: ExportedProgram, report: DraftExportReport
+) -> Iterator[Obstacle]:
+    """Yield an obstacle for each failure that draft_export reports."""
     from torch.export._draft_export import FailureType
 
     for failure in report.failures:
@@ -207,7 +212,7 @@ def _list_capture_obstacles(program: ExportedProgram, report: Any) -> Iterator[O
 def _find_deciding_line(
     program: ExportedProgram, data: Mapping[str, Any], files: Mapping[int, str]
 ) -> tuple[str, str]:
-    """Return the location (``file:line``) and the text of the line that branches on values."""
+    """Return the location (``file:line``) and the text of the line that branches on a value."""
     frame = data["user_stack"][-1]
     candidates = [(files[frame["filename"]], frame["line"], frame["loc"])]
     # The frame may be in a torch function mode that intercepts Tensor.__bool__. Then take the line
@@ -245,7 +250,7 @@ def _find_line_modules(program: ExportedProgram, location: str) -> tuple[str, ..
 
 
 def _innermost_module(node: Node) -> str:
-    """Return the path of the innermost module that a node comes from, in the user's model."""
+    """Return the dotted name of the innermost module that created a node; empty for the model."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = stack[-1][0] if stack else ""
     return str(path).removeprefix("model").removeprefix(".")

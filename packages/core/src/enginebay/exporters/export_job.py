@@ -1,4 +1,4 @@
-"""Input and result of every exporter, and atomic writing of their files."""
+"""The input and the result of an exporter, and atomic writing of its files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ExportJob:
 
     Attributes:
         flat: The model, in evaluation mode.
-        samples: Input name → example tensor, at sizes that the open dimensions allow.
-        example_shapes: Input name → shape in the caller's own example.
+        samples: Input name → example tensor, resized to keep the open dimensions open.
+        example_shapes: Input name → shape of the caller's example.
         output_names: Names of the outputs, in order.
         dynamic: The open dimensions.
         opset: The requested ONNX opset; None for the exporter's default.
@@ -45,13 +45,13 @@ class ExportJob:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Copies of the samples for one run: a forward may write into its inputs."""
+        """Copies of the samples for one run: ``forward`` may write into its inputs."""
         return tuple(tensor.clone() for tensor in self.samples.values())
 
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """The result of an exporter; the attributes are those of :class:`~enginebay.IRModel`."""
+    """The result of an exporter; :class:`~enginebay.IRModel` describes the attributes."""
 
     exporter: str
     inputs: tuple[TensorSpec, ...]
@@ -62,7 +62,7 @@ class ExportedFiles:
 
 @contextmanager
 def stage_files(path: Path) -> Iterator[Path]:
-    """Yield a path in a temporary folder; its files move to the folder of ``path`` at the end.
+    """Yield a path in a temporary folder; at the end, its files move to the folder of ``path``.
 
     Existing files at ``path`` are replaced only if the block succeeds.
 
@@ -71,6 +71,7 @@ def stage_files(path: Path) -> Iterator[Path]:
     """
     with report_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # In the same folder, since a rename is only atomic within one file system.
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield folder / path.name

@@ -1,4 +1,4 @@
-"""Choice of an exporter: try the possible ones in order until one works."""
+"""Choice of an exporter: the first of those for the representation that works."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
 from enginebay.exporters.export_job import CannotWriteError, ExportedFiles, ExportJob
@@ -55,7 +55,7 @@ class ExportSource:
     Attributes:
         model: The model with its inputs bound.
         opset: The requested ONNX opset; None for the exporter's default.
-        patch: The rewriters, as :func:`~enginebay.exporters.write_ir` takes them.
+        patch: Applies the rewriters, as for :func:`~enginebay.exporters.write_ir`.
     """
 
     model: BoundModel
@@ -92,7 +92,7 @@ class ExportSource:
 
 
 def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
-    """Drop the dimensions whose range is a single size, which the samples have already."""
+    """Drop the dimensions whose range is a single size: the samples have this size."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()
@@ -104,8 +104,8 @@ def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
 def _freeze_heap() -> Iterator[None]:
     """Exclude all existing objects from garbage collection inside the block.
 
-    An exporter creates so many objects that the collector scans those of torch again and again: a
-    tenth of the time of an export.
+    An exporter creates so many objects that the collector would scan all objects of torch many
+    times, which takes a tenth of the time of an export.
     """
     if gc.get_freeze_count():  # the application froze its heap itself: leave it frozen
         yield
@@ -130,8 +130,8 @@ def write_module(
     """Export a model to ``target`` with the chosen exporter, or the first one that works.
 
     Raises:
-        ExportError: No exporter works. The message has the reason of each, and ``__cause__`` is
-            their error or a group of their errors.
+        ExportError: No exporter works. The message has the reason for each exporter; ``__cause__``
+            is the exporter's error, or a group of several errors.
     """
     signature = source.model.signature
     assert signature is not None
@@ -167,7 +167,7 @@ def _try_exporters(
 ) -> ExportedFiles:
     failures: dict[Exporter, BaseException] = {}
     for exporter, export in exporters.items():
-        raise_if_interrupted()  # the exporter before may have caught the interrupt as its failure
+        raise_if_interrupted()  # the previous exporter may have caught the interrupt
         try:
             written = source.run_exporter(exporter, export, target)
         except KeyboardInterrupt:
@@ -186,7 +186,7 @@ def _try_exporters(
 
 
 def _raise_final_error(err: BaseException | None) -> None:
-    """Raise an error that no other exporter avoids: of a rewriter, or a full disk."""
+    """Raise the error of a rewriter or a full disk, which other exporters would meet too."""
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         if isinstance(err, EnginebayError) and type(err) is not ExportError:
@@ -219,7 +219,7 @@ def _delete_files(folder: Path) -> None:
         file.unlink()
 
 
-def _is_torchscript(model: Any) -> bool:
+def _is_torchscript(model: object) -> bool:
     import torch
 
     return isinstance(model, torch.jit.ScriptModule)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class FlatModel(nn.Module):
-    """Wraps a model, without a copy, for every exporter.
+    """Wraps a model, without copying it, so that exporters only see tensors.
 
-    So no exporter needs to support nested inputs, constant arguments or dictionaries of outputs.
+    Exporters need not support nested inputs, constant arguments or dictionaries of outputs.
     """
 
     def __init__(self, model: nn.Module, signature: Signature) -> None:

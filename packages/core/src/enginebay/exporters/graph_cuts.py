@@ -1,4 +1,4 @@
-"""Cuts of an ONNX graph: find the marked values at which a graph is to be cut."""
+"""Search for the marked values at which an ONNX graph is to be cut."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value,
     """Find the marks at which a graph is to be cut.
 
     Returns:
-        The cuts inside the model, without those at its edges; and the output of each mark that is
-        cut at → the number of its cut.
+        The cuts without those at the edges of the model, and a map from the output of each mark
+        that is cut to the index of its cut.
 
     Raises:
         UsageError: No mark has the name of a cut, or two cuts have the same name.
@@ -31,10 +31,11 @@ def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value,
     for number, cut in enumerate(cuts):
         for name in cut.names:
             if any(name in earlier.names for earlier in cuts[:number]):
-                raise UsageError(f"the graph is to be cut at {cut.quoted(name)} twice")
+                raise UsageError(f"the graph cannot be cut at {cut.quoted(name)} twice")
         values = [value for name in cut.names for value in _find_marked_values(name, cut, marks)]
         if cut.may_be_edge and all(map(_is_edge, values)):
             continue
+        # Of several names only the last marks count, as in MMDeploy's partition_cfg.
         for value in values if len(cut.names) == 1 else _drop_earlier_marks(values):
             cut_numbers.setdefault(value, len(inside))
         inside.append(cut)
@@ -69,12 +70,12 @@ def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]])
 
 def _list_cut_names(mark: str) -> tuple[str, ...]:
     """List the names that a cut may use for a mark: ``head:input_0``, ``head:input``, ``head``."""
-    function, _, place = mark.rpartition(":")
-    side, _, number = place.partition("_")
-    if not function or side not in ("input", "output") or not number.isdecimal():
+    function, _, tensor = mark.rpartition(":")
+    kind, _, index = tensor.partition("_")
+    if not function or kind not in ("input", "output") or not index.isdecimal():
         return (mark,)
-    names = (mark, f"{function}:{side}")
-    return (*names, function) if side == "input" else names
+    names = (mark, f"{function}:{kind}")
+    return (*names, function) if kind == "input" else names
 
 
 def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError:
@@ -103,13 +104,13 @@ def _is_end(value: Value) -> bool:
 
 
 def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
-    """Drop the marks before another mark of the same cut: a cut has no nodes in between."""
+    """Drop the marks that another mark of the same cut depends on."""
     earlier = set().union(*map(_collect_ancestors, marks))
     return [mark for mark in marks if mark not in earlier]
 
 
 def _collect_ancestors(value: Value) -> set[Value]:
-    """Collect the values that a value is computed from."""
+    """Collect all values that a value depends on."""
     ancestors: set[Value] = set()
     queue = [value]
     while queue:

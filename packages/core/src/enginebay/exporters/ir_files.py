@@ -1,4 +1,4 @@
-"""Export of a model to IR files, by any exporter: the entry point of this package."""
+"""Export of a model to the files of an IR: the entry point of this package."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def write_ir(
         exporter: The only ONNX exporter to try. By default ``dynamo``, then ``torchscript`` with a
             note on the failure; for a TorchScript model only ``torchscript``.
         opset: The ONNX opset; None for the exporter's default.
-        patch: Function from the model and the exporter's name (``dynamo``, ``torchscript``,
-            ``jit.trace``, ``torch.export``) to a context that applies the rewriters and yields the
-            module to export.
+        patch: Takes the model and the exporter's name (``dynamo``, ``torchscript``, ``jit.trace``,
+            ``torch.export``), and returns a context manager that applies the rewriters and yields
+            the module to export.
 
     Raises:
         UsageError: The options cannot be combined, or do not suit the model.

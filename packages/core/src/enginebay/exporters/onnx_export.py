@@ -20,11 +20,12 @@ from enginebay.rewriting import has_symbolic
 from enginebay.tensors import TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    import onnx_ir
+    from torch import nn
     from torch.onnx import ONNXProgram
-
 
 #: Larger weights go to a second file. Weights inside the main file are copied three times while it
 #: is written (1 GB of Linear layers: a peak of 4.5 GB, and of 1.4 GB with a second file).
@@ -45,7 +46,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
             job.flat,
             job.tensors,
             dynamo=True,
-            optimize=is_sound,
+            optimize=is_sound,  # an optimiser without the repair could change results
             verbose=False,
             input_names=list(job.samples),
             output_names=list(job.output_names),
@@ -116,7 +117,7 @@ def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
             if spec.dims is not None and isinstance(size := spec.dims[axis], int):
                 where = f"dimension '{dim.name}' (axis {axis} of '{spec.name}')"
                 message = f"{where}: expected an open size, found {size}, fixed by the model's code"
-                raise ExportError(message, hint="leave it out of dynamic")
+                raise ExportError(message, hint="leave this dimension out of dynamic")
 
 
 def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> ExportedFiles:
@@ -137,7 +138,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
 
 
 def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
-    """Check that outputs whose size depends on an open dimension are open in the graph."""
+    """Check that the graph has an open size where an output's size depends on an open dimension."""
     # torch 2.13 ends an LSTM or GRU over an open length with a Reshape to the example's length.
     # The check costs two forward passes, so it runs only if an output has a fixed shape.
     fixed = [
@@ -155,13 +156,13 @@ def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
             )
 
 
-def _trace_scripted(model: Any, job: ExportJob) -> Any:
+def _trace_scripted(model: nn.Module, job: ExportJob) -> nn.Module:
     """Return the model, or its trace if it contains TorchScript."""
     import torch
 
     # The exporter's own tracer cannot trace a model with a TorchScript submodule.
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        trace: Any = torch.jit.trace
+        trace: Callable[..., nn.Module] = torch.jit.trace
         return trace(model, job.tensors, check_trace=False)
     return model
 
@@ -177,11 +178,11 @@ def _build_specs(values: Sequence[Any]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(value.name, _dtype_name(value), _name_dims(value)) for value in values)
 
 
-def _dtype_name(value: Any) -> str:
+def _dtype_name(value: onnx_ir.Value) -> str:
     return "unknown" if value.dtype is None else str(value.dtype.numpy().name)
 
 
-def _name_dims(value: Any) -> tuple[int | str, ...] | None:
+def _name_dims(value: onnx_ir.Value) -> tuple[int | str, ...] | None:
     if value.shape is None:
         return None
     return tuple(

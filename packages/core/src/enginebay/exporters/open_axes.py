@@ -1,4 +1,4 @@
-"""Open axes: example inputs at sizes that keep them open, and the outputs' axes that are open."""
+"""Open axes: example inputs whose sizes keep axes open, and a search for open output axes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def make_samples(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, Tensor]:
-    """Return the example inputs at sizes with which an exporter can leave dimensions open.
+    """Return the example inputs, resized so that an exporter can leave dimensions open.
 
-    An exporter cannot distinguish an open dimension of size 0 or 1 from a broadcast one. So an
-    example with a batch of one is exported with a batch of two.
+    An exporter cannot distinguish an open dimension of size 0 or 1 from a broadcast dimension, so
+    that an example with a batch of one is resized to a batch of two.
 
     Args:
         examples: Input name → example tensor; they are not changed.
@@ -36,7 +36,7 @@ class OutputAxes:
 
     Attributes:
         axes: Output name → axis → name of the dimension; None if they are unknown.
-        notes: For the user: why they are unknown.
+        notes: The reason for the user if they are unknown.
     """
 
     axes: dict[str, dict[int, str]] | None
@@ -46,8 +46,8 @@ class OutputAxes:
 def find_output_axes(job: ExportJob) -> OutputAxes:
     """Find the open axes of the outputs by running the model at two sizes.
 
-    An axis whose size changes is open. It gets the name of an open dimension if exactly one changed
-    in the same way, else a name of its own.
+    An axis whose size changes is open. If exactly one open dimension of the inputs has the same two
+    sizes, the axis gets its name, otherwise a new name.
 
     Raises:
         ExportError: The model fails at a size within the caller's ranges.
@@ -72,7 +72,7 @@ def find_output_axes(job: ExportJob) -> OutputAxes:
 
 
 def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
-    """Return a note that the model failed at these sizes; raise it if they were in a full range."""
+    """Return a note that the model failed at these sizes; raise it if all ranges are bounded."""
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
     line = f"the model fails with {tried}: {reason(err)}"
     # Without an upper bound the sizes are a guess. With one, the caller promised them.
@@ -98,7 +98,7 @@ def _compare_shapes(
 
 
 def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Choose a second size for each dimension, a different multiple for each to tell them apart."""
+    """Choose another size for each dimension: different multiples, to distinguish dimensions."""
     dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     return {
         name: _choose_other_size(dim, sizes[name], factor)

@@ -1,4 +1,4 @@
-"""Partition of an ONNX model into several, which run one after the other."""
+"""Partition of an ONNX model into several models, which run one after the other."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
     from enginebay.ir import IRModel
 
-#: Operators without inputs that are not constants: copies in two parts would draw other numbers.
+#: Operators without inputs that are not constants: copies in two parts would return different
+#: random numbers.
 _RANDOM_OPERATORS = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]:
-    """Cut an ONNX model at marks; a file of the user can also be cut at its tensors.
+    """Cut an ONNX model into parts at its marks, and a user's own file also at its tensors.
 
-    The inputs of a part are the model's inputs and earlier parts' outputs that it uses. Its outputs
-    are the values that later parts use, and the model's own outputs. A tensor that is cut at is
-    renamed to its mark's name; all other tensors keep the exporter's names.
+    The inputs of a part are those inputs of the model and outputs of earlier parts that it uses.
+    Its outputs are the values that later parts use, and the model's own outputs. A tensor at a cut
+    gets the name of its mark; all other tensors keep the exporter's names.
 
     Args:
         ir: An ONNX file, or a model that was exported with
             :func:`~enginebay.rewriting.mark_nodes`. Its external data is checked already.
-        cuts: Names of marks, or of tensors in a file, in the order of the model. All tensors that
-            are marked with one name, or named by one :class:`Cut`, are cut together.
+        cuts: Names of marks, or of tensors in a file, in the order of the model. All tensors with
+            the same mark, or of the same :class:`Cut`, are cut together.
         folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. Each part has its weights in a
             second file if the model has.
 
@@ -46,7 +47,7 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
 
     Raises:
         UsageError: No mark or tensor has the name, or the cuts do not separate the graph.
-        ExportError: The dtype of a tensor that is cut at is unknown, or the model has sparse
+        ExportError: The dtype of a tensor at a cut is unknown, or the model has sparse
             initializers.
     """
     import onnx_ir
@@ -78,7 +79,7 @@ def _load_model(path: Path) -> Model:
     import onnx
     import onnx_ir
 
-    proto = onnx.load(path, load_external_data=False)
+    proto = onnx.load(path, load_external_data=False)  # copied when it is saved
     if sparse := proto.graph.sparse_initializer:  # onnx_ir would drop them
         raise ExportError(
             f"the graph cannot be cut: initializer '{sparse[0].values.name}' is sparse",
@@ -92,7 +93,7 @@ def _load_model(path: Path) -> Model:
 def _assign_levels(
     graph: Graph, cuts: Sequence[Cut], cut_values: Mapping[Value, int]
 ) -> dict[Value, int | None]:
-    """Count the cuts before each value; None for a constant, which is copied into every part."""
+    """Count the cuts before each value; None for a constant, which every part gets a copy of."""
     levels: dict[Value, int | None] = {
         value: 0 for value in graph.inputs if not value.is_initializer()
     }
@@ -106,8 +107,8 @@ def _assign_levels(
             if level > cut:
                 name = cuts[cut].quoted(read_mark_name(node))
                 raise UsageError(
-                    f"the graph cannot be cut at {name}: it is computed after its own cut, or "
-                    "after a later cut in the list",
+                    f"the graph cannot be cut at {name}: it depends on another tensor of the same "
+                    "cut, or of a later cut in the list",
                     hint="list the cuts in the order of the model, and use each mark's name once",
                 )
             level = cut + 1
@@ -130,7 +131,7 @@ def _check_levels(
 
 
 def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
-    """Remove every mark from a model; a tensor that is cut at gets the name of its mark."""
+    """Remove every mark from a model; a tensor at a cut gets the name of its mark."""
     from onnx_ir.convenience import create_value_mapping
 
     taken = set(create_value_mapping(model.graph))
@@ -162,8 +163,8 @@ def _infer_types(model: Model, *, trusted: bool) -> None:
 
     Args:
         model: The model, without marks.
-        trusted: True if the shapes in the file are right; else only their dtypes and ranks are
-            used.
+        trusted: True if the shapes in the file are valid for all inputs; otherwise only the dtypes
+            and ranks are used.
     """
     import onnx
     import onnx_ir
@@ -246,8 +247,8 @@ def _check_type(value: Value) -> None:
 
     if value.type and not isinstance(value.type, TensorType):
         raise ExportError(
-            f"the graph cannot be cut here: '{value.name}' is not a tensor, and would be passed "
-            "from one part to another",
+            f"the graph cannot be cut here: '{value.name}', which one part would pass to another, "
+            "is not a tensor",
             hint="cut before or after it",
         )
     if not value.dtype:

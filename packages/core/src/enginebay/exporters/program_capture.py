@@ -1,4 +1,4 @@
-"""Capture of a model as a graph of ATen operators, and the same graph in a form for a tracer."""
+"""Capture of a model as a graph of ATen operators, and conversion of the graph for a tracer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
     from torch import Tensor, nn
-    from torch.export import ExportedProgram
+    from torch.export import Dim, ExportedProgram
 
     from enginebay.exporters.export_job import ExportJob
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 #: The note on a model that could be captured only in strict mode, which analyses Python bytecode.
-STRICT_MODE_NOTE = "captured in torch.export's strict mode, because its default one failed"
+STRICT_MODE_NOTE = "captured in torch.export's strict mode, because the default mode failed"
 
 
 def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
     """Capture the model with ``torch.export``, with open dimensions.
 
     Returns:
-        The program, and a note if only strict mode worked.
+        The program, and a note for the user if only strict mode worked.
     """
     import torch
 
@@ -55,7 +55,7 @@ def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
     raise errors[0]
 
 
-def build_torch_dims(job: ExportJob) -> tuple[dict[int, Any] | None, ...]:
+def build_torch_dims(job: ExportJob) -> tuple[dict[int, Dim] | None, ...]:
     """Return the open dimensions as ``torch.export`` takes them: one entry per input."""
     from torch.export import Dim
 
@@ -73,14 +73,14 @@ def build_torch_dims(job: ExportJob) -> tuple[dict[int, Any] | None, ...]:
 def lower_model(
     job: ExportJob, known: Known | None = None, *, always: bool = False
 ) -> tuple[nn.Module, list[str]]:
-    """Return the module to trace, with notes: the model itself, or its lowered graph.
+    """Return the module to trace, the model itself or its lowered graph, and notes for the user.
 
-    A tracer has no table of decompositions. So the model is captured, and its graph traced, if it
-    uses an operator that has a lowering, or if the engine's operators are known.
+    A tracer has no table of decompositions. So the model is captured and lowered, and its graph is
+    traced, if it uses an operator that has a lowering, or if the engine's operators are known.
 
     Args:
         job: The export.
-        known: True for an operator that the exporter translates; None if it translates all.
+        known: Returns True for operators that the exporter translates; None if it translates all.
         always: Return the graph even if no operator in it has a lowering.
 
     Raises:
@@ -130,7 +130,8 @@ def _capture_or_trace(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]
         if job.dynamic:
             raise
         try:
-            return _capture_trace(job), (f"captured from its trace, because {reason(err)}",)
+            note = f"the TorchScript trace was captured, because the model cannot be: {reason(err)}"
+            return _capture_trace(job), (note,)
         except Exception:  # noqa: BLE001 - the model's own code; the first error is the clearer one
             raise err from None
 
@@ -149,7 +150,7 @@ def trace_uncompiled() -> Iterator[None]:
     """Run functions that ``torch.compile`` wraps uncompiled while a model is traced.
 
     Compiled functions refuse ``torch.jit.trace``, but run uncompiled during a trace of torch.fx if
-    ``error_on_nested_fx_trace`` is False. So the block pretends to be one.
+    ``error_on_nested_fx_trace`` is False. So the block sets torch.fx's flag for a trace.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield
@@ -178,8 +179,8 @@ def _set_fx_tracing_flag(value: bool) -> Iterator[None]:
 def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:
     """Return a program as a module that can be traced with its open sizes.
 
-    The tracer follows sizes through torch's Python functions, but records a size that is passed to
-    an operator of ``torch.ops`` as a constant. So those operators are replaced.
+    The tracer records a size that is passed to torch's Python functions, but makes a size that is
+    passed to an operator of ``torch.ops`` constant. So Python functions replace those operators.
     """
     import torch
 
@@ -214,7 +215,7 @@ def _is_open_size(node: torch.fx.Node) -> bool:
 
 
 def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
-    """Return torch's Python function for an operator that is called with an open size."""
+    """Return the Python function of torch for an operator that is called with an open size."""
     import torch
 
     if target in vars(operator).values():
@@ -222,7 +223,7 @@ def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
     if target is torch.sym_float:
         return _traceable_sym_float
     if not isinstance(target, torch._ops.OpOverload):
-        raise ExportError(f"{target} with an open size cannot be traced")
+        raise ExportError(f"{target} cannot be traced with an open size")
     name = target._schema.name.partition("::")[2]
     if name == "slice":
         return _traceable_slice
@@ -231,7 +232,7 @@ def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
         (getattr(owner, name) for owner in owners if hasattr(owner, name)), None
     )
     if function is None:
-        raise ExportError(f"{target} with an open size cannot be traced")
+        raise ExportError(f"{target} cannot be traced with an open size")
     return function
 
 
@@ -255,7 +256,7 @@ def _traceable_softmax(x: Tensor, dim: int, _: bool) -> Tensor:
     return x.softmax(dim)
 
 
-def _traceable_sym_float(size: Any) -> Any:
+def _traceable_sym_float(size: float | torch.SymInt) -> object:
     return size * 1.0  # the tracer would record float(size) as a constant
 
 

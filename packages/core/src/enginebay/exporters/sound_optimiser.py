@@ -1,15 +1,18 @@
-"""Repair of onnxscript's graph optimiser: without the rules that change a model's results."""
+"""Repair of onnxscript's graph optimiser, some of whose rules change a model's results."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting import NameNotFoundError, replace_functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from onnxscript.rewriter._pattern_ir import Constant
+
+#: The package of the optimiser's rules; private, as of onnxscript 0.7.
 _RULES = "onnxscript.rewriter.rules.common"
 
 
@@ -32,11 +35,13 @@ def repair_optimiser() -> Iterator[bool]:
             yield True
 
 
-def _match_exactly(original: Callable[..., bool], matcher: Any, pattern: Any, value: Any) -> bool:
+def _match_exactly(
+    original: Callable[..., bool], matcher: object, pattern: Constant, value: object
+) -> bool:
     return original(matcher, type(pattern)(pattern.value, rel_tol=0.0, abs_tol=0.0), value)
 
 
-def _never_applies(*_: Any, **__: Any) -> bool:
+def _never_applies(*_: object, **__: object) -> bool:
     return False
 
 

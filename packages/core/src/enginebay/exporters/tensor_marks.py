@@ -1,4 +1,4 @@
-"""Marks at the tensors of an ONNX file, so that a file without marks can be cut."""
+"""Insertion of marks at the tensors of an ONNX file, so that a file without marks can be cut."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from enginebay.rewriting import Cut
 
 
-#: How many names of tensors a message lists from each end of the graph.
+#: The number of tensor names that a message lists from each end of the graph.
 _SHOWN_AT_EACH_END = 4
 
 
 def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
-    """Insert a mark after each tensor that a cut names, under the tensor's name.
+    """Insert a mark, with the same name, after each tensor that a cut names.
 
     Args:
         graph: The graph, which is changed; its subgraphs are not.
         cuts: Cuts that name tensors which nodes of the graph compute.
 
     Raises:
-        UsageError: A tensor does not exist, or nothing is before or after it.
+        UsageError: A tensor does not exist, or no node is before or after it.
     """
     from onnx_ir.convenience import create_value_mapping
 
@@ -75,13 +75,13 @@ def _find_tensor(graph: Graph, name: str, cut: Cut) -> Value:
             f"the graph cannot be cut at {cut.quoted(name)}: {reason}",
             hint=f"did you mean '{close}'?"
             if close
-            else f"its tensors are {_shorten_names(names)}",
+            else f"the graph can be cut at {_shorten_names(names)}",
         )
     return value
 
 
 def _explain_inseparable(value: Value) -> str:
-    """Return the reason why a graph cannot be cut at a value; empty if it can."""
+    """Return the reason why a graph cannot be cut at a value; empty if it can be cut."""
     if value.is_initializer():  # old files list them among the inputs too
         return "it is an initializer, which is copied into every part"
     if value.producer() is None:
@@ -100,10 +100,10 @@ def _list_separable(graph: Graph) -> list[str]:
 
 
 def _shorten_names(names: list[str]) -> str:
-    """Join names, without those in the middle if there are many."""
+    """Join the first and last names; all names if there are few."""
     shown = (
         names
         if len(names) <= 2 * _SHOWN_AT_EACH_END
         else [*names[:_SHOWN_AT_EACH_END], "…", *names[-_SHOWN_AT_EACH_END:]]
     )
-    return ", ".join(shown) or "none at which it can be cut"
+    return ", ".join(shown) or "no tensor"

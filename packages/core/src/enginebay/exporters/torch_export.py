@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, reason
 from enginebay.exporters.export_job import ExportedFiles, ExportJob, report_write_errors
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def export_trace(job: ExportJob) -> ExportedFiles:
     """Trace the model after one warm-up, and compare the trace's outputs with the model's.
 
-    If the model cannot be traced, its graph from ``torch.export`` is. The file also contains the
-    names, dtypes and shapes, which TorchScript itself does not store.
+    If the model cannot be traced, its graph from ``torch.export`` is traced instead. The file also
+    contains the names, dtypes and shapes, which TorchScript itself does not store.
     """
     import torch
 
@@ -50,19 +50,19 @@ def export_trace(job: ExportJob) -> ExportedFiles:
     )
 
 
-def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> Any:
+def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
     """Trace the model; if that fails, trace its graph from ``torch.export``.
 
-    A tracer turns sizes into tensors, and some functions accept only numbers.
+    A tracer turns sizes into tensors, which some functions refuse.
 
     Args:
         model: The model, or its lowered graph.
         job: The export.
-        notes: The notes of the tracer; replaced if the first trace failed.
+        notes: The warnings of the tracer so far; replaced if the first trace failed.
     """
     import torch
 
-    trace: Any = torch.jit.trace
+    trace: Callable[..., torch.jit.ScriptModule] = torch.jit.trace
     try:
         with trace_uncompiled():
             # Not torch's own check, which runs the model twice more and only warns.
@@ -109,7 +109,7 @@ def _save_file(job: ExportJob, save: Callable[[BytesIO], None]) -> None:
 
 
 def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[str, str]:
-    """Return torch's symbol of each open size → the user's name."""
+    """Map the symbol that torch gives to each open size to the user's name of the dimension."""
     inputs, _ = program_specs(program, list(job.samples))
     return {
         str(spec.dims[axis]): dim.name
@@ -122,7 +122,7 @@ def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[
 def _open_specs(
     fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
 ) -> tuple[TensorSpec, ...]:
-    """Return the specs with names for the open axes; without dims if the axes are unknown."""
+    """Return the specs with the names of the open axes; without dims if the axes are unknown."""
     return tuple(
         TensorSpec(spec.name, spec.dtype, None if axes is None else _name_open_dims(spec, axes))
         for spec in fixed

@@ -13,7 +13,7 @@ from enginebay.backend import get_backend
 from enginebay.display import Fields, Result, Table, document
 from enginebay.environment import check_distributions
 from enginebay.errors import EnginebayError, LackingOperatorsError, ModelError, UsageError
-from enginebay.exporters import Obstacle, merged, write_draft, write_ir
+from enginebay.exporters import Obstacle, merge_obstacles, write_draft, write_ir
 from enginebay.hooks import ConvertRequest
 from enginebay.ir import IRKind, IRModel
 from enginebay.models import bind, find_model, shapes_of, unchanged
@@ -218,7 +218,7 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
         return BackendPreview(
             backend=name,
             ir=draft.kind,
-            obstacles=tuple(merged(obstacles)),
+            obstacles=tuple(merge_obstacles(obstacles)),
             rewritten=draft.rewritten,
             error=error,
         )

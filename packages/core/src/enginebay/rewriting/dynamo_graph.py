@@ -92,7 +92,7 @@ class SymbolicGraph:
 
         domain, _, op_type = name.rpartition("::")
         node = onnx_ir.Node(
-            "" if domain == "onnx" else domain,
+            "" if domain == "onnx" else domain,  # TorchScript's name of the default domain
             op_type,
             [self._to_value(each) for each in inputs],
             [self._to_attribute(op_type, key, value) for key, value in attributes.items()],

@@ -158,7 +158,9 @@ class _ModuleWalk:
 def _construct_replacement(
     rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, object]
 ) -> nn.Module:
-    parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
+    parameters = list(inspect.signature(rewriter.replacement).parameters.values())[
+        2:
+    ]  # after ctx, module
     # The options are those of all rewriters: a constructor gets only its own parameters.
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         names = {each.name for each in parameters}
@@ -256,7 +258,7 @@ def _revert_changes(
             for name in added:
                 holder.pop(name, None)
         else:
-            holder -= added
+            holder -= added  # in place: the module refers to this set
         holder.update(changed)
 
 

@@ -308,6 +308,7 @@ def _find_aliases(patches: list[AttributePatch]) -> None:
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []
+    # In copies of the dictionaries, since other threads may import modules meanwhile.
     # A few thousand modules hold about 80,000 values. The first check of a module, which runs no
     # Python code for each value, halves the time.
     for module in list(sys.modules.values()) if by_id else ():

@@ -82,7 +82,7 @@ def join_reports(first: RewriteReport | None, second: RewriteReport | None) -> R
         return first or second
     counts: dict[AppliedRewriter, int] = {}
     for rewriter in (*first.applied, *second.applied):
-        key = msgspec.structs.replace(rewriter, count=0)
+        key = msgspec.structs.replace(rewriter, count=0)  # the counts may differ
         counts[key] = counts.get(key, 0) + rewriter.count
     return RewriteReport(
         applied=tuple(msgspec.structs.replace(key, count=n) for key, n in counts.items()),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+#: Held while a thread claims or releases the children of a module, which all threads share.
 _lock = threading.Lock()
 
 
@@ -117,7 +118,7 @@ def _release_children(module: nn.Module, claimed: ThreadDict) -> None:
         if claimed.users:
             return
         base, own = claimed.base, claimed.own
-        if list(base.items()) != list(own.items()):
+        if list(base.items()) != list(own.items()):  # lists, since dicts ignore the order
             base.clear()
             base.update(own)
         if vars(module)["_modules"] is claimed:

@@ -67,6 +67,7 @@ class GraphValues:
             return None
         with _disable_current_modes(), torch.no_grad():
             value = value.float() if value.dtype is torch.bfloat16 else value  # not in NumPy
+            # A copy: numpy() returns a view of the model's own weight.
             array: NumpyArray = value.detach().cpu().numpy().copy()
         return array
 

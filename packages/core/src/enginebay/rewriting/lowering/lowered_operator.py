@@ -84,7 +84,7 @@ class LoweredOperator:
         last = next(iter(reversed(graph.nodes)))
         writes = _count_writes(args, kwargs)
         self._depth += 1
-        self.active.count += self._depth == 1
+        self.active.count += self._depth == 1  # not for calls by the lowering itself
         try:
             result = self._call_lowering(args, kwargs)
         finally:

@@ -101,7 +101,7 @@ def is_always_decomposed(overload: OpOverload) -> bool:
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, composite):
         aliases = any(each.alias_info is not None for each in schema.arguments)
         return aliases or torch.Tag.maybe_aliasing_or_mutating in overload.tags
-    key = torch._C.DispatchKey
+    key = torch._C.DispatchKey  # private, as of torch 2.13
     kernels = overload.py_kernels
     return key.Autograd in kernels and key.CompositeImplicitAutograd not in kernels
 

@@ -42,6 +42,8 @@ def script_graph(module: ScriptModule, inputs: Sequence[Tensor]) -> GraphModule:
     def run(*tensors: Tensor) -> tuple[object, ...]:
         return _GraphRun(module).run_graph(tensors)
 
+    # pre_dispatch records operators before torch decomposes them, as torch.export does. The module's
+    # own tensors are real tensors, not fake ones.
     return make_fx(run, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(
         *inputs
     )
