@@ -21,16 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Literal,
-    NoReturn,
-    Protocol,
-    TypeAlias,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import pluggy
@@ -44,6 +35,8 @@ from enginebay.tensors import TensorSpec
 from enginebay.verdict import Aligned, ComparisonRequest, ComparisonResult
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from typing_extensions import TypeVar
 
     from enginebay.inference import Wrapper

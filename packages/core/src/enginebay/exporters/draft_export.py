@@ -182,7 +182,6 @@ def _replace_items(mapping: dict[str, _T], values: dict[str, _T]) -> None:
 def _list_capture_obstacles(
     program: ExportedProgram, report: DraftExportReport
 ) -> Iterator[Obstacle]:
-    """Yield an obstacle for each failure that draft_export reports."""
     from torch.export._draft_export import FailureType
 
     for failure in report.failures:

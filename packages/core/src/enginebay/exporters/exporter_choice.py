@@ -143,7 +143,6 @@ def write_module(
 def _list_exporters(
     module: nn.Module, kind: IRKind, chosen: ExporterName | None
 ) -> dict[Exporter, ExportFunction]:
-    """Return the exporters to try, in order."""
     from enginebay.exporters.onnx_export import export_dynamo, export_torchscript
     from enginebay.exporters.torch_export import export_torch, export_trace
 
@@ -178,7 +177,8 @@ def _try_exporters(
                 message = f"cannot write '{target.name}': {cause.strerror}"
                 raise CannotWriteError(message) from cause
             failures[exporter] = err
-            _delete_files(target.parent)  # else the next exporter's files would include them
+            for file in target.parent.iterdir():  # else the next exporter's files would include it
+                file.unlink()
         else:
             notes = (*_format_fallback_notes(exporter, failures), *written.notes)
             return replace(written, notes=notes)
@@ -212,11 +212,6 @@ def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportErr
         errors[0] if len(errors) == 1 else BaseExceptionGroup("every exporter failed", errors)
     )
     return error
-
-
-def _delete_files(folder: Path) -> None:
-    for file in folder.iterdir():
-        file.unlink()
 
 
 def _is_torchscript(model: object) -> bool:

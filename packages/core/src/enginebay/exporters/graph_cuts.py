@@ -110,7 +110,6 @@ def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
 
 
 def _collect_ancestors(value: Value) -> set[Value]:
-    """Collect all values that a value depends on."""
     ancestors: set[Value] = set()
     queue = [value]
     while queue:

@@ -121,7 +121,6 @@ def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
 
 
 def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> ExportedFiles:
-    """Save an exported graph; large weights go to a second file."""
     found = int(program.model.opset_imports[""])
     if opset not in (None, found):
         raise ExportError(f"expected opset {opset}, found opset {found} in the exporter's result")

@@ -58,7 +58,7 @@ def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]
         mark_tensors(model.graph, requested)
     inner_cuts, cut_values = find_cuts(model.graph, requested)
     levels = _assign_levels(model.graph, inner_cuts, cut_values)
-    _check_levels(inner_cuts, cut_values, levels)
+    _refuse_constant_cuts(inner_cuts, cut_values, levels)
     _remove_marks(model, cut_values)
     # A trace records the sizes of its example even for open dimensions.
     _infer_types(model, trusted="dynamo" in ir.exporter or all(s.is_static for s in ir.inputs))
@@ -116,10 +116,9 @@ def _assign_levels(
     return levels
 
 
-def _check_levels(
+def _refuse_constant_cuts(
     cuts: Sequence[Cut], cut_values: Mapping[Value, int], levels: Mapping[Value, int | None]
 ) -> None:
-    """Check that each cut is at a tensor that depends on the model's inputs."""
     variable = {number for value, number in cut_values.items() if levels[value] is not None}
     for number, cut in enumerate(cuts):
         if number not in variable:
@@ -161,10 +160,7 @@ def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
 def _infer_types(model: Model, *, trusted: bool) -> None:
     """Infer the dtype and shape of every value, in place.
 
-    Args:
-        model: The model, without marks.
-        trusted: True if the shapes in the file are valid for all inputs; otherwise only the dtypes
-            and ranks are used.
+    Only if the file's shapes are ``trusted``, its sizes are used too.
     """
     import onnx
     import onnx_ir
@@ -222,7 +218,6 @@ def _extract_parts(
 def _collect_part_inputs(
     graph: Graph, level: int, levels: Mapping[Value, int | None]
 ) -> set[Value]:
-    """Collect the model's inputs and earlier levels' values that the nodes of a level read."""
     nodes = (node for node in graph if levels[node.outputs[0]] == level)
     values = {value for node in nodes for value in list_read_values(node)}
     variable = {value: number for value in values if (number := levels.get(value)) is not None}

@@ -215,7 +215,6 @@ def _is_open_size(node: torch.fx.Node) -> bool:
 
 
 def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the Python function of torch for an operator that is called with an open size."""
     import torch
 
     if target in vars(operator).values():
@@ -261,10 +260,6 @@ def _traceable_sym_float(size: float | torch.SymInt) -> object:
 
 
 def _traceable_slice(
-    x: Tensor,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
+    x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     return x[(*[slice(None)] * (dim % x.dim()), slice(start, end, step))]

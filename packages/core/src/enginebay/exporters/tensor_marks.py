@@ -54,11 +54,6 @@ def _create_mark(value: Value, output: str) -> Node:
 
 
 def _find_tensor(graph: Graph, name: str, cut: Cut) -> Value:
-    """Return the tensor with a name.
-
-    Raises:
-        UsageError: The tensor does not exist, or the graph cannot be cut at it.
-    """
     from onnx_ir.convenience import create_value_mapping
 
     value = create_value_mapping(graph, include_subgraphs=False).get(name)
@@ -94,13 +89,11 @@ def _explain_inseparable(value: Value) -> str:
 
 
 def _list_separable(graph: Graph) -> list[str]:
-    """List the names of the tensors at which a graph can be cut."""
     values = (value for node in graph if node.inputs for value in node.outputs)
     return [value.name for value in values if value.name and not _explain_inseparable(value)]
 
 
 def _shorten_names(names: list[str]) -> str:
-    """Join the first and last names; all names if there are few."""
     shown = (
         names
         if len(names) <= 2 * _SHOWN_AT_EACH_END

@@ -51,14 +51,9 @@ def export_trace(job: ExportJob) -> ExportedFiles:
 
 
 def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
-    """Trace the model; if that fails, trace its graph from ``torch.export``.
+    """Trace the model; if that fails, trace its graph from ``torch.export`` and change the notes.
 
     A tracer turns sizes into tensors, which some functions refuse.
-
-    Args:
-        model: The model, or its lowered graph.
-        job: The export.
-        notes: The warnings of the tracer so far; replaced if the first trace failed.
     """
     import torch
 

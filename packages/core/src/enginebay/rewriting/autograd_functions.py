@@ -159,7 +159,7 @@ class AutogradOperators:
 
         name = f"{function.__name__}_{next(_numbers)}"
         self._library.define(f"{name}(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
-        # Unlike CompositeImplicitAutograd, this key does not make torch.export decompose the operator.
+        # Not CompositeImplicitAutograd: torch.export would decompose the operator.
         self._library.impl(name, self._run_call, "CompositeExplicitAutograd")
         # The same implementation for the fake tensors of a capture.
         torch.library.register_fake(f"{NAMESPACE}::{name}", self._run_call, lib=self._library)

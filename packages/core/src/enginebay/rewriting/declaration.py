@@ -81,11 +81,7 @@ class RewriterSet:
         both._rewriters = [*self, *other]
         return both
 
-    def function(
-        self,
-        name: str,
-        **conditions: Unpack[Conditions],
-    ) -> Callable[[_F], _F]:
+    def function(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_F], _F]:
         """Declare a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, ``self`` or ``cls``
@@ -106,11 +102,7 @@ class RewriterSet:
         """
         return self._make_decorator("function", name, **conditions)
 
-    def module(
-        self,
-        name: str,
-        **conditions: Unpack[Conditions],
-    ) -> Callable[[_M], _M]:
+    def module(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_M], _M]:
         """Declare a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
@@ -158,11 +150,7 @@ class RewriterSet:
         )
 
     def lowering(
-        self,
-        name: str,
-        *,
-        needs: Sequence[str] = (),
-        **conditions: Unpack[Conditions],
+        self, name: str, *, needs: Sequence[str] = (), **conditions: Unpack[Conditions]
     ) -> Callable[[_F], _F]:
         """Declare a decomposition of an operator of a captured graph.
 

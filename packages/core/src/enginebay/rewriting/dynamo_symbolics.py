@@ -112,7 +112,6 @@ def _complete_arguments(
 
 
 def _add_original_nodes(overload: OpOverload, graph: SymbolicGraph, *args: object) -> object:
-    """Add the nodes of the exporter's own translation of an operator."""
     original = _find_in_torchlib(overload, graph.opset)
     if original is None:
         raise RewriterError(

@@ -121,7 +121,6 @@ def _make_marker(name: str) -> Callable[..., object]:
 
 
 def _mark_tensors(tree: _T, prefix: str) -> _T:
-    """Mark each tensor in a nested structure."""
     import torch
     from torch.utils import _pytree as pytree
 

@@ -158,9 +158,8 @@ class _ModuleWalk:
 def _construct_replacement(
     rewriter: Rewriter, context: Context, module: nn.Module, options: Mapping[str, object]
 ) -> nn.Module:
-    parameters = list(inspect.signature(rewriter.replacement).parameters.values())[
-        2:
-    ]  # after ctx, module
+    # Without the first two, ctx and the module.
+    parameters = list(inspect.signature(rewriter.replacement).parameters.values())[2:]
     # The options are those of all rewriters: a constructor gets only its own parameters.
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         names = {each.name for each in parameters}

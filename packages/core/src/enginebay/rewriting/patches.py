@@ -13,13 +13,7 @@ import inspect
 import sys
 import threading
 from contextlib import contextmanager
-from types import (
-    BuiltinMethodType,
-    ClassMethodDescriptorType,
-    CodeType,
-    FunctionType,
-    ModuleType,
-)
+from types import BuiltinMethodType, ClassMethodDescriptorType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, cast
 
 from enginebay.errors import RewriterError
@@ -326,7 +320,6 @@ def _find_aliases(patches: list[AttributePatch]) -> None:
 def _find_bound_methods(
     resolved: ResolvedName,
 ) -> Iterator[tuple[ModuleType, str, BuiltinMethodType]]:
-    """Find the modules that hold a class method, bound to the class or a subclass."""
     for module in list(sys.modules.values()):
         for name, value in list(vars(module).items()) if isinstance(module, ModuleType) else ():
             klass = value.__self__ if type(value) is BuiltinMethodType else None

@@ -112,9 +112,8 @@ def list_rewriters(
 
 
 def _specificity_key(rewriter: Rewriter) -> tuple[int, ...]:
-    """Return a sort key, which is larger for a more specific rewriter."""
-    # This documented order must not change: the rank first, then a condition on the backend, on
-    # the IR, and so on.
+    # A larger key is more specific. The documentation promises this order: the rank first, then a
+    # condition on the backend, on the IR, and so on.
     return (
         rewriter.rank,
         rewriter.backend is not None,

@@ -164,16 +164,15 @@ def _pause_mode() -> Iterator[None]:
             _pop()
         for each in (mode, *above):
             _push(each)
-        _remove_unused(rewriters)  # the last context may have ended in the block
+        _remove_unused_mode(rewriters)  # the last context may have ended in the block
 
 
 def _release_mode(rewriters: ThreadRewriters) -> None:
     rewriters.mode_users -= 1
-    _remove_unused(rewriters)
+    _remove_unused_mode(rewriters)
 
 
-def _remove_unused(rewriters: ThreadRewriters) -> None:
-    """Remove the thread's mode from torch's stack if no context uses it."""
+def _remove_unused_mode(rewriters: ThreadRewriters) -> None:
     # If another thread finalises a generator that holds a context, the context's own stack is out
     # of reach. The mode then stays, without any rewriter, and the next context reuses it.
     mode = rewriters.mode

@@ -45,7 +45,6 @@ def replace_complex_views(program: ExportedProgram) -> None:
 
 
 def _stack_parts(node: Node, parts: tuple[Node, ...]) -> Node:
-    """Add the nodes that stack both parts along a new last dimension."""
     import torch
 
     aten: Any = torch.ops.aten

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering.graph_values import GraphValues
 
+    Tensors = Mapping[str, Tensor]
+
 
 def decompose(
     program: ExportedProgram, table: dict[OperatorBase, Callable[..., object]], values: GraphValues
@@ -38,16 +40,12 @@ def decompose(
 
     # torch makes a new constant an input of the program but forgets its value. The original and
     # the new program share their constants, so that the value is added to the original.
-    def lift(
-        original: Callable[..., Mapping[str, Tensor]], /, *args: object
-    ) -> Mapping[str, Tensor]:
+    def lift(original: Callable[..., Tensors], /, *args: object) -> Tensors:
         constants = original(*args)
         program.constants.update(constants)
         return constants
 
-    def make_fake(
-        original: Callable[..., Mapping[str, Tensor]], /, *args: object
-    ) -> Mapping[str, Tensor]:
+    def make_fake(original: Callable[..., Tensors], /, *args: object) -> Tensors:
         fake_tensors = original(*args)
         values.set_fake_tensors(fake_tensors)
         return fake_tensors

@@ -103,7 +103,6 @@ def _build_signature(module: GraphModule, constants: dict[str, Tensor]) -> Expor
 
 
 def _build_call_entry(signature: ExportGraphSignature, inputs: Sequence[Tensor]) -> ModuleCallEntry:
-    """Return the calling convention of the program: positional inputs, and a tuple of outputs."""
     from torch.export import ModuleCallEntry, ModuleCallSignature
     from torch.utils._pytree import tree_structure
 

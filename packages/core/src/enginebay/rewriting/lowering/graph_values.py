@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
+    from enginebay.rewriting.lowering.operators import Args, Kwargs
     from enginebay.tensors import NumpyArray
 
 
@@ -71,12 +72,7 @@ class GraphValues:
             array: NumpyArray = value.detach().cpu().numpy().copy()
         return array
 
-    def compute(
-        self,
-        operator: Callable[..., object],
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-    ) -> object:
+    def compute(self, operator: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
         """Return an operator's result; None if it is random, or an argument is not constant."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.active_rewriters import ActiveRewriter
     from enginebay.rewriting.lowering.graph_values import GraphValues
-
-    Args = tuple[object, ...]
-    Kwargs = Mapping[str, object]
+    from enginebay.rewriting.lowering.operators import Args, Kwargs
 
 #: The maximum depth of recursion: ``cat`` of three tensors may be ``cat`` of two, twice.
 _MAX_DEPTH = 16
@@ -151,7 +149,6 @@ class LoweredOperator:
             return self._origin_op(*args, **kwargs)
 
     def _check_result(self, result: object, expected: object) -> None:
-        """Raise if the tensors differ from the operator's in their count, dtype or shape."""
         import torch
 
         results, all_expected = _as_list(result), _as_list(expected)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch._ops import OpOverload
 
+    from enginebay.rewriting.lowering.operators import Args, Kwargs
+
     Function = Callable[..., object]
-    Args = tuple[object, ...]
-    Kwargs = Mapping[str, object]
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:

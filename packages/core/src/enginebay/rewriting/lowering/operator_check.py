@@ -64,12 +64,10 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
 
 
 def _is_complex(node: Node) -> bool:
-    """Return True if a node's value or one of its inputs is complex."""
     return are_complex([each.meta.get("val") for each in (node, *node.all_input_nodes)], None)
 
 
 def _format_places(nodes: list[Node]) -> str:
-    """Format the number of nodes, and the modules and lines of the first ones if they are known."""
     places = list(dict.fromkeys(filter(None, map(_format_place, nodes))))
     listed = "; ".join(places[:_MAX_PLACES]) + ("; …" if len(places) > _MAX_PLACES else "")
     count = f"{len(nodes)} times" if len(nodes) > 1 else ""

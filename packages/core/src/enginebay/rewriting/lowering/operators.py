@@ -8,12 +8,15 @@ from enginebay.errors import nearest
 from enginebay.rewriting.dotted_names import NameNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from torch._ops import OpOverload
 
     #: Returns True if an exporter translates an operator, for complex numbers if the flag is True.
     Known = Callable[[OpOverload, bool], bool]
+
+    Args = tuple[object, ...]
+    Kwargs = Mapping[str, object]
 
 
 def find_overloads(name: str) -> list[OpOverload]:
@@ -30,7 +33,7 @@ def find_overloads(name: str) -> list[OpOverload]:
     namespace, operator, *overload = name.split(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
     if packet is None:
-        known = _registered_operators()
+        known = _operators_by_namespace()
         part, names = (operator, known[namespace]) if namespace in known else (namespace, known)
         raise _not_found_error(part, names, f'torch.ops has no "{name}"')
     if overload and overload[0] not in packet.overloads():
@@ -106,8 +109,7 @@ def is_always_decomposed(overload: OpOverload) -> bool:
     return key.Autograd in kernels and key.CompositeImplicitAutograd not in kernels
 
 
-def _registered_operators() -> dict[str, list[str]]:
-    """Return the names of all registered operators by namespace."""
+def _operators_by_namespace() -> dict[str, list[str]]:
     import torch
 
     by_namespace: dict[str, list[str]] = {}

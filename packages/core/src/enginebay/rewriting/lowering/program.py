@@ -137,7 +137,6 @@ def _convert_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _remove_assertions(program: ExportedProgram) -> None:
-    """Remove the run-time checks of dtypes and sizes, whose results no node uses."""
     for node in list(program.graph.nodes):
         if str(node.target).startswith("aten._assert") and not node.users:
             program.graph.erase_node(node)

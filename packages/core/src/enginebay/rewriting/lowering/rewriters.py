@@ -65,7 +65,7 @@ class LoweringRewriters:
         self._fields = dict(fields)
         known = fields["operators"]
         self.operators: frozenset[str] | None = None if known is None else frozenset(known)
-        _check_lacking(self._fields["lacking"], self._fields["backend"])
+        _check_lacking_names(self._fields["lacking"], self._fields["backend"])
         candidates: dict[OpOverload, list[Rewriter]] = {}
         untranslated: dict[OpOverload, list[Rewriter]] = {}
         for rewriter in rewriters:
@@ -122,7 +122,6 @@ class LoweringRewriters:
         return {**self._select_untranslated(known), **self._winners}
 
     def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings of operators that the exporter cannot translate."""
         if known is None:
             return {}
         needed = {
@@ -251,8 +250,7 @@ def _find_usable_overloads(
     return overloads
 
 
-def _check_lacking(operators: Iterable[str], backend: str) -> None:
-    """Check that torch has the operators which a backend's ``lacking`` lists."""
+def _check_lacking_names(operators: Iterable[str], backend: str) -> None:
     from enginebay.rewriting.lowering.operators import find_overloads
 
     for name in operators:

@@ -42,8 +42,8 @@ def script_graph(module: ScriptModule, inputs: Sequence[Tensor]) -> GraphModule:
     def run(*tensors: Tensor) -> tuple[object, ...]:
         return _GraphRun(module).run_graph(tensors)
 
-    # pre_dispatch records operators before torch decomposes them, as torch.export does. The module's
-    # own tensors are real tensors, not fake ones.
+    # pre_dispatch records operators before torch decomposes them, as torch.export does. The tensors
+    # of the module itself are not fake.
     return make_fx(run, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(
         *inputs
     )
@@ -74,12 +74,11 @@ class _GraphRun:
     def _run_block(self, block: Graph | Block) -> None:
         for node in block.nodes():
             if list(node.blocks()):
-                self._run_branch(node)
+                self._run_constant_branch(node)
             else:
                 self._run_node(node)
 
-    def _run_branch(self, node: ScriptNode) -> None:
-        """Run one branch of an ``if`` whose condition is the same for every input."""
+    def _run_constant_branch(self, node: ScriptNode) -> None:
         names = [value.debugName() for value in node.inputs()]
         if node.kind() != "prim::If" or names[0] in self.recorded:
             raise ConversionError(

@@ -162,11 +162,6 @@ def _read_number(value: object) -> object:
 
 
 def _check_has_data(tensor: Tensor) -> Tensor:
-    """Return the tensor.
-
-    Raises:
-        ConversionError: Its values depend on the inputs.
-    """
     if not _has_data(tensor):
         raise ConversionError("a size or a branch depends on the inputs' values")
     return tensor
