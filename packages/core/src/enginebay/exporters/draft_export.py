@@ -56,7 +56,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a draft export.
 
     Attributes:
-        ir: The ONNX file. Its operators of ``PLACEHOLDER_DOMAIN`` are among the obstacles.
+        ir: The ONNX file; its operators of ``PLACEHOLDER_DOMAIN`` are placeholders.
         obstacles: The operators and lines that torch.export or the ONNX exporter cannot handle.
     """
 

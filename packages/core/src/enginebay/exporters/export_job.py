@@ -27,7 +27,7 @@ class ExportJob:
 
     Attributes:
         flat: The model, in evaluation mode.
-        samples: Input name → example tensor, resized to keep the open dimensions open.
+        samples: Input name → example tensor, resized so that dimensions can be left open.
         example_shapes: Input name → shape of the caller's example.
         output_names: Names of the outputs, in order.
         dynamic: The open dimensions.

@@ -1,4 +1,4 @@
-"""Choice of an exporter: the first of those for the representation that works."""
+"""Choice of an exporter: those for the requested IR are tried until one of them works."""
 
 from __future__ import annotations
 
@@ -189,6 +189,7 @@ def _raise_final_error(err: BaseException | None) -> None:
     """Raise the error of a rewriter or a full disk, which other exporters would meet too."""
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
+        # Another exporter may avoid a plain ExportError.
         if isinstance(err, EnginebayError) and type(err) is not ExportError:
             raise err
         err = err.__cause__

@@ -48,7 +48,7 @@ def is_mark(node: Node) -> bool:
 
 
 def read_mark_name(node: Node) -> str:
-    """Return the name of the mark that a node is for."""
+    """Return the name that a mark's node stores."""
     return node.attributes["name"].as_string()
 
 

@@ -121,9 +121,9 @@ def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
 
 
 def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> ExportedFiles:
-    found = int(program.model.opset_imports[""])
-    if opset not in (None, found):
-        raise ExportError(f"expected opset {opset}, found opset {found} in the exporter's result")
+    written = int(program.model.opset_imports[""])
+    if opset not in (None, written):
+        raise ExportError(f"expected opset {opset}, found opset {written} in the exporter's result")
     graph = program.model.graph
     weights = [value.const_value for value in graph.initializers.values()]
     size = sum(weight.nbytes for weight in weights if weight is not None)
@@ -132,7 +132,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
     is_strict = getattr(program, "_capture_strategy", None) == "TorchExportStrictStrategy"
     notes = (STRICT_MODE_NOTE,) if is_strict else ()
     return ExportedFiles(
-        "torch.onnx dynamo", _build_specs(graph.inputs), _build_specs(graph.outputs), found, notes
+        "torch.onnx dynamo", _build_specs(graph.inputs), _build_specs(graph.outputs), written, notes
     )
 
 

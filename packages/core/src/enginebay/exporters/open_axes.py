@@ -36,7 +36,7 @@ class OutputAxes:
 
     Attributes:
         axes: Output name → axis → name of the dimension; None if they are unknown.
-        notes: The reason for the user if they are unknown.
+        notes: The reason why the axes are unknown, for the user.
     """
 
     axes: dict[str, dict[int, str]] | None
@@ -72,7 +72,7 @@ def find_output_axes(job: ExportJob) -> OutputAxes:
 
 
 def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
-    """Return a note that the model failed at these sizes; raise it if all ranges are bounded."""
+    """Return a note that the model failed at these sizes; raise if all ranges have upper bounds."""
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
     line = f"the model fails with {tried}: {reason(err)}"
     # Without an upper bound the sizes are a guess. With one, the caller promised them.
@@ -122,7 +122,7 @@ def _choose_sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes)
 
 
 def _clamp_size(dim: DynamicDim, example_size: int) -> int:
-    """Return the size in the range nearest to the example's size, and above 1 if possible."""
+    """Return the allowed size that is nearest to the example's, and above 1 if possible."""
     size = max(example_size, dim.min, 2)
     return size if dim.max is None else min(size, dim.max)
 

@@ -160,7 +160,7 @@ def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
 def _infer_types(model: Model, *, trusted: bool) -> None:
     """Infer the dtype and shape of every value, in place.
 
-    Only if the file's shapes are ``trusted``, its sizes are used too.
+    The sizes in the file are used only if they are ``trusted``.
     """
     import onnx
     import onnx_ir
@@ -189,7 +189,7 @@ def _forget_sizes(shape: Shape | None) -> Shape | None:
 def _extract_parts(
     graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[Cut]
 ) -> list[Graph]:
-    """Copy the nodes of each level, with the constants that they read, into a separate graph."""
+    """Copy the nodes between two cuts, with the constants that they read, into a separate graph."""
     from onnx_ir.convenience import extract
 
     computed = [value for node in graph for value in node.outputs if value.name]

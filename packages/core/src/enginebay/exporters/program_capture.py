@@ -73,7 +73,7 @@ def build_torch_dims(job: ExportJob) -> tuple[dict[int, Dim] | None, ...]:
 def lower_model(
     job: ExportJob, known: Known | None = None, *, always: bool = False
 ) -> tuple[nn.Module, list[str]]:
-    """Return the module to trace, the model itself or its lowered graph, and notes for the user.
+    """Return the module to trace (the model itself, or its lowered graph) and notes for the user.
 
     A tracer has no table of decompositions. So the model is captured and lowered, and its graph is
     traced, if it uses an operator that has a lowering, or if the engine's operators are known.
@@ -85,7 +85,7 @@ def lower_model(
 
     Raises:
         ExportError: The engine's operators are known, but the model cannot be captured.
-        EnginebayError: A lowering is wrong, or the engine lacks operators.
+        EnginebayError: A lowering fails, or the engine lacks operators.
     """
     lowerings = active_lowerings()
     if lowerings is None:
@@ -147,7 +147,7 @@ def _capture_trace(job: ExportJob) -> ExportedProgram:
 
 @contextmanager
 def trace_uncompiled() -> Iterator[None]:
-    """Run functions that ``torch.compile`` wraps uncompiled while a model is traced.
+    """Run functions of ``torch.compile`` without compilation while a model is traced.
 
     Compiled functions refuse ``torch.jit.trace``, but run uncompiled during a trace of torch.fx if
     ``error_on_nested_fx_trace`` is False. So the block sets torch.fx's flag for a trace.

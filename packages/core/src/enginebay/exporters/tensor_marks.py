@@ -25,7 +25,7 @@ def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
 
     Args:
         graph: The graph, which is changed; its subgraphs are not.
-        cuts: Cuts that name tensors which nodes of the graph compute.
+        cuts: Cuts at tensors, which nodes of the graph must compute.
 
     Raises:
         UsageError: A tensor does not exist, or no node is before or after it.

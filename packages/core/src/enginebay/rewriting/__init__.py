@@ -1,4 +1,4 @@
-"""Rewriters: replacements of functions, modules, symbolics and operators of a captured graph.
+"""Rewriters replace functions, modules, ONNX symbolics and operators of a captured graph.
 
 They are declared in a :class:`RewriterSet` and active inside :func:`rewrite`, which reverts every
 change at its end::
@@ -19,7 +19,7 @@ rewriters for its target. ``functions``, ``modules`` and ``symbolics`` find what
 (``dotted_names``) and activate them (``active_rewriters``). Calls of torch's C functions are
 intercepted by ``torch_mode``, calls of torch's Python functions by ``torch_functions``, and all
 other calls by ``patches``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
-in the exporters. Lowerings have their own folder. ``export_patch`` applies all to an export.
+in the exporters. Lowerings have their own folder. ``export_patch`` applies all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rewriters that are active in a thread, one layer for each context that it has entered."""
+"""The rewriters that are active in a thread, with one layer per entered context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActiveRewriter:
     """A rewriter that is active in a context.
 
     Attributes:
-        rewriter: The declaration.
+        rewriter: The declared rewriter.
         outer: The rewriter of an outer context for the same function; None if no context has one.
         count: The number of times that it fired.
         context: The first argument of the replacement.

@@ -23,7 +23,7 @@ def check_is_name(kind: str, name: object) -> None:
     """Check that a decorator was called with a name.
 
     Raises:
-        RewriterError: It was not, as in a bare ``@rewriters.function``.
+        RewriterError: There is no name, as in a bare ``@rewriters.function``.
     """
     if not isinstance(name, str):
         raise RewriterError(

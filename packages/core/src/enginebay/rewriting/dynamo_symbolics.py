@@ -45,7 +45,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return why the exporter never translates an operator; empty if it does."""
+    """Return why the exporter never translates an operator; empty if it can."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"

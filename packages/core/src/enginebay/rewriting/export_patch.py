@@ -23,7 +23,7 @@ class ExportPatch:
 
     Attributes:
         backend: The backend; empty for rewriters that apply to all backends.
-        report: The report of the last attempt; None before the first.
+        report: The report of the last attempt; None before the first attempt.
         symbolics: The names of the symbolics that are active during an attempt.
     """
 

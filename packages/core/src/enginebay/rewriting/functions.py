@@ -1,4 +1,4 @@
-"""The function rewriters of one context, which use a mode for torch functions, else patches."""
+"""The function rewriters of one context, for torch functions by a mode, for others by patches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FunctionRewriters:
         active: The selected rewriters, which :meth:`enter` activates.
 
     Raises:
-        RewriterError: Two are equally specific, or a name does not refer to a function.
+        RewriterError: Two rewriters are equally specific, or a name does not refer to a function.
     """
 
     def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the objects that a mode receives for a torch function; the patch of any other."""
+    """Return the objects that a mode receives for a torch function, or another function's patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',

@@ -1,7 +1,7 @@
 """The module rewriters of one context, which replace modules of the model until the context ends.
 
-Other threads see the model without the replacements and with its hooks. Changes that a rewriter's
-constructor makes to the original module are visible to all threads until the end of the context.
+Other threads see the model without the replacements, and with its own hooks. Changes that a
+rewriter's constructor makes to the original module are visible to all threads meanwhile.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ModuleRewriters:
         active: The selected rewriters, which :meth:`enter` uses.
 
     Raises:
-        RewriterError: Two are equally specific, or a name does not refer to a class.
+        RewriterError: Two rewriters are equally specific, or a name does not refer to a class.
     """
 
     def __init__(self, rewriters: Iterable[Rewriter], not_found: list[str], lost: Lost) -> None:
@@ -177,7 +177,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Move the original's hooks to the replacement, which may call the original: they run once."""
+    """Move the original's hooks to the replacement: they run once even if it calls the original."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(

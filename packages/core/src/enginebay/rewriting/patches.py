@@ -1,8 +1,8 @@
-"""Patches: replacement of functions and methods in place, with effect for one thread.
+"""Patches replace functions and methods in place, with effect in one thread only.
 
 A function written in Python is not replaced; its code object is. Thereby all aliases change too:
-names imported elsewhere, bound methods stored on an instance, closures, defaults. Every other
-attribute, and an inherited one, is replaced as an attribute. The new code calls the rewriter of the
+names imported elsewhere, bound methods stored on an instance, closures, defaults. Anything
+else, and an inherited function, is replaced as an attribute. The new code calls the rewriter of the
 calling thread; in other threads it calls the original.
 """
 
@@ -126,7 +126,7 @@ class AttributePatch(Patch):
         return isinstance(self.resolved.owner, ModuleType)
 
     def install(self) -> None:
-        """Replace the attribute in every place that holds it."""
+        """Replace the attribute and its aliases in other modules."""
         self._replacement = _wrap_like(self.resolved.value, self._make_wrapper())
         for owner, attribute in self.locations:
             try:
@@ -137,7 +137,7 @@ class AttributePatch(Patch):
             setattr(module, name, getattr(method.__self__, self.resolved.attribute))
 
     def uninstall(self) -> None:
-        """Restore the attribute in every place that still holds the replacement."""
+        """Restore the attribute and its aliases if they still hold the replacement."""
         for module, name, method in self.bound_methods:
             if vars(module).get(name) == getattr(method.__self__, self.resolved.attribute):
                 setattr(module, name, method)
@@ -224,7 +224,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return the Python function of a static or class method, a property or a function, or None."""
+    """Return the Python function in a descriptor, or the function itself; None for other values."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):

@@ -55,7 +55,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return a translation for each node's operator: one node of :data:`PLACEHOLDER_DOMAIN`."""
+    """Return a translation for each node's operator, to one node of :data:`PLACEHOLDER_DOMAIN`."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

@@ -74,9 +74,9 @@ class Rewriter:
     """A declared rewriter.
 
     Attributes:
-        kind: The kind of its subject: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The dotted name of its subject: for a lowering an operator's name, for a symbolic an
-            operator's or an autograd function's.
+        kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
+        name: The dotted name of the function or module class that it replaces; for a lowering the
+            name of an operator, for a symbolic of an operator or an autograd function.
         replacement: The function or the module class to use instead.
         backend: The only backend that it is for; None for all.
         ir: The only IR that it is for; None for all.
@@ -117,7 +117,7 @@ class Rewriter:
 
     @property
     def operator(self) -> str:
-        """The operator of its subject, as in ``torch.ops``; ``name`` if it is not an operator."""
+        """The operator to replace, as in ``torch.ops``; ``name`` if it is not an operator."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

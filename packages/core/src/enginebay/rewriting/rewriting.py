@@ -1,4 +1,4 @@
-"""The context that selects and activates rewriters at its start and reverts them at its end."""
+"""The context manager that selects and activates rewriters, and reverts them at its end."""
 
 from __future__ import annotations
 

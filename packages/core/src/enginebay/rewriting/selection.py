@@ -40,7 +40,7 @@ def select_most_specific(
         lost: A dictionary that gets each rewriter that is not selected, with the selected one.
 
     Raises:
-        RewriterError: Two of them are equally specific.
+        RewriterError: Two candidates for one key are equally specific.
     """
     winners = {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
     if lost is not None:

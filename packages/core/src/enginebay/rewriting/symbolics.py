@@ -31,7 +31,8 @@ class SymbolicRewriters:
         active: The selected rewriters, which :meth:`enter` activates.
 
     Raises:
-        RewriterError: Two are equally specific, or a name does not refer to an autograd function.
+        RewriterError: Two rewriters are equally specific, or a name does not refer to an autograd
+            function.
         ExportError: The exporter cannot use a symbolic that the caller declared.
     """
 

@@ -25,7 +25,7 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
 
     Args:
         base: The content for the other threads.
-        own: The content for this thread, which it also writes to.
+        own: The content for this thread.
 
     Attributes:
         users: The number of contexts that use it.
@@ -100,6 +100,7 @@ def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
     with _lock:
         children: Any = module._modules
         if not isinstance(children, ThreadDict):
+            # A copy of the children for this thread, which alone changes it.
             children = vars(module)["_modules"] = ThreadDict(children, dict(children))
         elif children.owner != threading.get_ident():
             raise RewriterError(

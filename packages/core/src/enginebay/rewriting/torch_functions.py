@@ -48,7 +48,7 @@ _MODULES = (
 
 
 class TorchFunctionPatch(CodePatch):
-    """A torch function written in Python."""
+    """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
         """Return the function itself: its ``call`` selects the outer rewriter or the original."""

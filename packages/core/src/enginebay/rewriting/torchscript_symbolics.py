@@ -69,7 +69,7 @@ class OperatorPatch(Patch):
     def uninstall(self) -> None:
         """Restore every entry of the registry."""
         registry = _load_registry()
-        if not self._before:
+        if not self._before:  # the entry was not there, and is entirely ours
             registry._registry.pop(self._operator, None)
             return
         group = registry.get_function_group(self._operator)
@@ -135,7 +135,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return why the exporter never translates an operator; empty if it does."""
+    """Return why the exporter never translates an operator; empty if it can."""
     import torch
 
     name = add_namespace(operator)
@@ -156,7 +156,7 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Call ``refuse`` for each symbolic whose operator the exporter folds instead of translates."""
+    """Call ``refuse`` for each symbolic that is unused because the exporter folds its operator."""
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}

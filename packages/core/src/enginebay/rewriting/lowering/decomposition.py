@@ -1,4 +1,4 @@
-"""Decomposition of a program by torch, without its two faults with constants."""
+"""Decomposition of a program by torch, with workarounds for two faults with constants."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def decompose(
     """Replace the operators of a program by their decompositions.
 
     Args:
-        program: The program. It gets the constants that decompositions add.
+        program: The program; constants that decompositions create are added to it.
         table: The decompositions by operator.
-        values: The constants of the program; it learns which tensors of the new graph they are.
+        values: The constants of the program; afterwards it finds them in the new graph too.
 
     Raises:
         ExportError: A constant of the program has no data.

@@ -31,7 +31,7 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
         graph=module.graph,
         graph_signature=signature,
         state_dict=constants,
-        range_constraints={},
+        range_constraints={},  # all sizes are fixed
         module_call_graph=[_build_call_entry(signature, inputs)],
         example_inputs=(tuple(inputs), {}),
         verifiers=[TrainingIRVerifier],  # accepts a program that still writes to tensors

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GraphValues:
-    """The constants of a program's graph, or of the graph that is recorded while it is lowered.
+    """The constants of a program's graph, or of the graph that records the lowered program.
 
     Args:
         inputs: The tensor of each graph input that is a weight, a buffer or a constant.
@@ -50,7 +50,7 @@ class GraphValues:
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
         """Set the fake tensors, by name, that replace the constants while the graph is recorded.
 
-        They identify the new graph's inputs, whose order is not the program's.
+        They identify the inputs of the new graph, whose order may differ.
         """
         self._fake_tensors = fake_tensors
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
-    """Return an operator's name in the result of :func:`observe_operators`."""
+    """Return an operator's name for comparison with the names of :func:`observe_operators`."""
     return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
 
 

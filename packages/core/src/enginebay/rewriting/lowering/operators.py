@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_overloads(name: str) -> list[OpOverload]:
-    """Return the overload that a name ends with, or all overloads of an operator.
+    """Return an operator's overloads, or the named one, except those that write to arguments.
 
     Args:
         name: A name in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
@@ -91,7 +91,7 @@ def why_never_met(overloads: Collection[OpOverload]) -> str:
 
 
 def is_always_decomposed(overload: OpOverload) -> bool:
-    """Return True if torch.export decomposes an operator with every decomposition table.
+    """Return True if torch.export decomposes an operator even with an empty decomposition table.
 
     It does so for composite operators that may return or write to an argument, such as reshape and
     batch_norm, and for operators whose only autograd kernel is a decomposition in Python, such as

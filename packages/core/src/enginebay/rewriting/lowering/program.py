@@ -57,7 +57,7 @@ def lower_program(
         known: As for :meth:`LoweringRewriters.table`.
 
     Raises:
-        RewriterError: A lowering is wrong.
+        RewriterError: A lowering fails, or its result is wrong.
         LackingOperatorsError: Operators are left that the engine lacks.
     """
     import torch

@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings; those of lacking operators only if they have fired."""
+        """The selected lowerings; for operators that the engine lacks, only if they have fired."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -167,7 +167,7 @@ class LoweringRewriters:
         decompositions: Mapping[OpOverload, Callable[..., object]],
         known: Known | None = None,
     ) -> dict[OpOverload, LoweredOperator]:
-        """Return a decomposition table for one graph, with the lowerings of outer contexts.
+        """Return a decomposition table for one graph, including the lowerings of outer contexts.
 
         Args:
             values: The constants of the graph.
@@ -300,7 +300,7 @@ def _rank_winners(
 def _rank_by_size(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
-    """Return the most specific lowering of each operator, and after it one for dynamic sizes."""
+    """Return each operator's most specific lowering, and another if it requires fixed sizes."""
     general = {
         key: group
         for key, every in candidates.items()
