@@ -10,7 +10,7 @@ A backend is a module whose functions, marked with :data:`hookimpl`, implement t
 
 Each hook takes one frozen request, so that a new field does not break plugins. A request is
 generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
-``request.params``. A plugin for every backend writes ``ConvertRequest``.
+``request.params``. A plugin that sees every backend writes ``ConvertRequest`` alone.
 
 The distribution announces the module with one entry point: group ``enginebay.backends``, entry
 name = backend name. Packs of rewriters, model sources and wrappers around these hooks use the
@@ -106,8 +106,8 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
             without ``ConvertRequest.calibration``.
         operators: The operators that the engine supports, named as in ``torch.ops``: ``aten.add``,
             or one overload, ``aten.max.dim``. For TorchScript and exported programs, core lowers
-            all other operators: by the declared lowerings, then by torch's decompositions. It
-            refuses a model if any such operator remains. None if the backend does not list its
+            all other operators: by the declared lowerings, then by torch's decompositions. Core
+            refuses a model in which any of them remains. None if the backend does not list its
             operators; then core applies only the declared lowerings.
         lacking: For a backend without ``operators``: the operators that torch's exporters write
             and the engine lacks. Core's lowerings replace them.
@@ -201,7 +201,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             cannot run here according to :func:`built_for`; otherwise None. :func:`build_wrapper`
             will load this graph instead of the engine. Core removes the folder before it publishes
             the artifact.
-        lower: A function for a backend without ``BackendInfo.operators`` that lowers only some
+        lower: A function for backends without ``BackendInfo.operators`` that must lower only some
             models. It captures a module, or TorchScript, with example inputs, whose sizes become
             fixed, and lowers it to the ``operators``. It returns a
             ``torch.export.ExportedProgram``, or raises a ``ConversionError`` that lists all
@@ -385,7 +385,7 @@ class Task(Protocol):
     def open_folder(self, path: Path) -> Any:
         """Return a folder's items in a form for ``eb.DataSet``: pairs of inputs and a target.
 
-        If the result has a text ``targets``, records name it as the numbering of the targets.
+        If the result has an attribute ``targets``, records name its text as the targets' numbering.
         """
         ...
 

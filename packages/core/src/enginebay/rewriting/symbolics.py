@@ -119,15 +119,15 @@ def _make_patch(rewriter: Rewriter) -> Patch:
 
     if rewriter.is_pytorch:
         return OperatorPatch(rewriter.name)
-    found = find_name(rewriter.name)
+    function = find_name(rewriter.name).value
     from torch.autograd import Function
 
-    if not isinstance(found.value, type) or not issubclass(found.value, Function):
+    if not isinstance(function, type) or not issubclass(function, Function):
         raise RewriterError(
             f'the symbolic rewriter of "{rewriter.name}" does not name a torch.autograd.Function',
             hint="add is_pytorch=True for an operator, or use .function for a function",
         )
-    return patch_symbolic(found.value, rewriter.name)
+    return patch_symbolic(function, rewriter.name)
 
 
 def _exporter_checks() -> dict[str | None, Callable[[str], str]]:

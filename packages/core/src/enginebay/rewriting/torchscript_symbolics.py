@@ -113,8 +113,8 @@ class FunctionPatch(AttributePatch):
 
 def patch_symbolic(function: type, name: str) -> Patch:
     """Return the patch of an autograd function's ``symbolic``, which may be missing."""
-    found = find_attribute(function, "symbolic")
-    return FunctionPatch(function, name) if found is None else get_patch(found)
+    symbolic = find_attribute(function, "symbolic")
+    return FunctionPatch(function, name) if symbolic is None else get_patch(symbolic)
 
 
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
