@@ -78,6 +78,7 @@ __all__ = [
 #: when existing plugins must change, but not for a new hook or a new field of a request.
 API_VERSION = 1
 
+#: The name by which pluggy's markers and its plugin manager belong together.
 PROJECT = "enginebay"
 
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -237,7 +237,6 @@ def _find_operator_modules(program: ExportedProgram, operator: str) -> tuple[str
 
 
 def _find_line_modules(program: ExportedProgram, location: str) -> tuple[str, ...]:
-    """Return the modules of the nodes that a line of Python (``file:line``) created."""
     file, _, line = location.rpartition(":")
     frame = f'File "{file}", line {line}, in '
     modules = [

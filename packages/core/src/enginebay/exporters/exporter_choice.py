@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from enginebay.ir import ExporterName, IRKind
     from enginebay.models import BoundModel, DynamicShapes
 
+    #: Takes the model and the name of an exporter, and yields the model to export.
     Patch: TypeAlias = Callable[[nn.Module, str], AbstractContextManager[nn.Module]]
     ExportFunction: TypeAlias = Callable[[ExportJob], ExportedFiles]
 

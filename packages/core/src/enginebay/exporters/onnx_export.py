@@ -156,7 +156,6 @@ def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
 
 
 def _trace_scripted(model: nn.Module, job: ExportJob) -> nn.Module:
-    """Return the model, or its trace if it contains TorchScript."""
     import torch
 
     # The exporter's own tracer cannot trace a model with a TorchScript submodule.

@@ -214,7 +214,7 @@ def _is_open_size(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
+def _find_python_function(target: Callable[..., object]) -> Callable[..., object]:
     import torch
 
     if target in vars(operator).values():
@@ -227,7 +227,7 @@ def _find_python_function(target: Callable[..., Any]) -> Callable[..., Any]:
     if name == "slice":
         return _traceable_slice
     owners = (torch.Tensor, torch, torch._C._nn)
-    function: Callable[..., Any] | None = next(
+    function: Callable[..., object] | None = next(
         (getattr(owner, name) for owner in owners if hasattr(owner, name)), None
     )
     if function is None:

@@ -127,7 +127,7 @@ class AttributePatch(Patch):
 
     def install(self) -> None:
         """Replace the attribute and its aliases in other modules."""
-        self._replacement = _wrap_like(self.resolved.value, self._make_wrapper())
+        self._replacement = _wrap_in_descriptor_like(self.resolved.value, self._make_wrapper())
         for owner, attribute in self.locations:
             try:
                 setattr(owner, attribute, self._replacement)
@@ -286,8 +286,7 @@ def _is_property(value: object) -> bool:
     )
 
 
-def _wrap_like(value: object, function: Callable[..., object]) -> object:
-    """Wrap ``function`` in the same descriptor type as ``value``."""
+def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> object:
     if isinstance(value, (staticmethod, classmethod)):
         return type(value)(function)
     if isinstance(value, ClassMethodDescriptorType):  # a class method that is written in C

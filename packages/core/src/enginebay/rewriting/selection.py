@@ -169,8 +169,6 @@ def _versions_hold(versions: Mapping[str, str], version_of: VersionOf) -> bool:
 
 
 def _version_lookup() -> VersionOf:
-    """Return a lookup of installed versions that reads each distribution's metadata once."""
-
     # A new cache for each selection: distributions may be installed while the process runs.
     @cache
     def version_of(distribution: str) -> str | None:

