@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.builtin.common import not_dynamo, rewriters
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
+    from enginebay.rewriting.builtin.common import OnnxGraph
     from enginebay.rewriting.rewriter import Context
 
 
 # Both exporters write Log(Sigmoid(x)), which is -inf where the sigmoid is 0 in float32: below -88
 # by ONNX's definition, and in an engine whose sigmoid stops earlier below -19.
 @rewriters.symbolic("log_sigmoid", is_pytorch=True, ir="onnx")
-def log_sigmoid(ctx: Context, g: Any, self: Any) -> Any:
+def log_sigmoid(ctx: Context, g: OnnxGraph, self: torch.Value) -> torch.Value:
     """Compute −softplus(−x)."""
     return g.op("Neg", g.op("Softplus", g.op("Neg", self)))
 
@@ -25,7 +27,7 @@ def log_sigmoid(ctx: Context, g: Any, self: Any) -> Any:
 # returns NaN for two equal infinities, and has no translation for base 2.
 @rewriters.function("torch.logaddexp")
 @rewriters.function("torch.Tensor.logaddexp")
-def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
+def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: object) -> object:
     """Compute max(a, b) + softplus(−|a − b|)."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
@@ -34,7 +36,7 @@ def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
 
 @rewriters.function("torch.logaddexp2")
 @rewriters.function("torch.Tensor.logaddexp2")
-def logaddexp2(ctx: Context, input: Tensor, other: Tensor, **kwargs: Any) -> Any:
+def logaddexp2(ctx: Context, input: Tensor, other: Tensor, **kwargs: object) -> object:
     """Compute max(a, b) + softplus(−|a − b|·ln 2) / ln 2."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
@@ -49,7 +51,7 @@ def _log_of_sum(a: Tensor, b: Tensor, scale: float) -> Tensor:
     """Compute max(a, b) + softplus(−|a − b|·scale) / scale; scale is the base's logarithm."""
     import torch
 
-    difference = _clamp_to_finite(a) - _clamp_to_finite(b)  # ∞ − ∞ is not a number
+    difference = _clamp_to_finite(a) - _clamp_to_finite(b)  # ∞ − ∞ would be NaN
     added = torch.nn.functional.softplus(difference.abs() * -scale) / scale
     return torch.maximum(a, b) + added
 
@@ -73,7 +75,7 @@ def binary_cross_entropy_with_logits(
     reduce: bool | None = None,
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
-) -> Any:
+) -> object:
     """Compute (1 − target)·x + (1 + (pos_weight − 1)·target)·softplus(−x)."""
     import torch
 

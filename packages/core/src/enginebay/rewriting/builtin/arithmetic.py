@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.builtin.common import not_dynamo, not_torchscript, rewriters
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from enginebay.rewriting.lowering import LoweringContext
     from enginebay.rewriting.rewriter import Context
 
 
-# torch.export fixes a dynamic number of steps. TorchScript writes float64, whatever the requested
-# dtype, for ends that are not integers or come from a shape.
+# torch.export replaces a dynamic number of steps by a constant. For ends that are not integers or
+# come from a shape, TorchScript writes float64, whatever the requested dtype.
 @rewriters.function("torch.linspace")
-def linspace(ctx: Context, start: Any, end: Any, steps: Any, **kwargs: Any) -> Any:
-    """Compute both halves from their own end, as torch does."""
+def linspace(
+    ctx: Context,
+    start: Tensor | float,
+    end: Tensor | float,
+    steps: int | torch.SymInt | Tensor,
+    **kwargs: Any,
+) -> object:
+    """Compute the first half from the start and the second half from the end, as torch does."""
     import torch
 
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
@@ -46,8 +53,8 @@ def diff(
     dim: int = -1,
     prepend: Tensor | None = None,
     append: Tensor | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> object:
     """Subtract each element from the next one, ``n`` times."""
     import torch
 
@@ -67,7 +74,9 @@ def diff(
 
 
 @rewriters.lowering("aten.div.Tensor_mode", ir="onnx", check=not_torchscript)
-def div(ctx: LoweringContext, x: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div(
+    ctx: LoweringContext, x: Tensor, other: Tensor | float, *, rounding_mode: str | None = None
+) -> Tensor:
     """Truncate integers exactly: the default exporter uses float32, which rounds beyond 2²⁴."""
     result: Tensor = ctx.origin_op(x, other, rounding_mode=rounding_mode)
     if rounding_mode != "trunc" or result.dtype.is_floating_point:

@@ -1,8 +1,8 @@
-"""``scaled_dot_product_attention``: ranks, hidden rows and grouped heads.
+"""``scaled_dot_product_attention``: number of dimensions, fully masked rows, grouped heads.
 
 The default exporter accepts only four dimensions. For a row in which the mask hides every key it
-returns a mean or NaN instead of torch's zeros. The TorchScript exporter has no grouped heads, and
-for opsets before 14, which configs of MMDeploy request, no attention.
+returns a mean or NaN instead of torch's zeros. The TorchScript exporter does not support grouped
+heads, and no attention at all for opsets before 14, which configs of MMDeploy request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = "torch.nn.functional.scaled_dot_product_attention"
 
 
 class _Options(NamedTuple):
-    """The arguments of torch's function after the query, the key and the value."""
+    """The arguments of ``scaled_dot_product_attention`` after query, key and value."""
 
     attn_mask: Tensor | None = None
     dropout_p: float = 0.0
@@ -45,7 +45,7 @@ def _torchscript_without_attention(target: Target) -> bool:
 @rewriters.function(_NAME, ir="onnx", check=_torchscript_with_attention)
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
-) -> Any:
+) -> object:
     """Repeat grouped heads and convert the mask to the query's dtype, for TorchScript."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
@@ -59,8 +59,8 @@ def with_repeated_heads(
 @rewriters.function(_NAME, ir="onnx", check=_torchscript_without_attention)
 def with_products(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
-) -> Any:
-    """Compute softmax(query keyᵀ scale + mask) value, for old opsets."""
+) -> object:
+    """Compute softmax(query·keyᵀ·scale + mask)·value, for old opsets."""
     import torch
 
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
@@ -80,7 +80,7 @@ def with_products(
 @rewriters.function(_NAME, ir="onnx", check=not_torchscript)
 def with_four_dimensions(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
-) -> Any:
+) -> object:
     """Call the original with four dimensions, for the default exporter."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     inputs, batch = [query, key, value], query.shape[:-2]
@@ -116,21 +116,21 @@ def _mask_to_add(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _as_four_dimensions(value: Tensor) -> Tensor:
-    """Return a view with four dimensions: add leading ones, or flatten the first dimensions."""
+    """Return a view with four dimensions: add leading dimensions, or flatten the first ones."""
     if value.dim() > 4:  # batch, heads, rows, features
         return value.flatten(0, value.dim() - 4)
     return value[(None,) * (4 - value.dim())]
 
 
 def _repeat_heads(value: Tensor, query: Tensor) -> Tensor:
-    """Repeat each head of ``value`` for the heads of ``query`` in its group."""
+    """Repeat each head of ``value`` for every head of ``query`` in its group."""
     times = query.shape[-3] // value.shape[-3]
     sizes = [-1] * value.dim()
     return value.unsqueeze(-3).expand(*sizes[:-2], times, -1, -1).flatten(-4, -3)
 
 
 def _zero_hidden_rows(result: Tensor, mask: Tensor) -> Tensor:
-    """Set the rows to zero in which the mask hides every key."""
+    """Set a row of the result to zero if the mask hides every key from it."""
     import torch
 
     is_visible = mask if mask.dtype == torch.bool else mask != -math.inf

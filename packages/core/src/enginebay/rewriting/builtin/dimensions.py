@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # TorchScript writes negative dimensions into Transpose, which no engine loads.
 @rewriters.function("torch.permute", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.permute", ir="onnx", check=not_dynamo)
-def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
     """Replace negative dimensions by positive ones."""
     argument = kwargs.get("dims", args[0] if len(args) == 1 else args)
     dims = list(argument) if isinstance(argument, tuple | list) else [argument]
@@ -27,20 +27,20 @@ def permute(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 # TorchScript writes wrong windows for a negative dimension.
 @rewriters.function("torch.Tensor.unfold", ir="onnx", check=not_dynamo)
-def unfold(ctx: Context, input: Tensor, dimension: int, size: int, step: int) -> Any:
+def unfold(ctx: Context, input: Tensor, dimension: int, size: int, step: int) -> object:
     """Replace a negative dimension by a positive one."""
     rank = input.dim()
-    front = dimension % rank if -rank <= dimension < rank else dimension
-    return ctx.origin_func(input, front, size, step)
+    positive = dimension % rank if -rank <= dimension < rank else dimension
+    return ctx.origin_func(input, positive, size, step)
 
 
 # dynamo writes the removal of a dimension whose size is not 1, and the engine refuses the file.
 # TorchScript accepts only one dimension.
 @rewriters.function("torch.squeeze", ir="onnx")
 @rewriters.function("torch.Tensor.squeeze", ir="onnx")
-def squeeze(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Remove one dimension after the other, the last one first."""
-    dims = _front_dims(input, *args, **kwargs)
+def squeeze(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> object:
+    """Remove one dimension after the other, the last dimension first."""
+    dims = _positive_dims(input, *args, **kwargs)
     # TorchScript checks sizes in the graph itself; reading a size here would add a node.
     tracing = is_tracing()
     if dims is None or (tracing and len(dims) == 1):
@@ -51,20 +51,22 @@ def squeeze(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     return input
 
 
-def _front_dims(input: Tensor, dim: Any = None, *rest: Any, **others: Any) -> list[int] | None:
-    """Return the dimensions as non-negative numbers; None for a call to leave to torch."""
+def _positive_dims(
+    input: Tensor, dim: Any = None, *rest: object, **others: object
+) -> list[int] | None:
+    """Return the dimensions as non-negative indices; None if torch must handle the call."""
     dims = list(dim) if isinstance(dim, tuple | list) else [dim]
     rank = input.dim()
     valid = all(type(each) is int and -rank <= each < rank for each in dims)
     if rest or others or not valid or not dims:
         return None
-    front = [each % rank for each in dims]
-    return front if len(set(front)) == len(front) else None
+    positive = [each % rank for each in dims]
+    return positive if len(set(positive)) == len(positive) else None
 
 
 # TorchScript, and OpenVINO which reads it, have no translation of these.
 @rewriters.function("torch.Tensor.mT", check=not_dynamo)
-def matrix_transpose(ctx: Context, input: Tensor) -> Any:
+def matrix_transpose(ctx: Context, input: Tensor) -> object:
     """Swap the last two dimensions."""
     return ctx.origin_func(input) if input.dim() < 2 else input.transpose(-2, -1)
 
@@ -72,7 +74,7 @@ def matrix_transpose(ctx: Context, input: Tensor) -> Any:
 @rewriters.function("torch.Tensor.mH", check=not_dynamo)
 @rewriters.function("torch.adjoint", check=not_dynamo)
 @rewriters.function("torch.Tensor.adjoint", check=not_dynamo)
-def adjoint(ctx: Context, input: Tensor) -> Any:
+def adjoint(ctx: Context, input: Tensor) -> object:
     """Swap the last two dimensions; real numbers are their own conjugates."""
     if input.dim() < 2 or input.is_complex():
         return ctx.origin_func(input)

@@ -1,12 +1,13 @@
 """``grouped_mm``: products of groups of rows with one matrix each, used by mixtures of experts.
 
-The sizes of the groups are data: no exporter has a translation, and no engine an operator.
+The sizes of the groups are values of a tensor: no exporter has a translation, and no engine an
+operator.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.builtin.common import rewriters
 
@@ -16,27 +17,27 @@ if TYPE_CHECKING:
     from enginebay.rewriting.rewriter import Context, Target
 
 
-def _transformers_has_it(target: Target) -> bool:
+def _has_transformers_fallback(target: Target) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and hasattr(torch.ops.transformers, "grouped_mm_fallback")
 
 
-# transformers calls the last one while a model is captured.
+# transformers calls grouped_mm_fallback while a model is captured.
 @rewriters.function("torch.nn.functional.grouped_mm")
 @rewriters.function("torch._grouped_mm")
-@rewriters.function("torch.ops.transformers.grouped_mm_fallback", check=_transformers_has_it)
+@rewriters.function("torch.ops.transformers.grouped_mm_fallback", check=_has_transformers_fallback)
 def grouped_mm(
     ctx: Context,
     rows: Tensor,
     matrices: Tensor,
     offs: Tensor | None = None,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
+    *args: object,
+    **kwargs: object,
+) -> object:
     """Multiply every row (S×K) by every matrix (G×K×N), and select its group's product (S×N).
 
-    It needs G times the multiplications, but no size depends on data. Rows after the last group,
-    which are undefined in torch, are zeros.
+    This needs G times as many multiplications, but no shape depends on values. Rows after the last
+    group, which torch leaves undefined, are zeros.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """Images without a batch dimension: pooling, rearrangement, circular ``pad`` and ``fold``.
 
-ONNX's operators require N×C×…, but the TorchScript exporter writes torch's input without a batch:
-an engine refuses the file, or takes the channels for the batch and pools too many dimensions.
+ONNX's operators require N×C×…, but the TorchScript exporter writes torch's input without a batch.
+An engine then refuses the file, or takes the channels for the batch and pools too many dimensions.
 Convolutions, ``instance_norm`` and ``interpolate`` are correct: torch adds or requires the batch.
 """
 
@@ -14,6 +14,9 @@ from enginebay.rewriting.builtin.common import not_dynamo, rewriters, torchscrip
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
+    from enginebay.rewriting.builtin.common import OnnxGraph
     from enginebay.rewriting.rewriter import Context
 
 #: The rank of each operator's input without a batch.
@@ -30,9 +33,9 @@ _RANKS = {
 } | {"pixel_shuffle": 3, "pixel_unshuffle": 3, "im2col": 3}
 
 
-def _with_batch(rank: int) -> Callable[..., Any]:
-    def with_batch(ctx: Context, g: Any, input: Any, *args: Any) -> Any:
-        """Add a batch of size 1, the operator's own nodes, and the removal of the batch."""
+def _with_batch(rank: int) -> Callable[..., object]:
+    def with_batch(ctx: Context, g: OnnxGraph, input: Any, *args: object) -> object:
+        """Add the operator's nodes between nodes that add and remove a batch of size 1."""
         if input.type().dim() != rank:
             return ctx.origin_func(g, input, *args)
         results = ctx.origin_func(g, _add_batch(g, input), *args)
@@ -50,7 +53,14 @@ for _name, _rank in _RANKS.items():
 
 
 @rewriters.symbolic("pad", is_pytorch=True, ir="onnx", check=torchscript_only)
-def pad(ctx: Context, g: Any, input: Any, padding: Any, mode: Any, value: Any) -> Any:
+def pad(
+    ctx: Context,
+    g: OnnxGraph,
+    input: Any,
+    padding: torch.Value,
+    mode: torch.Value,
+    value: torch.Value,
+) -> object:
     """Add the nodes of ``aten::pad``, whose circular mode requires a batch."""
     from torch.onnx import symbolic_helper
 
@@ -61,8 +71,8 @@ def pad(ctx: Context, g: Any, input: Any, padding: Any, mode: Any, value: Any) -
     return ctx.origin_func(g, input, padding, mode, value)
 
 
-# TorchScript reads the number of entries of F.fold's size, which fails for a size computed from a
-# shape. It is always two.
+# TorchScript counts the elements of F.fold's output size, which fails for a size computed from a
+# shape. There are always two.
 @rewriters.symbolic(
     "col2im",
     is_pytorch=True,
@@ -72,15 +82,15 @@ def pad(ctx: Context, g: Any, input: Any, padding: Any, mode: Any, value: Any) -
 )
 def col2im(
     ctx: Context,
-    g: Any,
+    g: OnnxGraph,
     self: Any,
-    output_size: Any,
-    kernel_size: Any,
+    output_size: torch.Value,
+    kernel_size: torch.Value,
     dilation: list[int],
     padding: list[int],
     stride: list[int],
-) -> Any:
-    """Add ``Col2Im`` with the size as an input, and with a batch if the input has none."""
+) -> torch.Value:
+    """Add a ``Col2Im`` node with the size as an input, and a batch if the input has none."""
     unbatched = self.type().dim() == 2
     image = g.op(
         "Col2Im",
@@ -94,13 +104,13 @@ def col2im(
     return _remove_batch(g, image) if unbatched else image
 
 
-def _add_batch(g: Any, value: Any) -> Any:
+def _add_batch(g: OnnxGraph, value: torch.Value) -> torch.Value:
     import torch
 
     return g.op("Unsqueeze", value, g.op("Constant", value_t=torch.tensor([0])))
 
 
-def _remove_batch(g: Any, value: Any) -> Any:
+def _remove_batch(g: OnnxGraph, value: torch.Value) -> torch.Value:
     import torch
 
     return g.op("Squeeze", value, g.op("Constant", value_t=torch.tensor([0])))

@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.rewriting.builtin.common import not_dynamo, rewriters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from enginebay.rewriting.rewriter import Context
 
+_Sizes: TypeAlias = "int | tuple[int, ...] | list[int]"
+
 
 # TorchScript requires fixed sizes that are multiples of the output sizes.
 @rewriters.function("torch.nn.functional.adaptive_avg_pool2d", ir="onnx", check=not_dynamo)
-def adaptive_avg_pool2d(ctx: Context, input: Tensor, output_size: Any) -> Any:
+def adaptive_avg_pool2d(
+    ctx: Context, input: Tensor, output_size: int | Sequence[int | None]
+) -> object:
     """Multiply by one matrix of window weights for each dimension."""
-    wanted = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
-    if not _is_supported(input, 2, wanted):
+    sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
+    if not _is_supported(input, 2, sizes):
         return ctx.origin_func(input, output_size)
-    for axis, size in zip((-2, -1), wanted, strict=True):
+    for axis, size in zip((-2, -1), sizes, strict=True):
         if size is not None:
             input = _apply_weights(input, axis, size)
     return input
 
 
 @rewriters.function("torch.nn.functional.adaptive_avg_pool1d", ir="onnx", check=not_dynamo)
-def adaptive_avg_pool1d(ctx: Context, input: Tensor, output_size: Any) -> Any:
+def adaptive_avg_pool1d(
+    ctx: Context, input: Tensor, output_size: int | Sequence[int | None]
+) -> object:
     """Multiply by a matrix of window weights."""
-    wanted = output_size if isinstance(output_size, tuple | list) else (output_size,)
-    if not _is_supported(input, 1, wanted):
+    sizes = output_size if isinstance(output_size, tuple | list) else (output_size,)
+    if not _is_supported(input, 1, sizes):
         return ctx.origin_func(input, output_size)
-    return _apply_weights(input, -1, wanted[0])
+    return _apply_weights(input, -1, sizes[0])
 
 
-def _is_supported(input: Tensor, axes: int, wanted: Any) -> bool:
+def _is_supported(input: Tensor, axes: int, sizes: Sequence[int | None]) -> bool:
     """Return True for a valid call that the exporter may refuse."""
-    are_numbers = all(size is None or (type(size) is int and size > 0) for size in wanted)
+    are_numbers = all(size is None or (type(size) is int and size > 0) for size in sizes)
     return (
-        len(wanted) == axes
+        len(sizes) == axes
         and are_numbers
-        and set(wanted) != {1}  # a global mean, which the exporter supports
+        and set(sizes) != {1}  # a global mean, which the exporter supports
         and input.is_floating_point()
         and input.dim() in (axes + 1, axes + 2)
     )
@@ -53,7 +61,7 @@ def _apply_weights(input: Tensor, axis: int, size: int) -> Tensor:
 
 
 def _window_weights(input: Tensor, axis: int, size: int) -> Tensor:
-    """Return size×n weights whose rows sum to 1: window i is [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
+    """Return a size×n matrix whose row i averages the window [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
     import torch
 
     # Computed in the graph, so that a dynamic size stays dynamic.
@@ -68,14 +76,14 @@ def _window_weights(input: Tensor, axis: int, size: int) -> Tensor:
 
 # Both ONNX exporters ignore divisor_override, and OpenVINO refuses it in TorchScript: for all IRs.
 @rewriters.function("torch.nn.functional.avg_pool2d")
-def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Multiply the average of each window by its size over ``divisor_override``."""
+def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
+    """Multiply the average of each window by its size / ``divisor_override``."""
     return _with_divisor(ctx, 2, input, *args, **kwargs)
 
 
 @rewriters.function("torch.nn.functional.avg_pool3d")
-def avg_pool3d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Multiply the average of each window by its size over ``divisor_override``."""
+def avg_pool3d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
+    """Multiply the average of each window by its size / ``divisor_override``."""
     return _with_divisor(ctx, 3, input, *args, **kwargs)
 
 
@@ -83,13 +91,13 @@ def _with_divisor(
     ctx: Context,
     dims: int,
     input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
+    kernel_size: _Sizes,
+    stride: _Sizes | None = None,
+    padding: _Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> object:
     from torch.nn import functional
 
     if not divisor_override:
@@ -100,14 +108,13 @@ def _with_divisor(
     steps = _expand_sizes(stride, dims) if stride else kernel
     if ceil_mode:
         # Pad zeros to the end of the last window, which must start before the right padding.
-        each = reversed(list(zip(kernel, steps, pads, strict=True)))
-        around = [n for k, s, p in each for n in (p, min(p + s - 1, k - 1))]
-        input, padding = functional.pad(input, around), 0
+        backwards = reversed(list(zip(kernel, steps, pads, strict=True)))
+        edges = [n for k, s, p in backwards for n in (p, min(p + s - 1, k - 1))]
+        input, padding = functional.pad(input, edges), 0
     average = ctx.origin_func(input, kernel_size, stride, padding, False, True)
     return average * (math.prod(kernel) / divisor_override)
 
 
-def _expand_sizes(value: Any, dims: int) -> list[int]:
-    """Return one number for each dimension."""
+def _expand_sizes(value: _Sizes, dims: int) -> list[int]:
     values = list(value) if isinstance(value, tuple | list) else [value]
     return values if len(values) == dims else values * dims

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.rewriting.builtin.common import not_dynamo, rewriters, torchscript_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import torch
     from torch import Tensor
 
+    from enginebay.rewriting.builtin.common import OnnxGraph
     from enginebay.rewriting.rewriter import Context
 
+_Numbers: TypeAlias = "int | tuple[int, ...] | list[int]"
 
-# TorchScript requires dimensions, and shifts that are smaller than their sizes.
+
+# TorchScript requires ``dims``, and shifts that are smaller than the sizes of their dimensions.
 @rewriters.function("torch.roll", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.roll", ir="onnx", check=not_dynamo)
-def roll(ctx: Context, input: Tensor, shifts: Any, dims: Any = ()) -> Any:
-    """Select the elements by their index before the roll."""
+def roll(ctx: Context, input: Tensor, shifts: _Numbers, dims: _Numbers = ()) -> object:
+    """Select each element by its index before the roll."""
     moves = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
     axes = list(dims) if isinstance(dims, tuple | list) else [dims]
     flat = not axes and len(moves) == 1
@@ -47,10 +51,10 @@ def _roll_axis(input: Tensor, move: int, axis: int) -> Tensor:
 def repeat_interleave(
     ctx: Context,
     input: Tensor,
-    repeats: Any = None,
+    repeats: int | Tensor | None = None,
     dim: int | None = None,
-    **kwargs: Any,
-) -> Any:
+    **kwargs: object,
+) -> object:
     """Expand a new dimension by the number of repetitions, and flatten both."""
     if type(repeats) is not int or kwargs or (repeats < 0 or input.dim() == 0):
         options = () if repeats is None else (repeats, dim)
@@ -74,7 +78,7 @@ def as_strided(
     size: Sequence[int],
     stride: Sequence[int],
     storage_offset: int | None = None,
-) -> Any:
+) -> object:
     """Permute the input to its order in memory, and select the elements by index."""
     import torch
 
@@ -96,7 +100,7 @@ def as_strided(
 # copy.deepcopy(x) calls this method. torch.export fails since a fake tensor has no memory, and a
 # trace records an empty tensor, which every engine then returns.
 @rewriters.function("torch.Tensor.__deepcopy__")
-def deepcopy(ctx: Context, input: Tensor, memo: dict[int, Any]) -> Any:
+def deepcopy(ctx: Context, input: Tensor, memo: dict[int, object]) -> object:
     """Clone computed tensors; parameters are left to torch."""
     if id(input) in memo or input.requires_grad:
         return ctx.origin_func(input, memo)
@@ -107,7 +111,9 @@ def deepcopy(ctx: Context, input: Tensor, memo: dict[int, Any]) -> Any:
 # copy_ becomes copy before it is exported. TorchScript has no translation of it, and dynamo's does
 # not broadcast.
 @rewriters.symbolic("copy", is_pytorch=True, ir="onnx")
-def copy(ctx: Context, g: Any, self: Any, src: Any, non_blocking: Any = None) -> Any:
+def copy(
+    ctx: Context, g: OnnxGraph, self: torch.Value, src: torch.Value, non_blocking: object = None
+) -> torch.Value:
     """Cast and expand the source to the dtype and the shape of the target."""
     from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+    from torch.nn.utils.rnn import PackedSequence
 
     from enginebay.rewriting.rewriter import Context
 
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 # ONNX's LSTM has no projection: dynamo omits it, and only OpenVINO runs the resulting shapes.
 # TorchScript, pnnx and ncnn refuse it.
 @rewriters.function("torch.lstm")
-def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
     """Project after each layer, and multiply W_hr into the recurrent weights.
 
-    With h = W_hr·r, the recurrent product W_hh·h is (W_hh·W_hr)·r. The initial state is given as h:
-    it is concatenated to the first step of the input, with the weights W_hh.
+    A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
+    W_hh·h is thus (W_hh·W_hr)·r. The initial state is an h, for which there is no r: it is
+    concatenated to the first step of the input, with the weights W_hh.
     """
     import torch
 
@@ -77,16 +79,16 @@ def _run_layer(
 
 
 # The TorchScript exporter pads with zeros, and to the packed length instead of the longest
-# sequence. It writes int32 lengths, but takes them for int64.
+# sequence. It writes lengths in int32, but declares them as int64.
 @rewriters.function("torch.nn.utils.rnn.pad_packed_sequence", check=torchscript_only)
 def pad_packed_sequence(
     ctx: Context,
-    sequence: Any,
+    sequence: PackedSequence,
     batch_first: bool = False,
     padding_value: float = 0.0,
     total_length: int | None = None,
-) -> Any:
-    """Cut after the longest sequence, and write the padding value after the end of each one."""
+) -> object:
+    """Cut the result after the longest sequence, and write the padding value after each end."""
     padded, lengths = ctx.origin_func(sequence, batch_first, padding_value, total_length)
     if not is_tracing():
         return padded, lengths

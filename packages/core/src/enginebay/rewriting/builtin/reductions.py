@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.builtin.common import not_dynamo, not_torchscript, rewriters
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @rewriters.function("torch.all", ir="onnx")
 @rewriters.function("torch.Tensor.any", ir="onnx")
 @rewriters.function("torch.Tensor.all", ir="onnx")
-def any_or_all(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Compare each number with zero first."""
+def any_or_all(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> object:
+    """Compare each element with zero before the reduction."""
     import torch
 
     is_supported = input.dtype == torch.bool or (
@@ -32,7 +32,7 @@ def any_or_all(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     return result.to(torch.uint8) if input.dtype == torch.uint8 else result
 
 
-# torch._check_tensor_all calls it, and dynamo has no translation.
+# torch._check_tensor_all calls this operator, and dynamo has no translation.
 @rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
 def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
     """Return ``x.all()``, which is the same for bools."""
@@ -42,7 +42,7 @@ def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
 # TorchScript does not convert bools and small integers, which ONNX's CumSum does not accept.
 @rewriters.function("torch.cumsum", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.cumsum", ir="onnx", check=not_dynamo)
-def cumsum(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def cumsum(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> object:
     """Convert bools and integers to int64, as torch does."""
     import torch
 
@@ -61,9 +61,9 @@ def histc(
     bins: int = 100,
     min: float = 0,
     max: float = 0,
-    **kwargs: Any,
-) -> Any:
-    """Compare each value's bin with every bin."""
+    **kwargs: object,
+) -> object:
+    """Compare the bin index of each element with every bin index."""
     import torch
 
     # With equal ends the range depends on the data: such a call is left to torch.

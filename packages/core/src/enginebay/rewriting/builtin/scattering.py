@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.builtin.common import rewriters
 
@@ -24,12 +24,13 @@ def scatter_mean(
     reduce: str,
     *,
     include_self: bool = True,
-) -> Any:
+) -> Tensor:
     """Divide the sum by the number of values; the exporter's "mean" only assigns the values."""
     import torch
 
     if reduce != "mean" or not x.dtype.is_floating_point:
-        return ctx.origin_op(x, dim, index, values, reduce, include_self=include_self)
+        original: Tensor = ctx.origin_op(x, dim, index, values, reduce, include_self=include_self)
+        return original
     ones = torch.ones_like(values.expand(values.shape))
     counts = torch.zeros_like(x).scatter_add(dim, index, ones)
     if include_self:
@@ -46,21 +47,23 @@ def index_put(
     indices: Sequence[Tensor | None],
     values: Tensor,
     accumulate: bool = False,
-) -> Any:
+) -> Tensor:
     """Convert int32 indices to int64: ONNX's ScatterND does not accept int32."""
     import torch
 
     converted = [
         each.long() if each is not None and each.dtype is torch.int32 else each for each in indices
     ]
-    return ctx.origin_op(x, converted, values, accumulate)
+    result: Tensor = ctx.origin_op(x, converted, values, accumulate)
+    return result
 
 
 @rewriters.lowering("aten.fill", ir="onnx", versions={"torch": ">=2.15"})
-def fill(ctx: LoweringContext, x: Tensor, value: Any) -> Any:
+def fill(ctx: LoweringContext, x: Tensor, value: Tensor | float) -> Tensor:
     """Return a new tensor: the TorchScript exporter traces a fill of a copy, and fails on it."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        return ctx.origin_op(x, value)
+        result: Tensor = ctx.origin_op(x, value)
+        return result
     return torch.full_like(x, value)

@@ -1,8 +1,8 @@
-"""``cov`` and ``corrcoef``; torch's own code reads a tensor's value, which a capture cannot."""
+"""``cov`` and ``corrcoef``: torch's own code reads a value of a tensor, which an export cannot."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.builtin.common import rewriters
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @rewriters.function("torch.cov")
 @rewriters.function("torch.Tensor.cov")
-def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: Any) -> Any:
+def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: object) -> object:
     """Compute (X − mean)·(X − mean)ᵀ / (n − correction)."""
     weighted = any(value is not None for value in kwargs.values())
     if input.ndim not in (1, 2) or not input.dtype.is_floating_point or weighted:
         return ctx.origin_func(input, correction=correction, **kwargs)
     rows = input.reshape(-1, input.shape[-1])
     rows = rows - rows.mean(1, keepdim=True)
-    # The count as a tensor: in a trace a size is a tensor, in torch.export a SymInt.
+    # clamp below needs a tensor: in a trace a size is a tensor, in torch.export a SymInt.
     count = rows.new_ones(rows.shape[1:]).sum() - correction
     result = (rows @ rows.mT) / count.clamp(min=0)
     return result.reshape(()) if input.ndim == 1 or input.shape[0] == 1 else result
@@ -29,7 +29,7 @@ def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: Any) -> A
 
 @rewriters.function("torch.corrcoef")
 @rewriters.function("torch.Tensor.corrcoef")
-def corrcoef(ctx: Context, input: Tensor) -> Any:
+def corrcoef(ctx: Context, input: Tensor) -> object:
     """Divide the covariances by both standard deviations."""
     import torch
 

@@ -3,7 +3,7 @@
 They use elementwise arithmetic, comparisons, ``where``, sums, maxima, matrix products, convolutions
 and data movement: reshape, permute, cat, slice, expand, pad. Values that do not depend on an input,
 such as a matrix made from ``arange``, are folded afterwards. Each lowering returns torch's result
-for every input, with its dtype, order of ties and NaN; exceptions are documented.
+for every input, with the same dtype, order of ties and NaN, unless its docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def portable_lowerings() -> RewriterSet:
-    """Return the lowerings of every file of this folder."""
-    from enginebay.rewriting.portable import (  # noqa: F401  # each adds its own to the set
+    """Return the set of all portable lowerings."""
+    from enginebay.rewriting.portable import (  # noqa: F401  # each module adds its lowerings to the set
         arithmetic,
         complex_numbers,
         contraction,

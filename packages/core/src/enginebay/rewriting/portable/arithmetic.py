@@ -16,17 +16,15 @@ if TYPE_CHECKING:
 
 
 @lowers("remainder.Tensor", "remainder.Scalar", open_sizes=True)
-def remainder(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
+def remainder(ctx: LoweringContext, x: Tensor, other: Tensor | float) -> Tensor:
     """Compute x − ⌊x / other⌋·other, for finite numbers."""
-    result: Tensor = x - torch.div(x, other, rounding_mode="floor") * other
-    return result
+    return x - torch.div(x, other, rounding_mode="floor") * other
 
 
 @lowers("fmod.Tensor", "fmod.Scalar", open_sizes=True)
-def fmod(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
+def fmod(ctx: LoweringContext, x: Tensor, other: Tensor | float) -> Tensor:
     """Compute x − trunc(x / other)·other, for finite numbers."""
-    result: Tensor = x - torch.div(x, other, rounding_mode="trunc") * other
-    return result
+    return x - torch.div(x, other, rounding_mode="trunc") * other
 
 
 @lowers("round.default", open_sizes=True)
@@ -66,7 +64,7 @@ def reciprocal(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 @lowers("atan2", open_sizes=True)
 def atan2(ctx: LoweringContext, y: Tensor, x: Tensor) -> Tensor:
-    """Compute the angle in the first quadrant, and apply the signs."""
+    """Compute the angle of (|x|, |y|), and apply the signs of x and y."""
     dtype = torch.result_type(y, x)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     y, x = y.to(dtype), x.to(dtype)
@@ -79,12 +77,12 @@ def atan2(ctx: LoweringContext, y: Tensor, x: Tensor) -> Tensor:
 
 
 def _has_sign_bit(x: Tensor) -> Tensor:
-    """Return True for negative numbers and −0: few engines have signbit, but in all 1/−0 is −∞."""
+    # Few engines have signbit, but in all of them 1/−0 is −∞.
     return (x < 0) | ((x == 0) & (x.reciprocal() < 0))
 
 
 @lowers("copysign", open_sizes=True)
-def copysign(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
+def copysign(ctx: LoweringContext, x: Tensor, other: Tensor | float) -> Tensor:
     dtype = torch.result_type(x, other)
     length = x.to(dtype if dtype.is_floating_point else torch.get_default_dtype()).abs()
     if not isinstance(other, torch.Tensor):
@@ -95,11 +93,11 @@ def copysign(ctx: LoweringContext, x: Tensor, other: Any) -> Tensor:
 
 @lowers("hypot", open_sizes=True)
 def hypot(ctx: LoweringContext, x: Tensor, y: Tensor) -> Tensor:
-    """Compute long·√(1 + (short / long)²), which does not overflow."""
+    """Compute max·√(1 + (min / max)²) of |x| and |y|, which does not overflow."""
     top, low = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
-    ratio = low / torch.where(top > 0, top, 1)
-    result: Tensor = torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
-    return result
+    ratio = low / torch.where(top > 0, top, 1)  # 0/0 would be NaN
+    # ∞/∞ would be NaN too.
+    return torch.where(top == torch.inf, top, top * (1 + ratio * ratio).sqrt())
 
 
 #: Lanczos' approximation of the gamma function for g = 7 and n = 9 (Lanczos, "A precision
@@ -113,7 +111,7 @@ _LANCZOS = (
 
 @lowers("lgamma", open_sizes=True)
 def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Lanczos' approximation from 0.5 on and the reflection formula below; finite numbers."""
+    """Use Lanczos' approximation from 0.5 on, else the reflection formula; for finite numbers."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0.5
     z = torch.where(below, -x, x - 1)
@@ -121,10 +119,11 @@ def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
     series: Any = first + sum(each / (z + position) for position, each in enumerate(others, 1))
     top = z + 7.5
     result = (z + 0.5) * top.log() - top + (math.sqrt(2 * math.pi) * series).log()
+    # sin(πx) of the fraction of x: the product of π and a large x is rounded too much.
     sine = ((x - x.floor()) * math.pi).sin().abs()
     # Γ(x)·Γ(1 − x) = π / sin(πx): Abramowitz and Stegun, 6.1.17.
     reflected = math.log(math.pi) - sine.log() - result
-    poles = (x <= 0) & (x == x.floor())
+    poles = (x <= 0) & (x == x.floor())  # 0, −1, −2, …
     return torch.where(poles, torch.inf, torch.where(below, reflected, result))
 
 
@@ -157,7 +156,7 @@ _SERIES_START = 6
 
 @lowers("digamma", "special_digamma", open_sizes=True)
 def digamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use the asymptotic series, and the recurrence and reflection formulas for smaller numbers."""
+    """Use the asymptotic series, after the reflection and recurrence formulas have made x large."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0
     z = torch.where(below, 1 - x, x)
@@ -187,17 +186,17 @@ _ERFINV = (
 )
 
 
-def _evaluate_polynomial(coefficients: Sequence[float], x: Tensor) -> Any:
+def _evaluate_polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
     """Evaluate a polynomial by Horner's scheme, the coefficient of the highest power first."""
-    value: Any = coefficients[0]
-    for coefficient in coefficients[1:]:
+    value = coefficients[0] * x + coefficients[1]
+    for coefficient in coefficients[2:]:
         value = value * x + coefficient
     return value
 
 
 @lowers("erfinv", open_sizes=True)
 def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Giles' polynomials, whose precision is single; refine by Newton's method in double."""
+    """Use Giles' polynomials, which are exact to float32; Newton's method refines float64."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     w = -((1 - x) * (1 + x)).log()
     central, tail = (
@@ -207,6 +206,7 @@ def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
     result: Tensor = torch.where(w < 5, central, tail) * x
     for _ in range(2 if x.dtype is torch.float64 else 0):
         result = result - (result.erf() - x) * (result * result).exp() * (math.sqrt(math.pi) / 2)
+    # At ±1 the polynomial is infinite, but with the wrong sign.
     return torch.where(x.abs() == 1, x * torch.inf, result)
 
 
@@ -239,7 +239,12 @@ def repeat(ctx: LoweringContext, x: Tensor, repeats: Sequence[int]) -> Tensor:
 
 @lowers("full_like", open_sizes=True)
 def full_like(
-    ctx: LoweringContext, x: Tensor, value: Any, *, dtype: torch.dtype | None = None, **_: Any
+    ctx: LoweringContext,
+    x: Tensor,
+    value: complex,
+    *,
+    dtype: torch.dtype | None = None,
+    **_: object,
 ) -> Tensor:
     return torch.full(x.shape, value, dtype=dtype or x.dtype, device=x.device)
 

@@ -1,4 +1,4 @@
-"""The set of the portable lowerings, their decorators, and helpers of several files."""
+"""The set of the portable lowerings, its decorators, and helpers that several modules use."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ lowerings = RewriterSet(distribution=CORE)
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 #: The number of elements up to which rows are selected by ``where`` and a sum, which keeps
-#: infinities and NaN in their rows. For more, a matrix product is used: less memory, but one NaN
-#: or infinity would reach every row.
+#: infinities and NaN in their rows. Larger tensors are selected by a matrix product, which needs
+#: less memory, but spreads a NaN or an infinity to every row.
 _MAX_WHERE_ELEMENTS = 2**20
 
 
 def lowers_complex(*names: str) -> Callable[[_F], _F]:
-    """Declare a lowering for complex numbers, for engines and exporters that lack the operators."""
+    """Return a decorator that declares a lowering of operators on complex tensors."""
 
     def decorate(function: _F) -> _F:
         for name in names:
@@ -62,12 +62,12 @@ def lowers_complex(*names: str) -> Callable[[_F], _F]:
 
 
 def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> Callable[[_F], _F]:
-    """Declare a lowering of one or several operators, for engines that lack them.
+    """Return a decorator that declares a lowering of operators, for engines that lack them.
 
     Args:
-        names: The operators.
-        open_sizes: True if it also accepts tensors with dynamic sizes.
-        torch: The range of torch versions that have the operators; None for all.
+        names: The operators' names in ``torch.ops.aten``, such as ``remainder.Tensor``.
+        open_sizes: True if the lowering also accepts tensors with dynamic sizes.
+        torch: The torch versions that have the operators, such as ``<2.14``; None for all.
     """
 
     def decorate(function: _F) -> _F:
@@ -81,44 +81,44 @@ def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> C
 
 
 def axis_of(x: Tensor, dim: int) -> int:
-    """Return the dimension's non-negative index."""
+    """Return the non-negative index of a dimension; 0 for a scalar tensor."""
     return dim % x.ndim if x.ndim else 0
 
 
 def is_open(x: Tensor, dim: int) -> bool:
-    """Return True if a dimension's size is dynamic, so that the number of steps is unknown."""
+    """Return True if the size of a dimension is dynamic."""
     return x.ndim > 0 and not isinstance(x.shape[dim], int)
 
 
 def one_hot_mask(index: Tensor, size: int) -> Tensor:
-    """Return a one-hot encoding of an index as bools: ``[..., size]``."""
+    """Return the one-hot encoding of an index tensor: bools of shape ``[..., size]``."""
     return index.unsqueeze(-1) == torch.arange(size, device=index.device)
 
 
 def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate parts; a single part is returned without a ``cat``."""
+    """Concatenate tensors; a single tensor is returned without a ``cat``."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
-def sum_selected_rows(chosen: Tensor, x: Tensor) -> Tensor:
-    """Sum, for each row of a mask, the rows of ``x`` that it selects.
+def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
+    """Return, for each row of a mask, the sum of the rows of ``x`` that the mask selects.
 
     Args:
-        chosen: The mask, ``[count, size]``, bool.
+        mask: ``[count, size]``, bool.
         x: ``[size, inner]``.
 
     Returns:
         ``[count, inner]``.
     """
     if x.is_complex():
-        return torch.complex(sum_selected_rows(chosen, x.real), sum_selected_rows(chosen, x.imag))
-    elements = math.prod(chosen.shape) * x.shape[1]
+        return torch.complex(sum_selected_rows(mask, x.real), sum_selected_rows(mask, x.imag))
+    elements = math.prod(mask.shape) * x.shape[1]
     if x.dtype.is_floating_point and elements > _MAX_WHERE_ELEMENTS:
-        return chosen.to(x.dtype) @ x
+        return mask.to(x.dtype) @ x
     zero = False if x.dtype is torch.bool else 0
-    return sum_one_hot(torch.where(chosen.unsqueeze(-1), x, zero), 1)
+    return sum_one_hot(torch.where(mask.unsqueeze(-1), x, zero), 1)
 
 
 def sum_one_hot(x: Tensor, dim: int) -> Tensor:
-    """Sum a dimension that has at most one element other than zero, in the tensor's dtype."""
+    """Sum over a dimension with at most one non-zero element; the dtype does not change."""
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)

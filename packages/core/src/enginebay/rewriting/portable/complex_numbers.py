@@ -1,9 +1,9 @@
-"""Lowerings of complex operators to real ones for both parts; for finite numbers."""
+"""Lowerings of complex operators to operators on real and imaginary parts; for finite numbers."""
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.rewriting.portable.common import lowers, lowers_complex, torch
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering import LoweringContext
 
+_Operand: TypeAlias = "Tensor | complex"
+#: The real or the imaginary part of an operand; None if the part is zero.
+_Part: TypeAlias = "Tensor | float | None"
+
 #: Operators that are applied to each part alone: they move, add or select elements.
 _PARTWISE = (
     *("view", "_unsafe_view", "permute", "transpose", "t", "expand"),
@@ -22,40 +26,40 @@ _PARTWISE = (
     *("tril", "triu", "detach", "lift_fresh_copy"),
 )
 
-#: The same, but they return a list of tensors.
+#: Operators that are applied to each part alone, and return a list of tensors.
 _PARTWISE_LISTS = ("split_with_sizes", "split", "unbind")
 
 
-def _split_parts(x: Any) -> tuple[Any, Any]:
-    """Return the real and the imaginary part of a tensor or a number, None for a zero part."""
+def _split_parts(x: _Operand) -> tuple[Any, Any]:
+    """Return the real and the imaginary part; None for a part that is zero."""
     if isinstance(x, torch.Tensor):
         return (x.real, x.imag) if x.is_complex() else (x, None)
     return (x.real if x.real or not x.imag else None), (x.imag or None)
 
 
-def _dense_parts(x: Any) -> tuple[Any, Any]:
-    """Return both parts, with zeros instead of None."""
+def _dense_parts(x: _Operand) -> tuple[Any, Any]:
+    """Return the real and the imaginary part, zeros included."""
     if not isinstance(x, torch.Tensor):
         return x.real, x.imag
     return _split_parts(x) if x.is_complex() else (x, torch.zeros_like(x))
 
 
-def _add_parts(a: Any, b: Any) -> Any:
+def _add_parts(a: _Part, b: _Part) -> _Part:
     if a is None or b is None:
         return b if a is None else a
     return a + b
 
 
-def _multiply_parts(a: Any, b: Any) -> Any:
+def _multiply_parts(a: _Part, b: _Part) -> _Part:
     return None if a is None or b is None else a * b
 
 
-def _negate_part(a: Any) -> Any:
+def _negate_part(a: _Part) -> _Part:
     return None if a is None else -a
 
 
 def _join_parts(real: Any, imag: Any) -> Tensor:
-    """Return a complex tensor of two parts, which may be None, numbers or tensors to broadcast."""
+    """Broadcast two parts, of which at least one is a tensor, and join them to a complex tensor."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
     real, imag = (0.0 if part is None else part for part in (real, imag))
@@ -68,16 +72,16 @@ def _join_parts(real: Any, imag: Any) -> Tensor:
     return torch.complex(real, imag)
 
 
-def _lower_by_part(name: str) -> Callable[..., Any]:
-    def lowering(ctx: LoweringContext, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _lower_by_part(name: str) -> Callable[..., Tensor]:
+    def lowering(ctx: LoweringContext, x: Tensor, *args: object, **kwargs: object) -> Tensor:
         function = getattr(torch.ops.aten, name)
         return torch.complex(*(function(part, *args, **kwargs) for part in _split_parts(x)))
 
     return lowering
 
 
-def _lower_list_by_part(name: str) -> Callable[..., Any]:
-    def lowering(ctx: LoweringContext, x: Tensor, *args: Any) -> list[Tensor]:
+def _lower_list_by_part(name: str) -> Callable[..., list[Tensor]]:
+    def lowering(ctx: LoweringContext, x: Tensor, *args: object) -> list[Tensor]:
         function = getattr(torch.ops.aten, name)
         pieces = (function(part, *args) for part in _split_parts(x))
         return [torch.complex(*pair) for pair in zip(*pieces, strict=True)]
@@ -103,14 +107,18 @@ def stack(ctx: LoweringContext, tensors: Sequence[Tensor], dim: int = 0) -> Tens
 
 
 @lowers_complex("constant_pad_nd")
-def pad(ctx: LoweringContext, x: Tensor, sizes: Sequence[int], value: Any = 0) -> Tensor:
+def pad(ctx: LoweringContext, x: Tensor, sizes: Sequence[int], value: complex = 0) -> Tensor:
     pairs = zip(_split_parts(x), (value.real, value.imag), strict=True)
     return torch.complex(*(torch.constant_pad_nd(part, sizes, fill) for part, fill in pairs))
 
 
 @lowers_complex("pad")
 def pad_by(
-    ctx: LoweringContext, x: Tensor, sizes: Sequence[int], mode: str = "constant", value: Any = None
+    ctx: LoweringContext,
+    x: Tensor,
+    sizes: Sequence[int],
+    mode: str = "constant",
+    value: complex | None = None,
 ) -> Tensor:
     if mode == "constant":
         return pad(ctx, x, sizes, value or 0)
@@ -118,20 +126,20 @@ def pad_by(
 
 
 @lowers_complex("where")
-def where(ctx: LoweringContext, condition: Tensor, x: Any, other: Any) -> Tensor:
+def where(ctx: LoweringContext, condition: Tensor, x: _Operand, other: _Operand) -> Tensor:
     pairs = zip(_dense_parts(x), _dense_parts(other), strict=True)
     return torch.complex(*(torch.where(condition, *pair) for pair in pairs))
 
 
 @lowers_complex("masked_fill")
-def masked_fill(ctx: LoweringContext, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(ctx: LoweringContext, x: Tensor, mask: Tensor, value: _Operand) -> Tensor:
     pairs = zip(_dense_parts(x), _dense_parts(value), strict=True)
     return torch.complex(*(part.masked_fill(mask, fill) for part, fill in pairs))
 
 
 @lowers_complex("_to_copy")
 def to_copy(
-    ctx: LoweringContext, x: Tensor, *, dtype: torch.dtype | None = None, **_: Any
+    ctx: LoweringContext, x: Tensor, *, dtype: torch.dtype | None = None, **_: object
 ) -> Tensor:
     if dtype is None or (x.is_complex() and dtype is x.dtype):
         return x.clone()
@@ -143,20 +151,19 @@ def to_copy(
 
 @lowers_complex("slice_scatter", "select_scatter")
 def scatter_slices(
-    ctx: LoweringContext, x: Tensor, source: Tensor, *args: Any, **kwargs: Any
+    ctx: LoweringContext, x: Tensor, source: Tensor, *args: object, **kwargs: object
 ) -> Tensor:
     pairs = zip(_dense_parts(x), _dense_parts(source), strict=True)
     return torch.complex(*(ctx.origin_op(*pair, *args, **kwargs) for pair in pairs))
 
 
 @lowers_complex("copy")
-def copy(ctx: LoweringContext, x: Tensor, source: Tensor, *_: Any) -> Tensor:
-    result: Tensor = source.to(x.dtype).expand(x.shape).clone()
-    return result
+def copy(ctx: LoweringContext, x: Tensor, source: Tensor, *_: object) -> Tensor:
+    return source.to(x.dtype).expand(x.shape).clone()
 
 
 @lowers_complex("full", "scalar_tensor")
-def full(ctx: LoweringContext, *args: Any, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+def full(ctx: LoweringContext, *args: Any, dtype: torch.dtype | None = None, **_: object) -> Tensor:
     *sizes, value = args
     real = torch.get_default_dtype() if dtype is None else dtype.to_real()
     shape = sizes[0] if sizes else ()
@@ -164,46 +171,46 @@ def full(ctx: LoweringContext, *args: Any, dtype: torch.dtype | None = None, **_
 
 
 @lowers_complex("zeros", "empty")
-def zeros(ctx: LoweringContext, size: Sequence[int], *, dtype: torch.dtype, **_: Any) -> Tensor:
+def zeros(ctx: LoweringContext, size: Sequence[int], *, dtype: torch.dtype, **_: object) -> Tensor:
     return full(ctx, size, 0.0, dtype=dtype)
 
 
 @lowers_complex("full_like")
-def full_like(ctx: LoweringContext, x: Tensor, value: Any, **_: Any) -> Tensor:
+def full_like(ctx: LoweringContext, x: Tensor, value: complex, **_: object) -> Tensor:
     real = x.real if x.is_complex() else x
     return torch.complex(*(torch.full_like(real, part) for part in _dense_parts(value)))
 
 
 @lowers_complex("zeros_like")
-def zeros_like(ctx: LoweringContext, x: Tensor, **_: Any) -> Tensor:
+def zeros_like(ctx: LoweringContext, x: Tensor, **_: object) -> Tensor:
     return torch.complex(torch.zeros_like(x.real), torch.zeros_like(x.real))
 
 
 @lowers_complex("ones_like")
-def ones_like(ctx: LoweringContext, x: Tensor, **_: Any) -> Tensor:
+def ones_like(ctx: LoweringContext, x: Tensor, **_: object) -> Tensor:
     return torch.complex(torch.ones_like(x.real), torch.zeros_like(x.real))
 
 
 @lowers_complex("add")
-def add(ctx: LoweringContext, x: Any, other: Any, alpha: Any = 1) -> Tensor:
+def add(ctx: LoweringContext, x: _Operand, other: _Operand, alpha: float = 1) -> Tensor:
     real, imag = _split_parts(other)
     if alpha != 1:
         real, imag = _multiply_parts(real, alpha), _multiply_parts(imag, alpha)
-    own_real, own_imag = _split_parts(x)
-    return _join_parts(_add_parts(own_real, real), _add_parts(own_imag, imag))
+    x_real, x_imag = _split_parts(x)
+    return _join_parts(_add_parts(x_real, real), _add_parts(x_imag, imag))
 
 
 @lowers_complex("sub")
-def sub(ctx: LoweringContext, x: Any, other: Any, alpha: Any = 1) -> Tensor:
+def sub(ctx: LoweringContext, x: _Operand, other: _Operand, alpha: float = 1) -> Tensor:
     return add(ctx, x, other, -alpha)
 
 
 @lowers_complex("rsub")
-def rsub(ctx: LoweringContext, x: Any, other: Any, alpha: Any = 1) -> Tensor:
+def rsub(ctx: LoweringContext, x: _Operand, other: _Operand, alpha: float = 1) -> Tensor:
     return add(ctx, mul(ctx, x, -alpha), other)
 
 
-def _complex_product(x: Any, other: Any, times: Callable[[Any, Any], Any]) -> Tensor:
+def _complex_product(x: _Operand, other: _Operand, times: Callable[..., _Part]) -> Tensor:
     # (a + bi)·(c + di) = (ac − bd) + (ad + bc)i
     (a, b), (c, d) = _split_parts(x), _split_parts(other)
     return _join_parts(
@@ -212,7 +219,7 @@ def _complex_product(x: Any, other: Any, times: Callable[[Any, Any], Any]) -> Te
 
 
 @lowers_complex("mul")
-def mul(ctx: LoweringContext, x: Any, other: Any) -> Tensor:
+def mul(ctx: LoweringContext, x: _Operand, other: _Operand) -> Tensor:
     return _complex_product(x, other, _multiply_parts)
 
 
@@ -223,14 +230,20 @@ def matmul(ctx: LoweringContext, x: Tensor, other: Tensor) -> Tensor:
 
 @lowers_complex("addmm", "baddbmm")
 def addmm(
-    ctx: LoweringContext, bias: Tensor, x: Tensor, other: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ctx: LoweringContext,
+    bias: Tensor,
+    x: Tensor,
+    other: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Tensor:
     product = x @ other
     return (bias if beta == 1 else bias * beta) + (product if alpha == 1 else product * alpha)
 
 
 @lowers_complex("div.Tensor", "div.Scalar")
-def div(ctx: LoweringContext, x: Any, other: Any) -> Tensor:
+def div(ctx: LoweringContext, x: _Operand, other: _Operand) -> Tensor:
     real, imag = _split_parts(other)
     if imag is None:
         return _join_parts(*(None if part is None else part / real for part in _split_parts(x)))
@@ -246,8 +259,7 @@ def reciprocal(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 
 def _squared_magnitude(x: Tensor) -> Tensor:
-    result: Tensor = x.real * x.real + x.imag * x.imag
-    return result
+    return x.real * x.real + x.imag * x.imag
 
 
 @lowers_complex("_conj", "_conj_physical")
@@ -287,7 +299,7 @@ def sqrt(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 
 @lowers_complex("pow.Tensor_Scalar")
-def power(ctx: LoweringContext, x: Tensor, exponent: Any) -> Tensor:
+def power(ctx: LoweringContext, x: Tensor, exponent: float | complex) -> Tensor:
     if isinstance(exponent, complex):
         return exp(ctx, x.log() * exponent)
     if exponent in (1, 2, 3, 4):

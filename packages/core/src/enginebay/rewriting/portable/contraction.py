@@ -15,32 +15,31 @@ if TYPE_CHECKING:
 
     from enginebay.rewriting.lowering import LoweringContext
 
-#: For more rows than this, torch computes distances by a matrix product.
+#: torch computes the distances of more rows than this by a matrix product.
 _CDIST_ROWS = 25
 
 
 @lowers("addmv", open_sizes=True)
 def addmv(
-    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     return _scaled_sum(x, a @ b, beta, alpha)
 
 
 @lowers("addbmm", open_sizes=True)
 def addbmm(
-    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1
+    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     return _scaled_sum(x, (a @ b).sum(0), beta, alpha)
 
 
-def _scaled_sum(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """Compute beta·x + alpha·product; with a beta of 0, NaN in x must not reach the result."""
-    result: Tensor = product * alpha + x * beta if beta else (product * alpha).expand(x.shape)
-    return result
+def _scaled_sum(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    # With a beta of 0, NaN in x must not reach the result.
+    return product * alpha + x * beta if beta else (product * alpha).expand(x.shape)
 
 
 @lowers("_cdist_forward", open_sizes=True)
-def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: Any) -> Tensor:
+def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
     if p == 2 and max(a.shape[-2], b.shape[-2]) > _CDIST_ROWS and compute_mode in (None, 0, 1):
         # |a − b|² = |a|² + |b|² − 2a·b
         lengths = a.square().sum(-1, keepdim=True) + b.square().sum(-1).unsqueeze(-2)
@@ -53,7 +52,7 @@ def cdist(ctx: LoweringContext, a: Tensor, b: Tensor, p: float, compute_mode: An
 def linalg_vector_norm(
     ctx: LoweringContext,
     x: Tensor,
-    p: Any = 2,
+    p: float = 2,
     dim: Sequence[int] | int | None = None,
     keepdim: bool = False,
     *,
@@ -97,7 +96,7 @@ def bilinear(
 def affine_grid_generator(
     ctx: LoweringContext, theta: Tensor, size: Sequence[int], align_corners: bool
 ) -> Tensor:
-    """Multiply the grid of points from −1 to 1 by the matrix, in one product."""
+    """Multiply all points of a grid from −1 to 1 by ``theta`` in one matrix product."""
     count, _, *image = size
     options: Any = {"dtype": theta.dtype, "device": theta.device}
     axes = []
@@ -112,16 +111,17 @@ def affine_grid_generator(
 @lowers_complex("einsum")
 @lowers("einsum", open_sizes=True)
 def einsum(
-    ctx: LoweringContext, equation: str, operands: Sequence[Tensor], *, path: Any = None
+    ctx: LoweringContext, equation: str, operands: Sequence[Tensor], *, path: object = None
 ) -> Tensor:
-    """Use one matrix product for two operands; torch's decomposition permutes more often."""
+    """Contract one operand after the other, each by one matrix product."""
+    # torch's own decomposition permutes more often.
     terms, output = _expand_equation(equation, operands)
     sizes: dict[str, int] = {}
     for term, operand in zip(terms, operands, strict=True):
         for letter, size in zip(term, operand.shape, strict=True):
             if sizes.setdefault(letter, size) != size or term.count(letter) > 1:
                 original: Tensor = ctx.origin_op(equation, operands, path=path)
-                return original  # a diagonal, or a size of one that is repeated
+                return original  # a diagonal, or a broadcast dimension
     result, term = operands[0], terms[0]
     for position in range(1, len(terms)):
         later = output + "".join(terms[position + 1 :])
@@ -137,7 +137,7 @@ def einsum(
 
 
 def _expand_equation(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
-    """Return the letters of each operand and of the result, with new letters for an ellipsis."""
+    """Return the letters of each operand and of the result; an ellipsis becomes new letters."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     spare = [letter for letter in string.ascii_uppercase if letter not in equation]
@@ -161,21 +161,27 @@ def _expand_equation(equation: str, operands: Sequence[Tensor]) -> tuple[list[st
 def _contract_pair(
     a: Tensor, left: str, b: Tensor, right: str, later: str, sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """Contract two operands by one batched matrix product; elementwise if nothing is summed."""
+    """Contract two operands by one batched matrix product, or elementwise if nothing is summed.
+
+    ``left`` and ``right`` are the letters of their dimensions; letters in ``later`` are kept.
+    Returns the contraction and its letters.
+    """
     batch = [letter for letter in left if letter in right and letter in later]
     inner = [letter for letter in left if letter in right and letter not in later]
     rows = [letter for letter in left if letter not in right]
     columns = [letter for letter in right if letter not in left]
     term = "".join([*batch, *rows, *columns])
 
-    def group_axes(x: Tensor, own: str, *groups: list[str]) -> Tensor:
-        x = x.permute([own.index(letter) for group in groups for letter in group])
+    def group_axes(x: Tensor, letters: str, *groups: list[str]) -> Tensor:
+        x = x.permute([letters.index(letter) for group in groups for letter in group])
         return x.reshape([math.prod(sizes[letter] for letter in group) for group in groups])
 
     if not inner:
-        both = group_axes(a, left, batch, rows).unsqueeze(2) * group_axes(
+        product = group_axes(a, left, batch, rows).unsqueeze(2) * group_axes(
             b, right, batch, columns
         ).unsqueeze(1)
     else:
-        both = group_axes(a, left, batch, rows, inner) @ group_axes(b, right, batch, inner, columns)
-    return both.reshape([sizes[letter] for letter in term]), term
+        product = group_axes(a, left, batch, rows, inner) @ group_axes(
+            b, right, batch, inner, columns
+        )
+    return product.reshape([sizes[letter] for letter in term]), term

@@ -1,4 +1,4 @@
-"""Lowerings of lookups by index: slices for constant indices, one-hot sums for others."""
+"""Lowerings of operators that read by index: slices for constant indices, else one-hot sums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the starts and lengths of runs of consecutive positions; one empty run for none."""
+    """Return the start and length of each run of consecutive indices; an empty run if none."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -64,14 +64,14 @@ def gather(
     # torch allows an index that is smaller than x in the other dimensions.
     for axis, size in enumerate(index.shape):
         x = x if axis == dim else x.narrow(axis, 0, size)
-    if ctx.is_constant(index) and index.numel() and (same := _common_row(ctx, index, dim)):
-        return x.index_select(dim, constant(same, x.device))
+    if ctx.is_constant(index) and index.numel() and (row := _common_row(ctx, index, dim)):
+        return x.index_select(dim, constant(row, x.device))
     rows, positions = x.movedim(dim, -1), index.movedim(dim, -1)
     return _gather_last(rows, positions).movedim(-1, dim)
 
 
 def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """Return the positions along a dimension if they are the same in every row, or None."""
+    """Return the indices along ``dim`` if they are the same in every row, else None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
     positions: list[int] = rows[0].tolist()
     return positions if (rows == rows[:1]).all() else None
@@ -104,7 +104,7 @@ def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | Non
 def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the indexed dimensions, and the positions in these dimensions flattened to one."""
+    """Return the indexed dimensions, and the indices into these dimensions flattened to one."""
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:
@@ -132,7 +132,9 @@ def take(ctx: LoweringContext, x: Tensor, index: Tensor) -> Tensor:
 
 
 @lowers("embedding")
-def embedding(ctx: LoweringContext, weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+def embedding(
+    ctx: LoweringContext, weight: Tensor, indices: Tensor, *_: object, **__: object
+) -> Tensor:
     result = weight.index_select(0, indices.reshape(-1))
     return result.reshape(*indices.shape, *weight.shape[1:])
 
@@ -181,7 +183,7 @@ def as_strided(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    """Look up the elements by their memory offsets, which depend on the tensor's strides."""
+    # The elements are looked up by their memory offsets, which depend on the tensor's strides.
     offset = int(x.storage_offset())
     existing = _memory_offsets(x.shape, x.stride(), offset)
     requested = _memory_offsets(size, stride, offset if storage_offset is None else storage_offset)
@@ -217,7 +219,7 @@ def masked_scatter(ctx: LoweringContext, x: Tensor, mask: Tensor, source: Tensor
 def repeat_interleave(
     ctx: LoweringContext, repeats: Tensor, *, output_size: int | None = None
 ) -> Tensor:
-    """Count, for each output element, the repetitions that end before it."""
+    """Count, for each output element, the inputs whose repetitions end before it."""
     size = output_size if output_size is not None else int(ctx.value_of(repeats).sum())
     ends = repeats.cumsum(0)
     positions = torch.arange(size, device=repeats.device).unsqueeze(-1)

@@ -6,7 +6,7 @@ An operator that treats each dimension separately becomes a matrix product for e
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.portable.common import cat_parts, lowers, torch
 
@@ -26,35 +26,34 @@ def _apply_separable(
 ) -> Tensor:
     """Apply a linear operator to each of the last dimensions by a matrix product.
 
-    The matrix is the operator's result for a unit matrix, which is a constant.
-
     Args:
         x: The image.
-        sizes: The sizes of its last dimensions afterwards.
-        resize_axis: Applies the operator to one dimension, given by its number, of an image whose
-            other dimensions have size 1.
+        sizes: The sizes of the last dimensions of the result.
+        resize_axis: Applies the operator along one of these dimensions: called with its position in
+            ``sizes``, and an image whose other dimensions have size 1.
     """
     for position, new_size in enumerate(sizes):
         dim = position - len(sizes)
         size = x.shape[dim]
         shape = [size if axis == position else 1 for axis in range(len(sizes))]
         unit = torch.eye(size, dtype=x.dtype, device=x.device).reshape(1, size, *shape)
+        # The operator's result for an identity matrix is its matrix, which is a constant.
         matrix = resize_axis(position, unit).reshape(size, new_size)
         x = (x.movedim(dim, -1) @ matrix).movedim(-1, dim)
     return x
 
 
 def _lower_upsampling(dims: int, corners: bool) -> Callable[..., Tensor]:
-    def lowering(ctx: LoweringContext, x: Tensor, size: Sequence[int], *args: Any) -> Tensor:
+    def lowering(ctx: LoweringContext, x: Tensor, size: Sequence[int], *args: object) -> Tensor:
         if not x.dtype.is_floating_point:
             result: Tensor = ctx.origin_op(x, size, *args)
             return result
         flags, scales = (args[:1], args[1:]) if corners else ((), args)
 
         def resize_axis(position: int, unit: Tensor) -> Tensor:
-            own = [scale if axis == position else None for axis, scale in enumerate(scales)]
+            factors = [scale if axis == position else None for axis, scale in enumerate(scales)]
             sizes = [n if axis == position else 1 for axis, n in enumerate(size)]
-            result: Tensor = ctx.origin_op(unit, sizes, *flags, *own)
+            result: Tensor = ctx.origin_op(unit, sizes, *flags, *factors)
             return result
 
         return _apply_separable(x, size, resize_axis)
@@ -85,7 +84,6 @@ def adaptive_avg_pool(ctx: LoweringContext, x: Tensor, output_size: Sequence[int
 
 
 def _adaptive_windows(size: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return the start and the exclusive end of each window of an adaptive pooling."""
     # Window i of n over s elements is [⌊i·s/n⌋, ⌈(i + 1)·s/n⌉), as in torch.
     positions = torch.arange(count)
     return positions * size // count, ((positions + 1) * size + count - 1) // count
@@ -95,7 +93,7 @@ def _adaptive_windows(size: int, count: int) -> tuple[Tensor, Tensor]:
 def adaptive_max_pool(
     ctx: LoweringContext, x: Tensor, output_size: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return the maximum of each window and its flat index, one dimension after the other."""
+    """Reduce one dimension after the other to the maxima of the windows and their flat indices."""
     sizes = x.shape[x.ndim - len(output_size) :]
     positions = (
         torch.arange(math.prod(sizes), device=x.device).reshape(tuple(sizes)).expand(x.shape)
@@ -125,9 +123,9 @@ def replication_pad(ctx: LoweringContext, x: Tensor, padding: Sequence[int]) -> 
 
 
 def _pad_by_index(
-    x: Tensor, padding: Sequence[int], inside: Callable[[Any, int], Tensor]
+    x: Tensor, padding: Sequence[int], inside: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
-    """Pad by lookup; ``inside`` maps positions beyond the edges to positions in the image."""
+    """Pad by an index lookup; ``inside`` maps indices beyond the edges into the image."""
     for position in range(len(padding) // 2):
         dim = x.ndim - 1 - position
         before, after = padding[2 * position : 2 * position + 2]
@@ -145,7 +143,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Use a convolution whose kernels select one element each."""
+    """Convolve with kernels that select one element each."""
     images = x if x.ndim == 4 else x.unsqueeze(0)
     channels = images.shape[1]
     result = torch.conv2d(
@@ -170,7 +168,7 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Use a transposed convolution with the kernels of ``im2col``."""
+    """Apply a transposed convolution with the kernels of ``im2col``."""
     blocks = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, p, d, k, s in zip(output_size, padding, dilation, kernel_size, stride, strict=True)
@@ -198,8 +196,8 @@ def col2im(
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
     """Return kernels ``[channels × elements, 1, *kernel_size]`` that select one element each."""
     count = math.prod(kernel_size)
-    one = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
-    return one.repeat(channels, 1, 1, 1)
+    kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
+    return kernels.repeat(channels, 1, 1, 1)
 
 
 @lowers("grid_sampler_2d", "grid_sampler_3d")
@@ -211,7 +209,7 @@ def grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Tensor:
-    """Multiply by a matrix of the weight of each pixel in each sample; for finite numbers."""
+    """Multiply by the interpolation weight of each pixel in each sample; for finite numbers."""
     if interpolation_mode == _CUBIC:
         result: Tensor = ctx.origin_op(x, grid, interpolation_mode, padding_mode, align_corners)
         return result
@@ -221,8 +219,8 @@ def grid_sampler(
         at = grid[..., axis].reshape(grid.shape[0], -1, 1)
         at = ((at + 1) * (size - 1) / 2) if align_corners else ((at + 1) * size - 1) / 2
         at = _pad_coordinates(at, size, padding_mode, align_corners)
-        own = _interpolation_weights(at, size, interpolation_mode)
-        weights = own if weights is None else own.unsqueeze(-1) * weights.unsqueeze(-2)
+        added = _interpolation_weights(at, size, interpolation_mode)
+        weights = added if weights is None else added.unsqueeze(-1) * weights.unsqueeze(-2)
         weights = weights.flatten(2)
     assert weights is not None
     samples = x.flatten(2) @ weights.transpose(1, 2)
@@ -242,7 +240,7 @@ def _pad_coordinates(at: Tensor, size: int, padding_mode: int, align_corners: bo
 
 
 def _interpolation_weights(at: Tensor, size: int, mode: int) -> Tensor:
-    """Return the weights ``[batch, samples, size]`` of a dimension's elements in each sample."""
+    """Return the interpolation weights along one dimension: ``[batch, samples, size]``."""
     positions = torch.arange(size, device=at.device).to(at.dtype)
     if mode == _NEAREST:
         return (positions == at.round()).to(at.dtype)

@@ -1,23 +1,23 @@
-"""Lowerings of sorting, ranking, extremes and binning: every pair of elements is compared."""
+"""Lowerings of sort, topk, argmax, histc and similar operators by comparing pairs of elements."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.portable.common import axis_of, lowers, one_hot_mask, sum_one_hot, torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from enginebay.rewriting.lowering import LoweringContext
 
 
 def _sort_by_rank(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` smallest or largest elements along a dimension, and their positions.
-
-    An element's rank is the number of smaller elements plus the number of equal elements before it.
-    As in torch, NaN is larger than all other numbers.
-    """
+    """Return the ``count`` smallest or largest elements along a dimension, and their indices."""
+    # An element's rank is the number of smaller elements plus the number of equal elements before
+    # it. As in torch, NaN is larger than all other numbers.
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
@@ -65,7 +65,13 @@ def stable_sort(
 
 @lowers("topk")
 def topk(
-    ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any, **__: Any
+    ctx: LoweringContext,
+    x: Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    *_: object,
+    **__: object,
 ) -> tuple[Tensor, Tensor]:
     return _sort_by_rank(x, dim, k, largest)
 
@@ -102,7 +108,7 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the smallest of the most frequent elements and its last position; without NaN."""
+    """Return the smallest of the most frequent elements and its last index; NaN is unsupported."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
@@ -145,14 +151,16 @@ def min_dim(
     return _find_extreme(x, torch.amin, dim, keepdim)
 
 
-def _find_extreme(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Return the extreme along a dimension and its first position; NaN counts as the extreme."""
+def _find_extreme(
+    x: Tensor, reduce: Callable[..., Tensor], dim: int | None, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the maximum or minimum along a dimension, and its first index; a NaN wins."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None
     x, axis = (x.reshape(-1), 0) if dim is None else (x, axis_of(x, dim))
     rows, size = x.movedim(axis, -1), x.shape[axis]
-    best = extreme(rows, -1, keepdim=True)
+    best = reduce(rows, -1, keepdim=True)
     is_best = rows == best
     if x.dtype.is_floating_point:
         is_best = is_best | (rows != rows)
@@ -192,7 +200,7 @@ def bucketize(
 def searchsorted(
     ctx: LoweringContext,
     boundaries: Tensor,
-    x: Any,
+    x: Tensor | float,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -209,14 +217,16 @@ def searchsorted(
 
 
 def _count_before(boundaries: Tensor, x: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """Count the boundaries before each number; for NaN this is all of them."""
+    """Count the boundaries below each number, or with ``right`` not above it; NaN is above all."""
     x = x.unsqueeze(-1)
     is_after = (boundaries > x) if right else (boundaries >= x)
     return is_after.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)
 
 
 @lowers("histc")
-def histc(ctx: LoweringContext, x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+def histc(
+    ctx: LoweringContext, x: Tensor, bins: int = 100, min: float = 0, max: float = 0
+) -> Tensor:
     low, high = (x.amin(), x.amax()) if min == max else (x.new_full((), min), x.new_full((), max))
     # torch widens an empty range by 1 on both sides.
     is_point = low == high

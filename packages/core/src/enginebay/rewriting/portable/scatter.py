@@ -1,9 +1,12 @@
-"""Lowerings of writes by index; of several writes to an element the last one counts, or all."""
+"""Lowerings of operators that write by index, such as scatter and index_put.
+
+If several writes have the same index, the last one counts, or all are accumulated.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.portable.common import (
     axis_of,
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
 
 
 def _last_write(index: Tensor, size: int) -> Tensor:
-    """Return the number of the last write to each element ``[..., size]``, −1 for none.
+    """Return the position of the last write to each element, and −1 if there is none.
 
     Args:
-        index: The positions of the writes, ``[..., count]``.
+        index: The element that each write changes, ``[..., count]``.
         size: The number of elements.
+
+    Returns:
+        The positions in ``index``, ``[..., size]``.
     """
     count = index.shape[-1]
     order = torch.arange(count, device=index.device).unsqueeze(-1)
@@ -37,7 +43,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Write to the part of ``x`` that the index spans in the other dimensions.
+    """Replace the slice of ``x`` that has the size of the index in all dimensions except ``dim``.
 
     ``scatter`` allows an index that is smaller than ``x``; the rest of ``x`` is unchanged.
 
@@ -45,7 +51,7 @@ def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor],
         x: The tensor.
         dim: The dimension that is indexed.
         index: The index.
-        write: Returns the new values for that part, whose last dimension is ``dim``.
+        write: Returns the new slice. In its argument and result ``dim`` is the last dimension.
     """
     for axis, size in enumerate(index.shape):
         if axis != dim and size < x.shape[axis]:
@@ -55,7 +61,7 @@ def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor],
 
 
 def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return the part of a source that the index spans, with ``dim`` as the last dimension."""
+    """Return the slice of ``x`` with the size of the index; ``dim`` becomes the last dimension."""
     for axis, size in enumerate(index.shape):
         x = x.narrow(axis, 0, size)
     return x.movedim(dim, -1)
@@ -71,12 +77,12 @@ def _scatter_rows(
         dim: The dimension that is indexed.
         index: The position of each element of the source.
         source: The values to write.
-        combine: Returns new rows from the rows of ``x``, the positions, and the values, all with
-            ``dim`` as the last dimension.
+        combine: Returns the new rows. Its arguments are rows of ``x``, the positions, and the
+            values, all with ``dim`` as the last dimension.
     """
     if not x.ndim or not index.ndim:
-        one = _scatter_rows(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
-        return one.reshape(x.shape)
+        flat = _scatter_rows(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
+        return flat.reshape(x.shape)
     dim = axis_of(x, dim)
     if not index.numel():
         return x.clone()
@@ -100,8 +106,7 @@ def _add_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
     return x + torch.where(chosen, rows.unsqueeze(-1), 0).sum(-2, dtype=x.dtype)
 
 
-def _full_source(x: Tensor, index: Tensor, value: Any) -> Tensor:
-    """Return a source that writes the same value at every position."""
+def _full_source(x: Tensor, index: Tensor, value: float) -> Tensor:
     return torch.full(index.shape, value, dtype=x.dtype, device=x.device)
 
 
@@ -111,7 +116,7 @@ def scatter(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Tenso
 
 
 @lowers("scatter.value")
-def scatter_value(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def scatter_value(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return _scatter_rows(x, dim, index, _full_source(x, index, value), _replace_values)
 
 
@@ -122,7 +127,13 @@ def scatter_add(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: T
 
 @lowers("scatter.reduce", "scatter.value_reduce")
 def scatter_and_reduce(
-    ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str
+    ctx: LoweringContext,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor | float,
+    *,
+    reduce: str,
 ) -> Tensor:
     src = src if isinstance(src, torch.Tensor) else _full_source(x, index, src)
     return torch.scatter_reduce(x, dim, index, src, "sum" if reduce == "add" else "prod")
@@ -173,13 +184,13 @@ def _neutral_element(reduce: str, x: Tensor) -> Tensor:
 
 
 def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
-    """Write to rows of ``x``.
+    """Replace rows of ``x``, or add to them.
 
     Args:
         x: ``[size, …]``.
         positions: The row of ``x`` for each new row, ``[count]``.
         rows: The new rows, ``[count, …]``.
-        accumulate: True to add all of them, False to replace; the last write to a row then counts.
+        accumulate: True to add the new rows. False to replace: the last one for a row counts.
     """
     size = x.shape[0]
     if not positions.numel():
@@ -204,7 +215,7 @@ def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate
 
 @lowers("index_add")
 def index_add(
-    ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1
+    ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1
 ) -> Tensor:
     return _put_along(x, dim, index, source if alpha == 1 else source * alpha, accumulate=True)
 
@@ -215,7 +226,9 @@ def index_copy(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, source:
 
 
 @lowers("index_fill.int_Scalar", "index_fill.int_Tensor")
-def index_fill(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(
+    ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: Tensor | float
+) -> Tensor:
     if not x.ndim:
         return _cast_value(x, value)
     touched = one_hot_mask(index.reshape(-1), x.shape[dim]).sum(0) > 0
@@ -223,7 +236,7 @@ def index_fill(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, value: 
     return torch.where(touched.reshape(shape), _cast_value(x, value), x)
 
 
-def _cast_value(x: Tensor, value: Any) -> Tensor:
+def _cast_value(x: Tensor, value: Tensor | float) -> Tensor:
     return value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
 
 
@@ -292,7 +305,7 @@ def select_scatter(ctx: LoweringContext, x: Tensor, src: Tensor, dim: int, index
 def diagonal_scatter(
     ctx: LoweringContext, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """Write to the positions of the diagonal in the two flattened dimensions."""
+    """Flatten both dimensions, and write to the indices of the diagonal."""
     moved = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = moved.shape[-2:]
     positions = torch.arange(rows * columns, device=x.device).reshape(rows, columns)

@@ -65,7 +65,7 @@ def triangular_solve(
 def linalg_cholesky_ex(
     ctx: LoweringContext, a: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Compute the columns one by one (outer-product form) from the triangle that torch reads."""
+    """Compute column after column (outer-product form) from the triangle that torch reads."""
     rows = torch.arange(_checked_size(a), device=a.device)
     rest, columns = a.mT if upper else a, []
     for position in range(_checked_size(a)):
@@ -81,7 +81,7 @@ def linalg_cholesky_ex(
 def _linalg_solve_ex(
     ctx: LoweringContext, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Solve by Gauss-Jordan elimination; the LU factors, for gradients only, are zeros."""
+    # The LU factors are zeros, since only gradients need them.
     is_vector = b.ndim == 1 or b.shape == a.shape[:-1]
     columns = b.unsqueeze(-1) if is_vector else b
     if left or is_vector:
@@ -107,7 +107,7 @@ def linalg_inv_ex(
 
 @lowers("_linalg_det", open_sizes=True)
 def _linalg_det(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Multiply the pivots; the LU factors, for gradients only, are zeros."""
+    # The LU factors are zeros, since only gradients need them.
     _, product = _gauss_jordan(a, a[..., :0])
     return product, torch.zeros_like(a), torch.zeros_like(a[..., 0], dtype=torch.int32)
 
@@ -125,7 +125,8 @@ def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Te
     return product.sign(), product.abs().log(), torch.zeros_like(a), pivots
 
 
-# torch decomposes these to the operators above and a check that exporters cannot translate.
+# torch decomposes these to the operators above and a check that exporters cannot translate. torch
+# 2.14 has no operator cholesky.
 @lowers("linalg_cholesky", open_sizes=True)
 @lowers("cholesky", open_sizes=True, torch="<2.14")
 def linalg_cholesky(ctx: LoweringContext, a: Tensor, upper: bool = False) -> Tensor:
@@ -151,11 +152,9 @@ _HALVINGS = 12
 
 @lowers("linalg_matrix_exp", "matrix_exp", open_sizes=True)
 def linalg_matrix_exp(ctx: LoweringContext, a: Tensor) -> Tensor:
-    """Use scaling and squaring with a Taylor series, for matrices of a 1-norm up to 2048.
-
-    Moler and Van Loan, "Nineteen dubious ways to compute the exponential of a matrix", SIAM Review
-    45, 2003, method 3.
-    """
+    """Use scaling and squaring with a Taylor series, for matrices of a 1-norm up to 2048."""
+    # Moler and Van Loan, "Nineteen dubious ways to compute the exponential of a matrix", SIAM
+    # Review 45, 2003, method 3.
     norm = a.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
     is_large = [norm > 2.0 ** (step - 1) for step in range(_HALVINGS)]
     for large in is_large:
@@ -173,28 +172,28 @@ def _gauss_jordan(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Solve by Gauss-Jordan elimination with partial pivoting.
 
     Returns:
-        The solution for each column of the right side, and the determinant.
+        The solution for each column of ``right``, and the determinant of ``a``.
     """
     batch = _batch_shape(a, right)
-    both = torch.cat([each.expand(*batch, *each.shape[-2:]) for each in (a, right)], -1)
+    augmented = torch.cat([each.expand(*batch, *each.shape[-2:]) for each in (a, right)], -1)
     count = _checked_size(a)
     rows = torch.arange(count, device=a.device)
-    product = torch.ones_like(both[..., 0, 0])
+    product = torch.ones_like(augmented[..., 0, 0])
     for position in range(count):
-        left = torch.where(rows >= position, both[..., position].abs(), -1.0)
-        largest = left.argmax(-1, keepdim=True)
+        candidates = torch.where(rows >= position, augmented[..., position].abs(), -1.0)
+        largest = candidates.argmax(-1, keepdim=True)
         is_pivot = (rows == largest).unsqueeze(-1)
-        pivot = torch.where(is_pivot, both, 0.0).sum(-2, keepdim=True)
+        pivot = torch.where(is_pivot, augmented, 0.0).sum(-2, keepdim=True)
         number = pivot[..., position : position + 1]
         sign = torch.where(largest == position, 1.0, -1.0).to(a.dtype)
         product = product * (number.squeeze(-1) * sign).squeeze(-1)
         # Swap rows: the row at this position moves to the pivot's position.
-        both = torch.where(is_pivot, both[..., position : position + 1, :], both)
+        augmented = torch.where(is_pivot, augmented[..., position : position + 1, :], augmented)
         # Without a right side only the determinant is needed, which is 0 for a singular matrix.
         pivot = pivot / (number if right.shape[-1] else torch.where(number == 0, 1.0, number))
-        others = both - both[..., position : position + 1] * pivot
-        both = torch.where((rows == position).unsqueeze(-1), pivot, others)
-    return both[..., count:].clone(), product
+        others = augmented - augmented[..., position : position + 1] * pivot
+        augmented = torch.where((rows == position).unsqueeze(-1), pivot, others)
+    return augmented[..., count:].clone(), product
 
 
 def _batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.rewriting.portable.common import axis_of, cat_parts, is_open, lowers, torch
 
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 def _parallel_scan(
     values: list[Tensor], dim: int, combine: Callable[[list[Tensor], list[Tensor]], list[Tensor]]
 ) -> list[Tensor]:
-    """Return the inclusive scan of ``values`` along a dimension, in log2(size) steps.
-
-    Each step combines every element with the one twice as far before it as in the last step:
-    Hillis and Steele, "Data parallel algorithms", Communications of the ACM 29(12), 1986.
-    """
+    """Return the inclusive scan of ``values`` along a dimension, in log2(size) steps."""
+    # Step k combines every element with the element 2ᵏ positions before it: Hillis and Steele,
+    # "Data parallel algorithms", Communications of the ACM 29(12), 1986.
     size = values[0].shape[dim] if values[0].ndim else 1
     step = 1
     while step < size:
         before = [each.narrow(dim, 0, size - step) for each in values]
-        own = [each.narrow(dim, step, size - step) for each in values]
-        both = combine(before, own)
+        after = [each.narrow(dim, step, size - step) for each in values]
+        both = combine(before, after)
         values = [
             cat_parts([each.narrow(dim, 0, step), new], dim)
             for each, new in zip(values, both, strict=True)
@@ -38,7 +36,7 @@ def _parallel_scan(
 
 
 def _to_sum_dtype(x: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """Convert to the dtype of torch's sums: int64 for integers."""
+    # torch sums integers in int64.
     default = x.dtype if x.dtype.is_floating_point or x.is_complex() else torch.int64
     return x.to(dtype or default, copy=True)
 
@@ -65,9 +63,9 @@ def cumprod(
 
 @lowers("logcumsumexp", open_sizes=True)
 def logcumsumexp(ctx: LoweringContext, x: Tensor, dim: int) -> Tensor:
-    def combine(before: list[Tensor], own: list[Tensor]) -> list[Tensor]:
+    def combine(before: list[Tensor], after: list[Tensor]) -> list[Tensor]:
         # log(eᵃ + eᵇ) = max + log(1 + e^(min − max)), which does not overflow.
-        top, low = torch.maximum(before[0], own[0]), torch.minimum(before[0], own[0])
+        top, low = torch.maximum(before[0], after[0]), torch.minimum(before[0], after[0])
         gap = torch.where(top == low, 0.0, low - top)  # ∞ − ∞ would be NaN
         return [top + (gap.exp() + 1).log()]
 
@@ -88,20 +86,24 @@ def cummin(ctx: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def _running_extreme(
-    ctx: LoweringContext, x: Tensor, dim: int, extreme: Any, wins: Any
+    ctx: LoweringContext,
+    x: Tensor,
+    dim: int,
+    extreme: Callable[[Tensor, Tensor], Tensor],
+    wins: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the cumulative extreme and its last position; NaN counts as the extreme."""
+    """Return the cumulative maximum or minimum, and its last index; a NaN wins."""
     if is_open(x, dim):
         original: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
         return original
 
-    def combine(before: list[Tensor], own: list[Tensor]) -> list[Tensor]:
-        newer = wins(own[0], before[0])
+    def combine(before: list[Tensor], after: list[Tensor]) -> list[Tensor]:
+        newer = wins(after[0], before[0])
         if x.dtype.is_floating_point:
-            newer = (newer & (before[0] == before[0])) | (own[0] != own[0])
+            newer = (newer & (before[0] == before[0])) | (after[0] != after[0])
         # maximum instead of a where for the values: engines that implement where by products would
         # turn infinities into NaN.
-        return [extreme(before[0], own[0]), torch.where(newer, own[1], before[1])]
+        return [extreme(before[0], after[0]), torch.where(newer, after[1], before[1])]
 
     dim = axis_of(x, dim)
     shape = [size if axis == dim else 1 for axis, size in enumerate(x.shape)]
@@ -119,7 +121,7 @@ def prod(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Multiply both halves of the dimension until its size is 1."""
+    """Multiply the first half of the dimension by the second half, until its size is 1."""
     x = _to_sum_dtype(x, dtype)
     if dim is None or not x.ndim:
         x, dim = x.reshape(-1), 0
@@ -135,19 +137,23 @@ def prod(
 
 
 @lowers("any")
-def any_(ctx: LoweringContext, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any_(
+    ctx: LoweringContext, x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False
+) -> Tensor:
     return _match_dtype(x, _count_true(x != 0, dim, keepdim) != 0)
 
 
 @lowers("all")
-def all_(ctx: LoweringContext, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all_(
+    ctx: LoweringContext, x: Tensor, dim: int | list[int] | None = None, keepdim: bool = False
+) -> Tensor:
     return _match_dtype(x, _count_true(x == 0, dim, keepdim) == 0)
 
 
-def _count_true(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def _count_true(x: Tensor, dim: int | list[int] | None, keepdim: bool) -> Tensor:
     return x.sum() if dim is None else x.sum(dim, keepdim)
 
 
 def _match_dtype(x: Tensor, result: Tensor) -> Tensor:
-    """Convert bools to uint8 if the input is uint8, as torch does."""
+    # For uint8, torch returns uint8 instead of bools.
     return result.to(torch.uint8) if x.dtype is torch.uint8 else result
