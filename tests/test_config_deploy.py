@@ -107,7 +107,7 @@ def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: 
     ("section", "message"),
     [
         ("type='openvino', mo_options=dict(args={'--mean_values': [0]})",
-         "mine.py:1:56: '--mean_values' was an argument of the Model Optimizer, which is gone"),
+         "mine.py:1:56: '--mean_values' was an argument of the Model Optimizer, which"),
         ("type='ncnn', use_vulcan=True", "mine.py:1:36: 'use_vulcan' is not a key of"),
         ("type='onnxruntime', common_config=dict(fp16_mod=True)",
          "mine.py:1:62: 'fp16_mod' is not a key of backend_config.common_config"),

@@ -44,7 +44,7 @@ def test_an_output_that_openvino_lays_out_in_another_way_is_refused(load):
         "unsupported dtype of output 'y' of 'model.onnx': expected bool or numbers of at least "
         "8 bits, found uint4"
     )
-    assert raised.value.hint == "convert it inside the model, as in Cast"
+    assert raised.value.hint == "cast it to a supported dtype inside the model"
 
 
 @pytest.mark.parametrize(

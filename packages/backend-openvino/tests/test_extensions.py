@@ -211,7 +211,7 @@ def test_two_files_of_one_name(made, tmp_path):
     file.write_text(Path(PYTHON).read_text())
     with pytest.raises(ParamsError) as raised:
         made(f"{PYTHON}:multiply", f"{file}:Twice")
-    assert str(raised.value) == "two extensions are in files with the name 'openvino_test_ops.py'"
+    assert str(raised.value) == "two different extension files have the name 'openvino_test_ops.py'"
 
 
 # -- check-env ------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_int8_that_no_layer_computes_in_is_warned_of(tmp_path):
     shape = (1, 4, 16, 8)
     rng = np.random.default_rng(0)
     data = [{name: rng.random(shape, np.float32) for name in "qkv"} for _ in range(4)]
-    with pytest.warns(eb.VerdictWarning, match="no layer computes in it on") as caught:
+    with pytest.warns(eb.VerdictWarning, match="no layer computes in int8 on") as caught:
         deployed = eb.deploy(
             Attention(),
             tuple(torch.rand(shape) for _ in "qkv"),
@@ -163,8 +163,8 @@ def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
         assert wrapper.receipt.precision == "fp32"
         (text,) = wrapper.receipt.fallbacks
         assert text == (
-            "precision int8 was requested, but no layer computes in it on "
-            f"{wrapper.receipt.device_name}: there it is less exact and not faster; use "
+            "precision int8 was requested, but no layer computes in int8 on "
+            f"{wrapper.receipt.device_name}; int8 is less exact and not faster there: use "
             "fp32, fp16 or bf16"
         )
 

@@ -1,9 +1,9 @@
-"""Compilation for a device, and the receipt with the compiled model's own properties."""
+"""Compilation of a network for a device, and the receipt of what was compiled."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay.errors import ConversionError
@@ -70,7 +70,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
             properties |= SEPARATE_KERNELS
             compiled = core.compile_model(path, "CPU", properties)
     except Exception as err:
-        # OpenVINO's message for an operator that is neither its own nor an extension's.
+        # OpenVINO's message for an operator of neither OpenVINO nor an extension.
         unknown = "unsupported opset" in str(err)
         raise ConversionError(
             f"OpenVINO cannot load '{path.name}': {format_reason(err)}",
@@ -100,10 +100,8 @@ def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict
 
 
 def _supported_precision(core: ov.Core, device: str, precision: str) -> str:
-    """Return the precision, or fp32 instead of fp16 if the device does not support fp16.
-
-    OpenVINO itself would use bfloat16 if supported, which has three mantissa bits less.
-    """
+    """Return the precision, but fp32 instead of fp16 if the device does not support fp16."""
+    # For fp16, OpenVINO itself would use bfloat16 if supported: it has three mantissa bits less.
     if precision == "fp16" and "FP16" not in core.get_property(device, "OPTIMIZATION_CAPABILITIES"):
         return "fp32"
     return precision
@@ -145,15 +143,15 @@ def _make_receipt(
 
 
 def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], str]:
-    """Return a function that reads a property; for AUTO, from the selected device."""
+    """Return a function that reads a property as text; for AUTO, the selected device's property."""
     try:
-        inner = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
+        of_device = compiled.get_property("DEVICE_PROPERTIES").get(device, {})
     except RuntimeError:  # only virtual devices have this property
-        inner = {}
+        of_device = {}
 
     def report(name: str) -> str:
         try:
-            value = inner[name] if name in inner else compiled.get_property(name)
+            value = of_device[name] if name in of_device else compiled.get_property(name)
         except RuntimeError:  # not every device has every property
             return ""
         return value.get_type_name() if hasattr(value, "get_type_name") else _format_property(value)
@@ -161,25 +159,24 @@ def _make_reporter(compiled: ov.CompiledModel, device: str) -> Callable[[str], s
     return report
 
 
-def _format_property(value: Any) -> str:
-    """Format a property's value: ``PerformanceMode.LATENCY`` becomes ``LATENCY``."""
+def _format_property(value: object) -> str:
+    # PerformanceMode.LATENCY becomes LATENCY.
     return str(value).rpartition(".")[2]
 
 
-def _count_arithmetic(compiled: ov.CompiledModel, find_products: frozenset[str]) -> Counter[str]:
+def _count_arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
     """Count the arithmetic layers by the OpenVINO type that they compute in."""
     counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
         if "layerType" in info and info["layerType"].value in _ARITHMETIC:
             counts[info["runtimePrecision"].value] += 1
-        elif count := count_int8_products(node, find_products):
+        elif count := count_int8_products(node, products):
             counts["i8"] += count
     return counts
 
 
 def _coarsest_precision(hint: str, layers: dict[str, int], params: OpenvinoParams) -> str:
-    """Return the coarsest precision of the layers and weights."""
     if "i8" in layers or "u8" in layers:
         return "int8"
     if params.fp16_weights and hint == "f32":
@@ -195,8 +192,8 @@ def _describe_shortfalls(
     requested = {"streams": params.streams, "threads": params.threads}
     if params.precision == "int8" and precision != "int8":
         lines.append(
-            f"precision int8 was requested, but no layer computes in it on {device}: there it is "
-            "less exact and not faster; use fp32, fp16 or bf16"
+            f"precision int8 was requested, but no layer computes in int8 on {device}; int8 is "
+            "less exact and not faster there: use fp32, fp16 or bf16"
         )
     hint = _HINTS[params.precision]
     if reported["inference_precision"] not in (hint, ""):

@@ -1,8 +1,8 @@
-"""Conversion of an IR to OpenVINO's files: the network as ``.xml``, the weights as ``.bin``."""
+"""Conversion of an IR to OpenVINO's files: the network in ``.xml``, the weights in ``.bin``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import quiet, read_exported_program, read_torchscript
 from enginebay.errors import ConversionError, EnginebayError
@@ -27,7 +27,7 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     """Write the network and its weights into the work folder.
 
     Returns:
-        The ``.xml`` file, then the ``.bin`` file if there are weights, then extensions.
+        The ``.xml`` file, the ``.bin`` file if there are weights, and the files of extensions.
 
     Raises:
         ParamsError: OpenVINO has no such device, or an extension is not valid.
@@ -47,17 +47,18 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
     if params.precision == "int8":
         from enginebay_openvino.quantize import quantize
 
-        assert request.calibration is not None
+        assert request.calibration is not None  # core checks this
         request.progress(f"calibrating on {len(request.calibration)} items")
         model = quantize(model, request.calibration, request.keep)
     target = request.work_dir / params.file_name
     target.parent.mkdir(parents=True, exist_ok=True)
+    # By default OpenVINO stores weights in half precision.
     ov.save_model(model, target, compress_to_fp16=params.fp16_weights)
     return _list_files(target) + copy_extensions(params.extensions, request.work_dir)
 
 
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the operators that int8 computes in 8 bits, by the nodes' names.
+    """Return the operator of each node that int8 computes in 8 bits, by the node's name.
 
     Raises:
         MissingDependencyError: NNCF is not installed.
@@ -73,7 +74,7 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
 
 
 def _read_network(ir: IRModel, params: OpenvinoParams) -> ov.Model:
-    """Read the IR, and check and name its inputs and outputs."""
+    """Read the IR as a network; check and name its inputs and outputs."""
     import openvino as ov
 
     core = ov.Core()
@@ -92,9 +93,9 @@ def _list_files(target: Path) -> list[Path]:
     return [target]
 
 
-def _read_model(ir: IRModel, core: ov.Core, extensions: list[Any]) -> ov.Model:
-    # The frontends of torch's formats do not use the core: pass them the extensions, but not the
-    # classes of operators, which their extensions refer to.
+def _read_model(ir: IRModel, core: ov.Core, extensions: Sequence[object]) -> ov.Model:
+    # The frontends of torch's formats do not use the core, so they need the extensions. They do not
+    # accept the classes of operators, to which their extensions refer.
     passed = [extension for extension in extensions if not isinstance(extension, type)]
     readers: dict[str, Callable[[], ov.Model]] = {
         "onnx": lambda: core.read_model(ir.path),
@@ -111,7 +112,7 @@ def _read_model(ir: IRModel, core: ov.Core, extensions: list[Any]) -> ov.Model:
         ) from err
 
 
-def _read_torchscript(ir: IRModel, extensions: list[Any]) -> ov.Model:
+def _read_torchscript(ir: IRModel, extensions: Sequence[object]) -> ov.Model:
     import openvino as ov
 
     module, _ = read_torchscript(ir.path)
@@ -121,7 +122,7 @@ def _read_torchscript(ir: IRModel, extensions: list[Any]) -> ov.Model:
         return ov.convert_model(module, input=inputs or None, extension=extensions or None)
 
 
-def _read_exported_program(ir: IRModel, extensions: list[Any]) -> ov.Model:
+def _read_exported_program(ir: IRModel, extensions: Sequence[object]) -> ov.Model:
     import openvino as ov
 
     program, _ = read_exported_program(ir.path)
@@ -142,7 +143,6 @@ def _make_shape(spec: TensorSpec) -> ov.PartialShape:
 
 
 def _check_ports(model: ov.Model, ir: IRModel) -> None:
-    """Raise an error if the network's inputs or outputs differ from the model's."""
     for kind, ports, specs in _pair_ports(model, ir):
         if len(ports) != len(specs):
             raise ConversionError(
@@ -154,7 +154,7 @@ def _check_ports(model: ov.Model, ir: IRModel) -> None:
                 raise ConversionError(
                     f"unsupported dtype of {kind} '{spec.name}' of '{ir.path.name}': expected "
                     f"bool or numbers of at least 8 bits, found {spec.dtype}",
-                    hint="convert it inside the model, as in Cast",
+                    hint="cast it to a supported dtype inside the model",
                 )
             dtype = get_dtype_name(port.element_type)
             if dtype != spec.dtype:
@@ -165,10 +165,8 @@ def _check_ports(model: ov.Model, ir: IRModel) -> None:
 
 
 def _name_ports(model: ov.Model, ir: IRModel) -> None:
-    """Give inputs and outputs the model's names, for programs that read the files directly.
-
-    The wrapper uses positions instead, because OpenVINO changes duplicate names.
-    """
+    # For programs that read the files directly. The wrapper uses positions instead, because
+    # OpenVINO changes duplicate names.
     for _, ports, specs in _pair_ports(model, ir):
         for port, spec in zip(ports, specs, strict=True):
             port.get_tensor().set_names({spec.name})
@@ -176,7 +174,7 @@ def _name_ports(model: ov.Model, ir: IRModel) -> None:
 
 def _pair_ports(
     model: ov.Model, ir: IRModel
-) -> list[tuple[str, Sequence[Any], Sequence[TensorSpec]]]:
-    """Return the inputs and the outputs with their specs; only those that the IR specifies."""
-    sides = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
-    return [side for side in sides if side[2]]
+) -> list[tuple[str, Sequence[ov.Output], Sequence[TensorSpec]]]:
+    """Return the network's inputs and outputs with the IR's specs; nothing without specs."""
+    pairs = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
+    return [pair for pair in pairs if pair[2]]

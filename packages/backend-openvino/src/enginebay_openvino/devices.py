@@ -1,4 +1,4 @@
-"""OpenVINO's devices, and those of this machine."""
+"""The devices of OpenVINO, and the devices of this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def available_devices(core: ov.Core) -> tuple[str, ...]:
 
 
 def resolve_device(device: str, available: tuple[str, ...]) -> str:
-    """Return OpenVINO's name of a device, which this machine may not have.
+    """Return OpenVINO's name of a device, even if this machine does not have the device.
 
     Args:
         device: The device in the params, in upper or lower case.
@@ -29,7 +29,7 @@ def resolve_device(device: str, available: tuple[str, ...]) -> str:
         ParamsError: OpenVINO has no such device.
 
     Example:
-        >>> openvino_device("gpu.1", ("CPU",))
+        >>> resolve_device("gpu.1", ("CPU",))
         'GPU.1'
     """
     name = device.upper()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import openvino as ov
 
-#: Members of ``openvino.Type`` by NumPy's names, for the dtypes with the same memory layout. Not
-#: included: elements of 4 bits and less, which OpenVINO packs into bytes, and strings, whose memory
+#: Members of ``openvino.Type`` by NumPy's names, for the dtypes with the same memory layout. This
+#: excludes elements of 4 bits and less, which OpenVINO packs into bytes, and strings, whose memory
 #: the Python interface of 2026.4 frees twice.
 _TYPES = {
     **{f"float{bits}": f"f{bits}" for bits in (16, 32, 64)},
@@ -24,7 +24,7 @@ _NAMES = {openvino: numpy for numpy, openvino in _TYPES.items()}
 
 
 def is_shared(dtype: str) -> bool:
-    """Return True if OpenVINO can use the memory of arrays with a spec's dtype.
+    """Return True if OpenVINO can use the memory of NumPy arrays with this dtype.
 
     Example:
         >>> is_shared("bfloat16"), is_shared("int4"), is_shared("string")
@@ -34,24 +34,23 @@ def is_shared(dtype: str) -> bool:
 
 
 def get_openvino_type(dtype: str) -> ov.Type:
-    """Return OpenVINO's type for a spec's dtype; ``dynamic`` if it has none.
+    """Return OpenVINO's type for NumPy's name of a dtype; ``dynamic`` if arrays are not shared.
 
     Example:
-        >>> openvino_type("bool").get_type_name()
+        >>> get_openvino_type("bool").get_type_name()
         'boolean'
     """
     import openvino as ov
 
-    element_type: ov.Type = getattr(ov.Type, _TYPES.get(dtype, "dynamic"))
-    return element_type
+    return getattr(ov.Type, _TYPES.get(dtype, "dynamic"))
 
 
 def get_dtype_name(element_type: ov.Type) -> str:
-    """Return a spec's dtype for OpenVINO's type; OpenVINO's own name if there is none.
+    """Return NumPy's name of OpenVINO's type; OpenVINO's name if NumPy has no such dtype.
 
     Example:
         >>> import openvino
-        >>> dtype_name(openvino.Type.f16)
+        >>> get_dtype_name(openvino.Type.f16)
         'float16'
     """
     name: str = element_type.get_type_name()

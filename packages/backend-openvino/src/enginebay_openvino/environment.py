@@ -25,7 +25,7 @@ _DRIVERS = {
 
 
 def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Check one tier; core performs the smoke tier."""
+    """Check one tier of the environment; core itself runs the smoke tier."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()
@@ -40,13 +40,13 @@ def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
 def _check_rivals() -> eb.EnvReport:
     from enginebay.environment import installed_version
 
-    found = {name: installed_version(name) for name in RIVALS}
-    if None in found.values():
+    versions = {name: installed_version(name) for name in RIVALS}
+    if None in versions.values():
         return eb.EnvReport()
     return failed(
         Tier.METADATA,
         "one openvino",
-        found=" and ".join(f"{name} {number}" for name, number in found.items()),
+        found=" and ".join(f"{name} {number}" for name, number in versions.items()),
         wanted="only one of them: both write into the folder openvino/",
         fix="pip uninstall -y openvino openvino-nightly && pip install openvino",
     )
@@ -89,7 +89,7 @@ def _describe_device(core: ov.Core, name: str, available: tuple[str, ...]) -> st
 
 
 def _check_precision(core: ov.Core, name: str, precision: str) -> eb.EnvReport:
-    """Check that the device computes in a precision; every device computes in fp32."""
+    # Every device computes in fp32, and AUTO has no capabilities of its own.
     if precision == "fp32" or name == "AUTO":
         return eb.EnvReport()
     capabilities = core.get_property(name, "OPTIMIZATION_CAPABILITIES")

@@ -1,4 +1,4 @@
-"""Extensions: shared libraries and Python objects with the user's own operators."""
+"""The user's own operators: extensions of OpenVINO in shared libraries or in Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import named_object
 from enginebay.errors import ConversionError, ParamsError
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 FOLDER = "extensions"
 
 
-def add_extensions(core: ov.Core, extensions: Iterable[str]) -> list[Any]:
+def add_extensions(
+    core: ov.Core, extensions: Iterable[str]
+) -> list[Path | ov.Extension | type[ov.Op]]:
     """Add extensions to a core.
 
     Args:
@@ -66,7 +68,7 @@ def _check_library(text: str) -> Path:
     return path
 
 
-def _load_object(text: str) -> Any:
+def _load_object(text: str) -> ov.Extension | type[ov.Op]:
     import openvino as ov
 
     with _no_bytecode(), named_object(text) as value:
@@ -82,7 +84,7 @@ def _load_object(text: str) -> Any:
 
 @contextmanager
 def _no_bytecode() -> Iterator[None]:
-    """Prevent Python from writing ``__pycache__`` next to a file, which may be in an artifact."""
+    # The file may be in an artifact, to which __pycache__ would add files.
     previous, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -99,8 +101,9 @@ def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
     sources: dict[Path, Path] = {}
     for file in filter(None, map(_extension_file, extensions)):
         copy = work_dir / FOLDER / file.name
+        # Several extensions may be in one file.
         if not sources.setdefault(copy, file).samefile(file):
-            raise ParamsError(f"two extensions are in files with the name '{file.name}'")
+            raise ParamsError(f"two different extension files have the name '{file.name}'")
     for copy, file in sources.items():
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(file, copy)
@@ -108,7 +111,7 @@ def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
 
 
 def locate_extensions(extensions: Iterable[str], directory: Path) -> list[str]:
-    """Return the extensions of an artifact, with the paths of the files inside it."""
+    """Return the extensions of an artifact, with the paths of its copied files."""
     folder = directory / FOLDER
     return [
         str(folder / text.rpartition("/")[2]) if _extension_file(text) else text
@@ -127,8 +130,8 @@ def _is_python_object(text: str) -> bool:
     """Return True for ``file.py:attr`` and ``module:attr``; False for the path of a library.
 
     Example:
-        >>> _is_object("ops.py:Twice"), _is_object("libops.so"), _is_object("a:b/libops.so")
-        (True, False, False)
+        >>> [_is_python_object(text) for text in ("ops.py:Twice", "libops.so", "a:b/libops.so")]
+        [True, False, False]
     """
     _, colon, attribute = text.rpartition(":")
     return bool(colon) and "/" not in attribute

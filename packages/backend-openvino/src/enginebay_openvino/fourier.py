@@ -1,26 +1,28 @@
 """A converter for ONNX's ``DFT`` that transforms along the right axis.
 
-OpenVINO 2026.4 reads the axis from an attribute, as ``DFT`` had it up to operator set 19. Since set
-20 the axis is the third input. OpenVINO ignores it and transforms along axis 1: the result is wrong
+OpenVINO 2026.4 reads the axis from an attribute, which ``DFT`` had before opset 20. Since opset 20
+the axis is the third input. OpenVINO ignores it and transforms along axis 1: the result is wrong
 without an error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import openvino as ov
+    from openvino.frontend import NodeContext
+    from openvino.frontend.onnx import ConversionExtension
 
-#: The first operator set with the axis as an input, and the first whose default axis is -2, not 1.
+#: The first opset with the axis as an input, and the first whose default axis is -2, not 1.
 _AXIS_INPUT_OPSET = 20
 
 
-def make_dft_reader(opset: int | None) -> Any:
+def make_dft_reader(opset: int | None) -> ConversionExtension:
     """Return the OpenVINO extension that converts ``DFT``.
 
     Args:
-        opset: The model's operator set, which determines the default axis.
+        opset: The model's opset, which determines the default axis; None if unknown.
     """
     from openvino.frontend.onnx import ConversionExtension
 
@@ -29,8 +31,8 @@ def make_dft_reader(opset: int | None) -> Any:
     )
 
 
-def _build_transform(node: Any, opset: int) -> ov.Output:
-    """Build the transform of a signal whose last dimension is 2 if it is complex, 1 if real."""
+def _build_transform(node: NodeContext, opset: int) -> ov.Output:
+    """Build the transform of a signal. Its last dimension is 1 if it is real, 2 if complex."""
     from openvino import opset15 as ops
 
     signal, last = node.get_input(0), [-1]
@@ -52,7 +54,7 @@ def _build_transform(node: Any, opset: int) -> ov.Output:
     return transform(signal, *arguments).output(0)
 
 
-def _read_axis(node: Any, opset: int) -> int:
+def _read_axis(node: NodeContext, opset: int) -> int:
     if node.has_attribute("axis"):
         return int(node.get_attribute("axis", 0))
     axis = _constant_input(node, 2)
@@ -61,8 +63,8 @@ def _read_axis(node: Any, opset: int) -> int:
     return axis
 
 
-def _constant_input(node: Any, index: int) -> int | None:
-    """Return the value of an optional input, which must be a constant; None if it is left out."""
+def _constant_input(node: NodeContext, index: int) -> int | None:
+    """Return the value of an optional input, which must be a constant; None if it is omitted."""
     if index >= node.get_input_size():
         return None
     source = node.get_input(index).get_node()

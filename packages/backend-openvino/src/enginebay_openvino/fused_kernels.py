@@ -28,7 +28,7 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
     """Return True if a kernel may be an attention that writes its output over its query.
 
     An element-wise kernel of the same shapes counts too: the two cannot be distinguished, and it
-    computes the same numbers without fusion. Dynamic shapes are never written in place.
+    computes the same numbers without fusion.
     """
     return any(
         _get_layer_type(node) == "Subgraph" and _may_be_in_place(node)
@@ -37,11 +37,7 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True if compiling may crash: linear layers and an operator of two computed matrices.
-
-    Which numbers of rows crash depends on the number of threads. A single row is safe, since it is
-    never split; so is a dynamic number, which is split only when the network runs.
-    """
+    """Return True if compiling linear layers and an operator of two matrices may crash."""
     constants: set[str] = set()
     layers = joins = 0
     for node in network.get_ordered_ops():
@@ -51,14 +47,14 @@ def may_crash(network: ov.Model) -> bool:
         if kind == "Constant" or (sources and not any(is_variable_source)):
             constants.add(node.get_name())
         elif kind == "MatMul":
-            layers += is_variable_source == [True, False] and _is_table(sources[0])
+            layers += is_variable_source == [True, False] and _is_matrix(sources[0])
         elif kind != "Concat":
-            tables = [
+            matrices = [
                 source
                 for source, is_variable in zip(sources, is_variable_source, strict=True)
                 if is_variable
             ]
-            joins += len(tables) > 1 and all(map(_is_table, tables))
+            joins += len(matrices) > 1 and all(map(_is_matrix, matrices))
     return layers > 1 and joins > 0
 
 
@@ -85,7 +81,9 @@ def count_int8_products(kernel: ov.Node, names: frozenset[str]) -> int:
     return len(names.intersection(parts))
 
 
-def _is_table(tensor: ov.Output) -> bool:
+def _is_matrix(tensor: ov.Output) -> bool:
+    # Which numbers of rows crash depends on the number of threads. A single row is never split, and
+    # a dynamic number of rows only when the network runs: both are safe.
     shape = tensor.get_partial_shape()
     return bool(shape.is_static and len(shape) == 2 and shape[0].get_length() > 1)
 
@@ -97,7 +95,7 @@ def _get_layer_type(node: ov.Node) -> str:
 
 def _may_be_in_place(node: ov.Node) -> bool:
     """Return True for a kernel of query, key and value with as many heads as tokens."""
-    output = node.get_output_partial_shape(0)
+    output = node.get_output_partial_shape(0)  # dynamic shapes are never written in place
     if node.get_input_size() < 3 or output.is_dynamic or len(output) < 4:
         return False
     return bool(node.get_input_partial_shape(0) == output and output[-2] == output[-3])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
-    """Compile the model with counters and run it.
+    """Return the median time of each layer over several runs.
 
     Raises:
         ConversionError: OpenVINO cannot compile the network.
@@ -34,7 +34,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
         msgspec.structs.replace(request.load, params=with_counters)
     ) as wrapper:
         nodes = _original_nodes(wrapper.compiled)
-        for _ in range(request.runs + 1):
+        for _ in range(request.runs + 1):  # the first run is a warm-up
             wrapper(request.inputs)
             runs.append(_read_counters(wrapper.last_request()))
         device = wrapper.receipt.device
@@ -53,7 +53,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
 
 
 def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
-    """Return the operator and the seconds of each layer that ran; other layers were fused."""
+    """Return the operator and the seconds of each layer that ran; fused layers do not run."""
     import openvino as ov
 
     executed = ov.ProfilingInfo.Status.EXECUTED
@@ -67,13 +67,13 @@ def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
 
 
 def _original_nodes(compiled: ov.CompiledModel) -> Mapping[str, tuple[str, ...]]:
-    """Return the original network's nodes by the layers that compute them."""
+    """Return the names of the network's nodes that each layer computes, by the layer's name."""
     nodes = {}
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()
         if "originalLayersNames" in info:
             names = info["originalLayersNames"].value.split(",")
-            # OpenVINO splits the bias from a convolution; remove its suffix for the rest.
+            # OpenVINO splits the bias from a convolution, and adds this suffix to the rest.
             originals = dict.fromkeys(name.removesuffix("/WithoutBiases") for name in names if name)
             nodes[node.get_friendly_name()] = tuple(originals)
     return nodes

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 import enginebay as eb
 from enginebay.errors import ParamsError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def _optimizer_arguments(arguments: dict[str, Any] | None) -> dict[str, Any]:
-    """Translate arguments of the Model Optimizer to fields."""
+
+def _optimizer_arguments(arguments: Mapping[str, object] | None) -> dict[str, Any]:
+    """Translate command-line arguments of the Model Optimizer to parameters."""
     fields: dict[str, Any] = {}
     for name, value in (arguments or {}).items():
         if name != "--data_type":
             raise ParamsError(
-                f"'{name}' was an argument of the Model Optimizer, which is gone",
-                hint="remove it, and do this inside the model",
+                f"'{name}' was an argument of the Model Optimizer, which OpenVINO removed",
+                hint="remove the argument; do this step inside the model",
             )
         fields["fp16_weights"] = str(value).upper() in ("FP16", "HALF")
     return fields
@@ -60,7 +63,7 @@ class OpenvinoParams(eb.BackendParams):
 
     @property
     def allowed_precision(self) -> str:
-        """The precision of the tolerance: fp16 weights have an error in fp32 arithmetic too."""
+        """The precision whose tolerance applies: fp16 weights have fp16's error in fp32 too."""
         return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
 
     @classmethod

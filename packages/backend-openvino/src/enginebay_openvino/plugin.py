@@ -62,7 +62,7 @@ def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the nodes whose inputs NNCF quantises."""
+    """Return the operator of each node whose inputs NNCF quantises, by the node's name."""
     from enginebay_openvino import convert
 
     return convert.quantizable_nodes(request)
@@ -70,7 +70,7 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the nodes of a model that OpenVINO does not support."""
+    """Return the reason for each node that OpenVINO does not support, by the node's name."""
     from enginebay_openvino import preview
 
     return preview.unsupported_operators(request)
@@ -86,7 +86,7 @@ def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
-    """Time the layers by the plugin's counters."""
+    """Time the layers by OpenVINO's performance counters."""
     from enginebay_openvino import layers
 
     return layers.time_layers(request)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the nodes that the frontend cannot convert, or that the device cannot run.
+    """Return the reason for each node that cannot be converted or run, by the node's name.
 
     Raises:
         ParamsError: OpenVINO has no such device, or an extension is not valid.
@@ -39,6 +39,7 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
     except Exception as err:
         name = request.ir.path.name
         raise ConversionError(f"OpenVINO cannot read '{name}': {format_reason(err)}") from err
+    # OpenVINO puts a FrameworkNode where it has no rule for an operator.
     unconverted = [op for op in model.get_ops() if "FrameworkNode" in op.get_type_name()]
     if unconverted:
         return {

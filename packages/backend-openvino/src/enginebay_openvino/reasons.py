@@ -16,9 +16,10 @@ def format_reason(err: BaseException) -> str:
     r"""Return the message of an OpenVINO exception on one line.
 
     Example:
-        >>> reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))
+        >>> format_reason(RuntimeError("Exception from src/a.cpp:84:\nno room\nat all\n\n"))
         'no room; at all'
-        >>> reason(RuntimeError("ValueError: no\n\nAt:\n  ops.py(3): evaluate\n  api.py(9): infer"))
+        >>> text = "ValueError: no\n\nAt:\n  ops.py(3): evaluate\n  api.py(9): infer"
+        >>> format_reason(RuntimeError(text))
         'ValueError: no; At:; ops.py(3): evaluate'
     """
     lines = [line.strip().removeprefix("-- ") for line in str(err).splitlines()]

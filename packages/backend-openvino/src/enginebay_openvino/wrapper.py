@@ -56,7 +56,7 @@ class OpenvinoWrapper(eb.Wrapper):
         self._receipt = receipt
         self._tensor = ov.Tensor
         # By position: the engine may have a different name for an input, or none.
-        self._pair_ports = tuple(
+        self._ports = tuple(
             (n, spec.name, _extension_type(spec)) for n, spec in enumerate(self.inputs)
         )
         self._dtypes = tuple(numpy_dtype(spec.dtype) for spec in self.outputs)
@@ -69,7 +69,7 @@ class OpenvinoWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[OpenvinoParams]) -> OpenvinoWrapper:
-        """Load the artifact's network and compile it for the request."""
+        """Compile the artifact's network for the requested device."""
         compiled, receipt = compile_model(request)
         return cls(compiled, receipt=receipt, inputs=request.inputs, outputs=request.outputs)
 
@@ -79,21 +79,21 @@ class OpenvinoWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the model on the caller's memory; only the outputs are copied.
+        """Run the model on the memory of the caller's arrays; only the outputs are copied.
 
         Raises:
             InferenceError: An input contains numbers that the engine cannot represent.
         """
         for name in self._narrowed:
             _check_range(name, feed[name])
-        try:
+        try:  # pop and append are atomic, so concurrent calls need no lock
             request = self._idle.pop()
         except IndexError:
             request = self.compiled.create_infer_request()
         # The request holds only addresses: arrays copied here must live until it has run.
         shared = [
             self._share_array(request, index, feed[name], extension)
-            for index, name, extension in self._pair_ports
+            for index, name, extension in self._ports
         ]
         try:
             results = request.infer(share_outputs=True).to_tuple()
@@ -129,8 +129,8 @@ class OpenvinoWrapper(eb.Wrapper):
         """Start a call without waiting for its outputs.
 
         As many calls run at the same time as the engine has streams (``--performance-hint
-        throughput``); the others wait. The inputs are copied, so the caller may change its arrays
-        at once.
+        throughput``); the others wait. The inputs are copied: the caller may change its arrays
+        immediately.
 
         Args:
             inputs: The same as for a plain call.
@@ -180,7 +180,7 @@ def _extension_type(spec: TensorSpec) -> ov.Type | None:
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 
-def _make_specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
+def _make_specs(ports: Sequence[ov.Output], kind: str) -> list[TensorSpec]:
     """Return the specs of a compiled model's ports; each dynamic dimension gets a unique name."""
     return [
         _make_spec(port, min(port.names, default=f"{kind}_{number}"))
@@ -188,7 +188,7 @@ def _make_specs(ports: Sequence[Any], kind: str) -> list[TensorSpec]:
     ]
 
 
-def _make_spec(port: Any, name: str) -> TensorSpec:
+def _make_spec(port: ov.Output, name: str) -> TensorSpec:
     dtype, shape = get_dtype_name(port.element_type), port.partial_shape
     if shape.rank.is_dynamic:
         return TensorSpec(name, dtype, None)
