@@ -148,7 +148,7 @@ def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFix
     given = {"score_threshold": 0.1, "pre_top_k": 5000, "background_label_id": -1}
     build("retinanet_r18_fpn_1x_coco", post_processing=given)
     assert caplog.messages == [
-        "codebase_config.post_processing: without effect: pre_top_k, background_label_id"
+        "codebase_config.post_processing: keys without effect: pre_top_k, background_label_id"
     ]
 
 
@@ -163,4 +163,4 @@ def test_other_model_types(build: Callable[..., Any]) -> None:
         "codebase_config.model_type: ncnn_end2end is for single-stage detectors, and this is a "
         "FasterRCNN"
     )
-    assert hint == "model_type='end2end', on another backend"
+    assert hint == "use model_type='end2end' and another backend"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import torch
@@ -10,18 +10,23 @@ from torch import Tensor, nn
 
 from enginebay_mmdet.detector import make_sample
 
+if TYPE_CHECKING:
+    from mmdet.models.dense_heads.base_dense_head import BaseDenseHead
+    from mmdet.models.detectors import SingleStageDetector
+
 
 class Candidates(nn.Module):
-    """All boxes of mmdet's head, computed by mmdet's code without the selection of the best.
+    """Module that returns all boxes of mmdet's head, without a selection of the best ones.
 
     Args:
         network: The detector as mmdet builds it.
     """
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: SingleStageDetector) -> None:
         super().__init__()
         self.network = network
         self.config = network.test_cfg.copy()
+        # No box is dropped: code that dropped boxes of no area broke SSD on ncnn.
         self.config.update(score_thr=-1, min_bbox_size=-1)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name that MMDeploy's configs use
@@ -34,7 +39,7 @@ class Candidates(nn.Module):
             ``N×boxes×(4 + classes) float32``: left, top, right and bottom in pixels of the input,
             and the scores.
         """
-        if input.shape[0] == 1:  # for ncnn, which has no layer that splits a batch
+        if input.shape[0] == 1:  # ncnn has no layer that splits a batch
             return self._compute_one(input)[None]
         return torch.stack([self._compute_one(image[None]) for image in input])
 
@@ -55,15 +60,14 @@ class Candidates(nn.Module):
         return torch.cat([results.bboxes, scores], 1)
 
 
-def _get_globals(head: Any) -> dict[str, Any]:
-    """Return the globals of the function that selects the best boxes."""
+def _get_globals(head: BaseDenseHead) -> dict[str, Any]:
+    """Return the globals of the head's method that selects the best boxes."""
     names: dict[str, Any] = head._predict_by_feat_single.__func__.__globals__
     return names
 
 
-def _select_all(scores: Tensor, _: float, __: int, results: Any) -> tuple[Any, ...]:
-    """Select every box: a replacement of mmdet's ``filter_scores_and_topk``.
-
-    The third value is an index that adds a second dimension to the factors of the scores.
-    """
+def _select_all(scores: Tensor, _: float, __: int, results: object) -> tuple[object, ...]:
+    """Select every box: a replacement of mmdet's ``filter_scores_and_topk``."""
+    # mmdet indexes the factors of the scores with the third value. This one adds a dimension to
+    # them, so that they are multiplied with the scores of all classes.
     return scores, scores.new_zeros(scores.shape[0]), (slice(None), None), results

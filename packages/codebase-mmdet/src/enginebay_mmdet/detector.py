@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+if TYPE_CHECKING:
+    from mmdet.models.detectors import BaseDetector
+    from mmdet.structures import DetDataSample
+
 
 class Detector(nn.Module):
-    """The detections that mmdet itself predicts, which are the reference for engines.
+    """Module that returns the detections that mmdet predicts: the reference for engines.
 
     Args:
         network: The detector as mmdet builds it.
-        rows: The number of detections for each image, padded with zeros.
+        rows: The number of detections for each image, padding included.
     """
 
-    def __init__(self, network: Any, rows: int) -> None:
+    def __init__(self, network: BaseDetector, rows: int) -> None:
         super().__init__()
         self.network = network
         self.rows = rows
@@ -29,8 +33,7 @@ class Detector(nn.Module):
 
         Returns:
             ``dets``, ``N×rows×5 float32``: left, top, right and bottom in pixels of the input, and
-            the score; and ``labels``, ``N×rows int64``: the class index, -1 for
-            padding.
+            the score; and ``labels``, ``N×rows int64``: the class index, -1 for padding.
         """
         detections = [self.detect(image[None]) for image in input]
         dets, labels = zip(*detections, strict=True)
@@ -38,16 +41,17 @@ class Detector(nn.Module):
 
     def detect(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Detect objects in one image, ``1×C×H×W``; return its ``dets`` and ``labels``."""
+        # Without rescaling, boxes are in pixels of the input.
         (sample,) = self.network.predict(image, [make_sample(image)], rescale=False)
         results = sample.pred_instances
         dets = torch.cat([results.bboxes, results.scores[:, None]], 1)[: self.rows]
         labels = results.labels[: self.rows]
-        more = self.rows - dets.shape[0]
-        dets = nn.functional.pad(dets, (0, 0, 0, more))
-        return dets, nn.functional.pad(labels, (0, more), value=-1)
+        missing = self.rows - dets.shape[0]
+        dets = nn.functional.pad(dets, (0, 0, 0, missing))
+        return dets, nn.functional.pad(labels, (0, missing), value=-1)
 
 
-def make_sample(image: Tensor) -> Any:
+def make_sample(image: Tensor) -> DetDataSample:
     """Return mmdet's metadata of an image that was neither resized nor padded."""
     from mmdet.structures import DetDataSample
 

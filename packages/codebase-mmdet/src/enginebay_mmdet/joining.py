@@ -1,16 +1,21 @@
-"""``torch.cat`` for torch.vmap with any number of images: torch's own rule fixes the number."""
+"""``torch.cat`` with a rule for torch.vmap: torch's own rule exports a fixed number of images."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch._functorch.autograd_function import VmapInfo
+
 
 @torch.library.custom_op("enginebay_mmdet::cat", mutates_args=())
 def cat(tensors: list[Tensor], dim: int) -> Tensor:
-    """Join tensors along a dimension that is counted from the last one, -1."""
+    """Concatenate tensors along a dimension that is counted from the end, such as -1."""
     return torch.cat(tensors, dim)
 
 
@@ -19,11 +24,13 @@ def _(tensors: list[Tensor], dim: int) -> Tensor:
     return torch.cat(tensors, dim)
 
 
-def _map_over_batch(info: Any, in_dims: Any, tensors: list[Tensor], dim: int) -> tuple[Tensor, int]:
-    """Join the tensors of all images: torch.vmap's rule for the operator."""
+def _map_over_batch(
+    info: VmapInfo, in_dims: Sequence[Sequence[int | None]], tensors: list[Tensor], dim: int
+) -> tuple[Tensor, int]:
+    """Concatenate the tensors of all images: torch.vmap's rule for the operator."""
     moved = [
-        x.unsqueeze(0).expand(info.batch_size, *x.shape) if at is None else x.movedim(at, 0)
-        for x, at in zip(tensors, in_dims[0], strict=True)
+        x.unsqueeze(0).expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
+        for x, axis in zip(tensors, in_dims[0], strict=True)
     ]
     return torch.cat(moved, dim), 0
 

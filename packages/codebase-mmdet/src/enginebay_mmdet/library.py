@@ -1,4 +1,4 @@
-"""Import of mmdet, which may be missing, with an mmcv that may lack its compiled operators."""
+"""Import of mmdet, which may be missing, with an mmcv whose compiled operators may be missing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from enginebay.errors import MissingDependencyError, ModelSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _INSTALL = "pip install 'enginebay-mmdet[mmdet]'"
 
 
-def import_library() -> Any:
+def import_library() -> ModuleType:
     """Import mmdet and register its models.
 
     Raises:
@@ -24,6 +27,7 @@ def import_library() -> Any:
             "'mmdet:' names models of mmdet, which is not installed", hint=_INSTALL
         )
     try:
+        # pip builds mmcv without torch, and so without its compiled operators.
         if "mmcv._ext" not in sys.modules and find_spec("mmcv._ext") is None:
             sys.modules["mmcv._ext"] = _WithoutOperators("mmcv._ext")
         import_module("mmdet.models")
@@ -37,9 +41,9 @@ def import_library() -> Any:
 
 
 class _WithoutOperators(ModuleType):
-    """A replacement of mmcv's compiled operators: ours, and an error for all others."""
+    """Module with the operators of ``operators.py``; all others raise an error when called."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         from enginebay_mmdet import operators
@@ -47,8 +51,8 @@ class _WithoutOperators(ModuleType):
         return getattr(operators, name, None) or _make_missing(name)
 
 
-def _make_missing(name: str) -> Any:
-    def operator(*_: Any, **__: Any) -> Any:
+def _make_missing(name: str) -> Callable[..., NoReturn]:
+    def operator(*_: object, **__: object) -> NoReturn:
         raise ModelSourceError(
             f"the model requires mmcv's operator '{name}', which is not compiled here and has no "
             "replacement"

@@ -1,4 +1,4 @@
-"""A model's config: found by name or path, and checked."""
+"""The config of a model: read by name or path, and checked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
+
+    from mmengine.config import Config
 
 _WANTED = "expected a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
 
 
-def read_config(mmdet: Any, name: str) -> Any:
+def read_config(mmdet: ModuleType, name: str) -> Config:
     """Read a config of mmdet by name, or the config in a ``.py`` file.
 
     Args:
@@ -27,7 +30,7 @@ def read_config(mmdet: Any, name: str) -> Any:
     """
     path = Path(name)
     if not name.endswith(".py"):
-        known = _list_configs(Path(mmdet.__file__).parent)
+        known = _list_configs(Path(mmdet.__path__[0]))
         if name not in known:
             raise ModelSourceError(
                 f"mmdet has no model '{name}'", hint=_suggest_names(name, [*known])
@@ -50,8 +53,9 @@ def read_config(mmdet: Any, name: str) -> Any:
 
 @cache
 def _list_configs(folder: Path) -> dict[str, Path]:
-    """Return the configs in mmdet's wheel, by their names; parts of configs are in ``_base_``."""
+    """Return the paths of the configs in mmdet's wheel, by their names."""
     files = sorted((folder / ".mim" / "configs").glob("*/*.py"))
+    # The folder _base_ has incomplete configs, from which others inherit.
     return {file.stem: file for file in files if file.parent.name != "_base_"}
 
 
@@ -81,10 +85,10 @@ def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
 
     Example:
         >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}
-        >>> image_size_of({"model": {}, "test_pipeline": [resize]})
+        >>> read_image_size({"model": {}, "test_pipeline": [resize]})
         (3, 800, 1344)
     """
     sizes = [step["scale"] for step in config.get("test_pipeline", ()) if "scale" in step]
     width, height = sizes[-1] if sizes else (640, 640)
-    by = config["model"].get("data_preprocessor", {}).get("pad_size_divisor", 32)
-    return 3, -(-height // by) * by, -(-width // by) * by
+    divisor = config["model"].get("data_preprocessor", {}).get("pad_size_divisor", 32)
+    return 3, -(-height // divisor) * divisor, -(-width // divisor) * divisor

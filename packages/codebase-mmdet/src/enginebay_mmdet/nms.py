@@ -1,32 +1,39 @@
-"""Non-maximum suppression as one operator, exported as ONNX's.
+"""Non-maximum suppression as one operator of torch, exported as ONNX's ``NonMaxSuppression``.
 
 It returns a mask instead of a list of indices. So all shapes are fixed, and the following operators
-can be captured and mapped over images.
+can be exported and mapped over images.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch._functorch.autograd_function import VmapInfo
+
+    from enginebay.authors import Context
+
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
 def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return 1 for each selected box, and 0 for a box that overlaps a better one or scores 0.
+    """Return 1 for each selected box, and 0 for a box that overlaps a better one or has score 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.
         scores: ``B×N float32``.
         iou_threshold: The intersection over union above which a box is removed.
-        most: The maximum number of boxes.
+        most: The maximum number of selected boxes for each image.
     """
     from enginebay_mmdet.operators import nms
 
     mask = torch.zeros_like(scores)
     for row, (corners, values) in enumerate(zip(boxes, scores, strict=True)):
-        indices = (values > 0).nonzero().flatten()
+        indices = (values > 0).nonzero().flatten()  # score 0 marks boxes that mmdet drops
         selected = nms(corners[indices], values[indices], iou_threshold, 0)[:most]
         mask[row, indices[selected]] = 1
     return mask
@@ -38,9 +45,14 @@ def _(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
 
 
 def _map_over_batch(
-    info: Any, in_dims: Any, boxes: Tensor, scores: Tensor, iou_threshold: float, most: int
+    info: VmapInfo,
+    in_dims: Sequence[int | None],
+    boxes: Tensor,
+    scores: Tensor,
+    iou_threshold: float,
+    most: int,
 ) -> tuple[Tensor, int]:
-    """Compute a batch of batches: torch.vmap's rule for the operator."""
+    """Merge the mapped dimension with the batch: torch.vmap's rule for the operator."""
     boxes, scores = (
         x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
         for x, dim in zip((boxes, scores), in_dims, strict=False)
@@ -52,10 +64,17 @@ def _map_over_batch(
 select_boxes.register_vmap(_map_over_batch)
 
 
-def symbolic(ctx: Any, g: Any, boxes: Any, scores: Any, iou_threshold: float, most: int) -> Any:  # noqa: ARG001  # the context of every rewriter
-    """Write ``NonMaxSuppression``, and a mask with ones at the indices that it returns."""
+def symbolic(
+    ctx: Context,  # noqa: ARG001  # the context of every rewriter
+    g: Any,
+    boxes: torch.Value,
+    scores: torch.Value,
+    iou_threshold: float,
+    most: int,
+) -> object:
+    """Add ``NonMaxSuppression``, and nodes that turn its indices into a mask."""
 
-    def constant(*values: Any) -> Any:
+    def constant(*values: float) -> object:
         return g.op("Constant", value_t=torch.tensor(values))
 
     shape = g.op("Shape", scores)
@@ -69,10 +88,10 @@ def symbolic(ctx: Any, g: Any, boxes: Any, scores: Any, iou_threshold: float, mo
         constant(float(iou_threshold)),
         constant(0.0),
     )
-    places = g.op("Gather", selected, constant(0, 2), axis_i=1)  # the image, and the box
+    indices = g.op("Gather", selected, constant(0, 2), axis_i=1)  # of the image, and of the box
     number = g.op("Gather", g.op("Shape", selected), constant(0), axis_i=0)
     zeros = g.op("ConstantOfShape", shape, value_t=torch.zeros(1))
     ones = g.op("ConstantOfShape", number, value_t=torch.ones(1))
-    mask = g.op("ScatterND", zeros, places, ones)
+    mask = g.op("ScatterND", zeros, indices, ones)
     mask.setType(scores.type())
     return mask

@@ -1,6 +1,6 @@
 """mmcv's operators in plain torch, for an mmcv that was built without them.
 
-Names and arguments are those of mmcv's compiled module, which writes into tensors of the caller.
+Names and arguments are those of mmcv's compiled module, which writes into the caller's tensors.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def nms(bboxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Te
         low = torch.maximum(bboxes[candidates, :2], bboxes[best, :2])
         high = torch.minimum(bboxes[candidates, 2:], bboxes[best, 2:])
         shared = (high - low + offset).clamp(min=0).prod(1)
+        # Not <=, since the overlap of two boxes of no area is NaN: they are kept.
         candidates = candidates[
             ~(shared / (area[candidates] + area[best] - shared) > iou_threshold)
         ]
@@ -46,7 +47,10 @@ def roi_align_forward(
     pool_mode: int,
     aligned: bool,
 ) -> None:
-    """Average the features in each cell of each region: ``rois`` is ``K×5``, image and corners."""
+    """Write the average of the features in each cell of each region to ``output``.
+
+    ``rois`` is ``K×5``: the index of the image, then left, top, right and bottom.
+    """
     from torchvision.ops.roi_align import _roi_align
 
     if not pool_mode:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @eb.hookimpl
-def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """Return the source of mmdet, which is imported when one of its models is requested."""
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the source of mmdet's models, which imports mmdet when it builds one."""
     from enginebay_mmdet.source import build_detector
 
     return {"mmdet": build_detector}
@@ -23,10 +23,8 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriters of detectors, if this process has built one.
-
-    Otherwise every export would report rewriters that never fired.
-    """
+    """Return the rewriters of detectors, if this process has built one."""
+    # Otherwise every export would report rewriters that never fired.
     if "enginebay_mmdet.detector" not in sys.modules:
         return eb.RewriterSet()
     from enginebay_mmdet.rewriters import REWRITERS

@@ -1,8 +1,8 @@
 """Rewriters that replace parts of mmdet while a detector is exported.
 
-mmdet selects boxes with lists whose lengths depend on the image. Here nothing is removed: boxes
-that mmdet drops get a score of 0. So the shapes are fixed, and the computation of one image is
-mapped over all images.
+mmdet selects boxes in lists whose lengths depend on the image. Here nothing is removed: boxes that
+mmdet drops get a score of 0. So the shapes are fixed, and the computation for one image is mapped
+over all images.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ from enginebay_mmdet import joining, nms, roi_align
 from enginebay_mmdet.source import suppressions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mmdet.models.dense_heads.yolox_head import YOLOXHead
+    from mmdet.models.roi_heads.roi_extractors import SingleRoIExtractor
+    from mmengine.config import ConfigDict
+
+    from enginebay.authors import Context
     from enginebay_mmdet.detector import Detector
 
 REWRITERS = eb.RewriterSet()
@@ -43,16 +50,16 @@ REWRITERS.symbolic(
 
 @REWRITERS.module("enginebay_mmdet.detector.Detector")
 class Deployed(nn.Module):
-    """The same detections, computed for all images at once.
+    """Module that returns the detections of ``Detector``, computed for all images at once.
 
     Args:
         ctx: The rewriter's context.
         module: The detector.
     """
 
-    def __init__(self, ctx: Any, module: Detector) -> None:  # noqa: ARG002  # the same for every engine
+    def __init__(self, ctx: Context, module: Detector) -> None:  # noqa: ARG002  # the same for every engine
         super().__init__()
-        self.detector = deepcopy(module)
+        self.detector = deepcopy(module)  # the original computes the reference
         for part in self.detector.modules():
             for config in suppressions(getattr(part, "test_cfg", None)):
                 # The rewriter of batched_nms reads the number of rows and the minimum box size from
@@ -92,21 +99,21 @@ class Deployed(nn.Module):
         return {"dets": dets, "labels": labels}
 
 
-def _replace_method(undo: ExitStack, owner: Any, method: str, result: Any) -> None:
-    """Replace a method of an object by a function that returns a known result."""
+def _replace_method(undo: ExitStack, owner: object, method: str, result: object) -> None:
+    """Replace an object's method by a function that returns ``result``, until ``undo`` closes."""
     setattr(owner, method, lambda *_: result)
     undo.callback(delattr, owner, method)
 
 
 @REWRITERS.function("mmdet.models.utils.misc.filter_scores_and_topk")
 def select_scores(
-    ctx: Any,  # noqa: ARG001  # the same for every engine
+    ctx: Context,  # noqa: ARG001  # the same for every engine
     scores: Tensor,
     score_thr: float,
     topk: int,
-    results: Any = None,
-) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Select the best scores of one level, and set those below the threshold to 0."""
+    results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, object]:
+    """Select the best scores of one level; scores below the threshold become 0."""
     classes = scores.shape[1]
     flat = torch.where(scores > score_thr, scores, 0).flatten()
     size: Any = flat.shape[0]
@@ -128,16 +135,16 @@ def select_scores(
 
 @REWRITERS.function("mmcv.ops.nms.batched_nms")
 def suppress_boxes(
-    ctx: Any,
+    ctx: Context,
     boxes: Tensor,
     scores: Tensor,
     idxs: Tensor,
-    nms_cfg: Any,
+    nms_cfg: ConfigDict | None,
     class_agnostic: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Suppress boxes of the same class; return the selected boxes first.
+    """Suppress boxes of the same class; return the selected boxes with their scores, and indices.
 
-    Suppressed boxes are replaced by the best box with a score of 0.
+    The selected boxes come first. Each suppressed box is replaced by the best box, with score 0.
     """
     if nms_cfg is None:
         unchanged: tuple[Tensor, Tensor] = ctx.origin_func(
@@ -158,20 +165,25 @@ def suppress_boxes(
 
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
-def disable_onnx_branch(ctx: Any) -> bool:  # noqa: ARG001  # as all rewriters
-    """Use the same code as the reference: the ONNX branch calls functions that mmdet removed."""
+def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
+    """Return False: mmdet's branch for ONNX calls functions that mmdet removed."""
     return False
 
 
 @REWRITERS.function("torch.Tensor.clamp_")
-def clamp_a_copy(ctx: Any, self: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002, ARG001  # torch's names
+def clamp_a_copy(
+    ctx: Context,  # noqa: ARG001  # as all rewriters
+    self: Tensor,
+    min: float | None = None,  # noqa: A002  # torch's name
+    max: float | None = None,  # noqa: A002  # torch's name
+) -> Tensor:
     """Use ``clamp``: torch.vmap cannot map ``clamp_``."""
     return self.copy_(torch.clamp(self, min, max))
 
 
 @REWRITERS.function("torch.cat")
-def join_mapped(ctx: Any, tensors: Any, dim: int = 0) -> Tensor:
-    """Concatenate tensors of mapped images; other tensors unchanged."""
+def join_mapped(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Concatenate tensors of mapped images by ``joining.cat``, and other tensors as before."""
     if not any(map(torch._C._functorch.is_batchedtensor, tensors)):
         result: Tensor = ctx.origin_func(tensors, dim)
         return result
@@ -181,16 +193,16 @@ def join_mapped(ctx: Any, tensors: Any, dim: int = 0) -> Tensor:
 
 @REWRITERS.function("mmdet.models.dense_heads.yolox_head.YOLOXHead.predict_by_feat")
 def decode_yolox(
-    ctx: Any,  # noqa: ARG001  # as all rewriters
-    self: Any,
+    ctx: Context,  # noqa: ARG001  # as all rewriters
+    self: YOLOXHead,
     cls_scores: list[Tensor],
     bbox_preds: list[Tensor],
     objectnesses: list[Tensor],
     batch_img_metas: Any = None,
-    cfg: Any = None,
+    cfg: ConfigDict | None = None,
     rescale: bool = False,
     with_nms: bool = True,
-) -> list[Any]:
+) -> list[InstanceData]:
     """Decode all boxes of one image; boxes below the threshold get score 0."""
     cfg = self.test_cfg if cfg is None else cfg
     first = cls_scores[0]
@@ -214,17 +226,17 @@ def decode_yolox(
 
 @REWRITERS.function("mmdet.models.layers.bbox_nms.multiclass_nms")
 def suppress_by_class(
-    ctx: Any,
+    ctx: Context,
     multi_bboxes: Tensor,
     multi_scores: Tensor,
     score_thr: float,
-    nms_cfg: Any,
+    nms_cfg: Mapping[str, object],
     max_num: int = -1,
     score_factors: Tensor | None = None,
     return_inds: bool = False,
     box_dim: int = 4,
-) -> Any:
-    """Suppress the boxes of all classes; boxes below the threshold get score 0."""
+) -> object:
+    """Suppress boxes of the same class; boxes below the threshold get score 0."""
     if return_inds:
         return ctx.origin_func(
             multi_bboxes, multi_scores, score_thr, nms_cfg, max_num, score_factors, True, box_dim
@@ -234,18 +246,18 @@ def suppress_by_class(
         scores = scores * score_factors[:, None]
     boxes = multi_bboxes.reshape(scores.shape[0], -1, box_dim).expand(*scores.shape, box_dim)
     labels = torch.arange(scores.shape[1], device=scores.device).expand_as(scores).flatten()
-    dets, places = batched_nms(
+    dets, indices = batched_nms(
         boxes.flatten(0, 1), scores.flatten(), labels, {**nms_cfg, "max_num": max_num}
     )
-    return dets, labels[places]
+    return dets, labels[indices]
 
 
 @REWRITERS.function(
     "mmdet.models.roi_heads.roi_extractors.single_level_roi_extractor.SingleRoIExtractor.forward"
 )
 def pool_by_level(
-    ctx: Any,  # noqa: ARG001  # as all rewriters
-    self: Any,
+    ctx: Context,  # noqa: ARG001  # as all rewriters
+    self: SingleRoIExtractor,
     feats: tuple[Tensor, ...],
     rois: Tensor,
     roi_scale_factor: float | None = None,
@@ -270,37 +282,41 @@ def pool_by_level(
 
 @REWRITERS.function("mmdet.models.task_modules.coders.delta_xywh_bbox_coder.delta2bbox")
 def decode_deltas(
-    ctx: Any,
+    ctx: Context,
     rois: Tensor,
     deltas: Tensor,
-    means: Any = (0.0, 0.0, 0.0, 0.0),
-    stds: Any = (1.0, 1.0, 1.0, 1.0),
-    max_shape: Any = None,
+    means: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
+    stds: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    max_shape: Sequence[int] | None = None,
     wh_ratio_clip: float = 16 / 1000,
     clip_border: bool = True,
-    *rest: Any,
+    *rest: object,
 ) -> Tensor:
-    """Decode boxes, and limit them to the image in a copy: the original changes views."""
+    """Decode boxes, and clip a copy to the image: the original clips views in place."""
     boxes = ctx.origin_func(rois, deltas, means, stds, None, wh_ratio_clip, False, *rest)
     return _clip_boxes(boxes, max_shape) if clip_border and max_shape is not None else boxes
 
 
 @REWRITERS.function("mmdet.structures.bbox.transforms.distance2bbox")
-def decode_distances(ctx: Any, points: Tensor, distance: Tensor, max_shape: Any = None) -> Tensor:
-    """Decode boxes, and limit them to the image in a copy: the original changes views."""
+def decode_distances(
+    ctx: Context, points: Tensor, distance: Tensor, max_shape: Sequence[int] | None = None
+) -> Tensor:
+    """Decode boxes, and clip a copy to the image: the original clips views in place."""
     boxes: Tensor = ctx.origin_func(points, distance)
     return boxes if max_shape is None else _clip_boxes(boxes, max_shape)
 
 
-def _clip_boxes(boxes: Tensor, shape: Any) -> Tensor:
+def _clip_boxes(boxes: Tensor, shape: Sequence[int]) -> Tensor:
     x, y = boxes.reshape(*boxes.shape[:-1], -1, 2).unbind(-1)
     return torch.stack((x.clamp(0, shape[1]), y.clamp(0, shape[0])), -1).flatten(-2)
 
 
 @REWRITERS.function("mmdet.models.utils.misc.select_single_mlvl")
-def select_maps(ctx: Any, mlvl_tensors: Any, batch_id: int, detach: bool = True) -> list[Tensor]:
-    """Return the maps of a single image by squeezing: ncnn has no layer that splits a batch."""
+def select_maps(
+    ctx: Context, mlvl_tensors: Sequence[Tensor], batch_id: int, detach: bool = True
+) -> list[Tensor]:
+    """Return the feature maps of one image of a batch."""
     if any(level.shape[0] != 1 for level in mlvl_tensors):
         unchanged: list[Tensor] = ctx.origin_func(mlvl_tensors, batch_id, detach)
         return unchanged
-    return [level.squeeze(0) for level in mlvl_tensors]
+    return [level.squeeze(0) for level in mlvl_tensors]  # ncnn has no layer that splits a batch

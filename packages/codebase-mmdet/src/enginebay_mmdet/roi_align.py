@@ -1,11 +1,16 @@
-"""RoIAlign as one operator for the regions of many images, exported as ONNX's."""
+"""RoIAlign as one operator of torch for the regions of many images, exported as ONNX's."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from enginebay.authors import Context
 
 
 @torch.library.custom_op("enginebay_mmdet::roi_align", mutates_args=())
@@ -23,11 +28,11 @@ def pool_regions(
     Args:
         features: ``B×C×H×W float32``.
         boxes: ``B×N×4 float32``: left, top, right, bottom, in pixels of the image.
-        scale: The width of the features, divided by that of the image.
+        scale: The width of the feature map divided by the width of the image.
         height: The number of cells of a region from top to bottom.
-        width: The number of cells from left to right.
+        width: The number of cells of a region from left to right.
         samples: The number of points averaged along each side of a cell; 0 for one per feature.
-        shift: True if the centre of the first feature is at 0.5: mmcv's ``aligned``.
+        shift: True if the centre of the first feature is at 0.5, not at 0: mmcv's ``aligned``.
 
     Returns:
         ``(B·N)×C×height×width float32``.
@@ -41,12 +46,18 @@ def pool_regions(
 
 
 @pool_regions.register_fake
-def _(features: Tensor, boxes: Tensor, _: float, height: int, width: int, *__: Any) -> Tensor:
+def _(features: Tensor, boxes: Tensor, _: float, height: int, width: int, *__: object) -> Tensor:
     return features.new_empty((boxes.shape[0] * boxes.shape[1], features.shape[1], height, width))
 
 
-def _map_over_batch(info: Any, in_dims: Any, features: Tensor, boxes: Tensor, *rest: Any) -> Any:  # noqa: ARG001  # torch's
-    """Pool for a batch of batches: torch.vmap's rule for the operator."""
+def _map_over_batch(
+    info: object,  # noqa: ARG001  # torch's
+    in_dims: Sequence[int],
+    features: Tensor,
+    boxes: Tensor,
+    *rest: Any,
+) -> tuple[Tensor, int]:
+    """Merge the mapped dimension with the batch: torch.vmap's rule for the operator."""
     features, boxes = features.movedim(in_dims[0], 0), boxes.movedim(in_dims[1], 0)
     pooled = pool_regions(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
     return pooled.reshape(features.shape[0], -1, *pooled.shape[1:]), 0
@@ -56,19 +67,19 @@ pool_regions.register_vmap(_map_over_batch)
 
 
 def symbolic(
-    ctx: Any,  # noqa: ARG001  # the context of every rewriter
+    ctx: Context,  # noqa: ARG001  # the context of every rewriter
     g: Any,
-    features: Any,
-    boxes: Any,
+    features: torch.Value,
+    boxes: torch.Value,
     scale: float,
     height: int,
     width: int,
     samples: int,
     shift: bool,
-) -> Any:
-    """Write ``RoiAlign``; before operator set 16 it has no shift, so the boxes are moved."""
+) -> object:
+    """Add ``RoiAlign``. Before opset 16 it has no attribute for the shift: the boxes are moved."""
 
-    def constant(values: Any) -> Any:
+    def constant(values: object) -> object:
         return g.op("Constant", value_t=torch.tensor(values))
 
     shape = g.op("Shape", boxes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from enginebay.authors import (
+    Options,
     fixed_seed,
     image_size,
     load_weights,
@@ -21,6 +22,14 @@ from enginebay_mmdet.model_config import read_config, read_image_size
 from enginebay_mmdet.task import make_task
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
+
+    from mmdet.models.detectors import BaseDetector
+    from mmengine.config import ConfigDict
+    from torch import Tensor, nn
+    from torch.utils.hooks import RemovableHandle
+
     from enginebay.hooks import ModelRequest
 
 TASK = "ObjectDetection"
@@ -43,10 +52,11 @@ _POST_PROCESSING = {
 _log = logging.getLogger("enginebay.mmdet")
 
 
-def build_detector(request: ModelRequest) -> Any:
-    """Build a detector; an image, ``1×C×H×W float32``, of the test size; its task.
+def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, object], str]:
+    """Build a detector.
 
-    The pixels are noise with mean 0 and deviation 1, because the model expects normalised images.
+    Returns:
+        The detector; an image of the test size, ``1×C×H×W float32``; its task; its weights' origin.
 
     Raises:
         ModelSourceError: The detector does not exist, or the deploy config is wrong.
@@ -67,8 +77,8 @@ def build_detector(request: ModelRequest) -> Any:
 
 
 def _build_detector(
-    request: ModelRequest, options: Any, own_options: dict[str, Any], mmdet: Any
-) -> Any:
+    request: ModelRequest, options: Options, own_options: dict[str, Any], mmdet: ModuleType
+) -> tuple[nn.Module, Tensor, dict[str, object], str]:
     import torch
 
     config = read_config(mmdet, request.name)
@@ -79,6 +89,7 @@ def _build_detector(
     from mmdet.registry import MODELS
     from mmengine.registry import DefaultScope
 
+    # The default scope is the registry in which mmengine looks up the names of classes first.
     with fixed_seed(), DefaultScope.overwrite_default_scope("mmdet"):
         network = MODELS.build(config.model).eval()
         _check_operators(network, request.name)
@@ -86,6 +97,7 @@ def _build_detector(
             load_weights(network, options.checkpoint)
         else:
             _randomise_heads(network, torch.randn(4, *size))
+        # Noise with mean 0 and deviation 1, since the model expects normalised images.
         image = torch.randn(1, *size)
     head = getattr(network, "bbox_head", None)
     if head is not None and not hasattr(head, "loss_cls"):
@@ -96,8 +108,7 @@ def _build_detector(
     return model, image, task, options.weights
 
 
-def _wrap_network(network: Any, rows: int, kind: str) -> Any:
-    """Wrap the detector in a module with the outputs of a ``model_type``."""
+def _wrap_network(network: BaseDetector, rows: int, kind: str) -> nn.Module:
     from mmdet.models.detectors import SingleStageDetector
 
     if kind == "end2end":
@@ -113,18 +124,18 @@ def _wrap_network(network: Any, rows: int, kind: str) -> Any:
         raise ModelSourceError(
             f"codebase_config.model_type: ncnn_end2end is for single-stage detectors, but "
             f"this is a {type(network).__name__}",
-            hint="model_type='end2end', on another backend",
+            hint="use model_type='end2end' and another backend",
         )
     from enginebay_mmdet.candidates import Candidates
 
     return Candidates(network)
 
 
-def _check_operators(network: Any, name: str) -> None:
+def _check_operators(network: BaseDetector, name: str) -> None:
     """Check that all compiled operators of mmcv that a detector needs have a replacement.
 
     Raises:
-        ModelSourceError: Some have none; the message lists all of them.
+        ModelSourceError: Some operators have no replacement; the message lists them.
     """
     parts = list(network.modules())
     kinds = {type(part).__name__ for part in parts if type(part).__module__.startswith("mmcv.ops.")}
@@ -140,7 +151,7 @@ def _check_operators(network: Any, name: str) -> None:
         )
 
 
-def suppressions(test_cfg: Any) -> list[Any]:
+def suppressions(test_cfg: ConfigDict | None) -> list[ConfigDict]:
     """Return the parts of a ``test_cfg`` that configure non-maximum suppression."""
     if not test_cfg:
         return []
@@ -148,8 +159,8 @@ def suppressions(test_cfg: Any) -> list[Any]:
     return [part for part in parts if part and part.get("nms")]
 
 
-def _check_post_processing(section: Any) -> None:
-    """Log the keys without effect; raise an error for unknown keys.
+def _check_post_processing(section: Iterable[str]) -> None:
+    """Log the keys that have no effect.
 
     Raises:
         ModelSourceError: MMDeploy does not have such a key.
@@ -163,10 +174,10 @@ def _check_post_processing(section: Any) -> None:
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
     if idle := [key for key in section if not _POST_PROCESSING[key]]:
-        _log.warning("codebase_config.post_processing: without effect: %s", ", ".join(idle))
+        _log.warning("codebase_config.post_processing: keys without effect: %s", ", ".join(idle))
 
 
-def _set_post_processing(model: Any, section: Any) -> int:
+def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
     """Fill in missing values of the model's ``test_cfg``; return the number of detections."""
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
@@ -179,21 +190,19 @@ def _set_post_processing(model: Any, section: Any) -> int:
     return int(test.get("max_per_img", model.get("num_queries", _DEFAULT_ROWS)))
 
 
-def _randomise_heads(network: Any, images: Any) -> None:
-    """Initialise the weights of neck and heads so that scores and boxes depend on the image.
-
-    With mmdet's own initial values, every box of every image has the same score up to two digits.
-    Here each layer's outputs have the standard deviation ¼ in its first call.
-    """
+def _randomise_heads(network: BaseDetector, images: Tensor) -> None:
+    """Initialise the weights of neck and heads so that scores and boxes depend on the image."""
+    # With mmdet's own initial values, every box of every image has the same score up to two digits.
+    # Here the outputs of each layer have the standard deviation ¼ in its first call.
     from torch import nn
 
-    def scale(layer: Any, _: Any, result: Any) -> Any:
+    def scale(layer: Any, _: object, result: Tensor) -> Tensor:
         hooks.pop(layer).remove()
         deviation = result.std() * 4
         layer.weight /= deviation
         return result / deviation
 
-    hooks: dict[Any, Any] = {}
+    hooks: dict[nn.Module, RemovableHandle] = {}
     for name in ("neck", "bbox_head", "rpn_head", "roi_head"):
         for part in getattr(network, name, nn.Module()).modules():
             if isinstance(part, nn.Conv2d | nn.Linear):
@@ -206,7 +215,7 @@ def _randomise_heads(network: Any, images: Any) -> None:
         hook.remove()
 
 
-def _make_full_network(network: Any) -> Any:
+def _make_full_network(network: BaseDetector) -> nn.Module:
     """Return a module that calls every layer of a network, for all images at once."""
     from mmdet.models.detectors import SingleStageDetector
     from torch import nn
@@ -218,7 +227,7 @@ def _make_full_network(network: Any) -> Any:
             super().__init__()
             self.network = network
 
-        def forward(self, images: Any) -> Any:
+        def forward(self, images: Tensor) -> object:
             if isinstance(network, SingleStageDetector):
                 return network._forward(images)
             return network.predict(images, [make_sample(images) for _ in images], rescale=False)

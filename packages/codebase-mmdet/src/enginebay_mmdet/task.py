@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from mmengine.config import Config
 
 
-def make_task(config: Any, size: tuple[int, int, int], *, candidates: bool) -> dict[str, Any]:
+def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -> dict[str, object]:
     """Return the task of a detector.
 
     Args:
         config: The config, with a complete ``test_cfg``.
         size: Channels, height and width of the input.
-        candidates: True for a detector without suppression, which the task performs then.
+        candidates: True for a detector without suppression: the task then performs it.
     """
-    task: dict[str, Any] = {
+    task: dict[str, object] = {
         "type": "object-detection",
         "image": _read_preprocessing(config, size),
         "classes": _read_class_names(config),
@@ -37,7 +39,7 @@ def make_task(config: Any, size: tuple[int, int, int], *, candidates: bool) -> d
     return {**task, "nms": suppression}
 
 
-def _read_preprocessing(config: Any, size: tuple[int, int, int]) -> dict[str, Any]:
+def _read_preprocessing(config: Config, size: tuple[int, int, int]) -> dict[str, object]:
     """Return the preprocessing of ``test_pipeline`` and ``data_preprocessor`` for an input size."""
     _, height, width = size
     steps = {_type_name(step["type"]): step for step in config.get("test_pipeline", ())}
@@ -47,11 +49,11 @@ def _read_preprocessing(config: Any, size: tuple[int, int, int]) -> dict[str, An
     # The pipeline pads before the normalisation. Padding after it is with zeros, which is the mean.
     fill = _read_fill(steps["Pad"]) if "Pad" in steps else mean if is_rgb else mean[::-1]
     exact = {"type": "resize", "height": height, "width": width, "antialias": False}
-    inside = {**exact, "fit": "contain", "rounding": "nearest"}
+    fitted = {**exact, "fit": "contain", "rounding": "nearest"}
     padded = {"type": "crop", "height": height, "width": width, "at": "corner"}
     keeps_ratio = any(step.get("keep_ratio") for step in steps.values())
     return {
-        "steps": [inside, {**padded, "fill": [*map(round, fill)]}] if keeps_ratio else [exact],
+        "steps": [fitted, {**padded, "fill": [*map(round, fill)]}] if keeps_ratio else [exact],
         "channels": "RGB" if is_rgb else "BGR",
         "scale": 1.0,
         "mean": mean,
@@ -59,20 +61,20 @@ def _read_preprocessing(config: Any, size: tuple[int, int, int]) -> dict[str, An
     }
 
 
-def _read_fill(pad: Any) -> list[float]:
-    """Return the padding colour of a step ``Pad``: red, green, blue."""
+def _read_fill(pad: Mapping[str, Any]) -> list[float]:
+    """Return the colour, as red, green and blue, of a step ``Pad`` of ``test_pipeline``."""
     value = pad.get("pad_val", 0)
     value = value.get("img", 0) if isinstance(value, dict) else value
     return [value] * 3 if isinstance(value, int | float) else list(value)[::-1]
 
 
-def _type_name(kind: Any) -> str:
-    """Return the name of a type, which is a class in newer configs."""
+def _type_name(kind: object) -> str:
+    # Newer configs name a type by its class.
     return str(getattr(kind, "__name__", kind))
 
 
-def _read_class_names(config: Any) -> list[str]:
-    """Return the class names of the test data set, if their number fits the model."""
+def _read_class_names(config: Config) -> list[str]:
+    """Return the class names of the test data set; none if their number does not fit the model."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads

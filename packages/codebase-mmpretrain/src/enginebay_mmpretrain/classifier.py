@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+if TYPE_CHECKING:
+    from mmpretrain.models import BaseClassifier
+
 
 class Classifier(nn.Module):
-    """The scores that mmpretrain itself predicts, which are the reference for engines.
+    """Module that returns the scores that mmpretrain predicts: the reference for engines.
 
     Args:
         network: The classifier as mmpretrain builds it.
     """
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: BaseClassifier) -> None:
         super().__init__()
         self.network = network
 
@@ -23,7 +26,7 @@ class Classifier(nn.Module):
         """Predict the scores.
 
         Args:
-            input: A normalised image, ``N×C×H×W float32``.
+            input: Normalised images, ``N×C×H×W float32``.
 
         Returns:
             A score for each class, ``N×classes float32``.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 _INSTALL = "pip install 'enginebay-mmpretrain[mmpretrain]'"
 
 
-def import_library() -> Any:
+def import_library() -> ModuleType:
     """Import mmpretrain.
 
     Raises:

@@ -1,21 +1,26 @@
-"""A model's config: found by name or path, checked, and adjusted to the size of an image."""
+"""The config of a model: read by name or path, checked, and adjusted to an image size."""
 
 from __future__ import annotations
 
 import inspect
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from enginebay.errors import ModelSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import ModuleType
+
+    from mmengine.config import Config
+
+_T = TypeVar("_T")
 
 _WANTED = "expected an image classifier: model = dict(type='ImageClassifier', backbone=…, head=…)"
 
 
-def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
+def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
     """Read a config of mmpretrain by name, or the config in a ``.py`` file.
 
     Args:
@@ -23,7 +28,7 @@ def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
         name: One of ``mmpretrain.list_models()``, or a path.
 
     Returns:
-        The config, and the address of the model's published weights, if there are any.
+        The config, and the URL of the published weights; None if there are none.
 
     Raises:
         ModelSourceError: The config does not exist, or mmengine cannot read it.
@@ -38,27 +43,25 @@ def read_config(mmpretrain: Any, name: str) -> tuple[Any, str | None]:
         raise ModelSourceError(
             f"mmpretrain has no model '{name}'", hint=_suggest_names(name, known)
         )
-    about = _load_config(lambda: mmpretrain.ModelHub.get(name), name)
-    return about.config, about.weights
+    entry = _load_config(lambda: mmpretrain.ModelHub.get(name), name)
+    return entry.config, entry.weights
 
 
 def _suggest_names(name: str, known: Sequence[str]) -> str:
-    """Return a hint with similar names, those with the same start first.
-
-    mmpretrain's names end with the training setup, which users often omit.
-    """
+    """Return a hint with similar names, those with the same start first."""
+    # mmpretrain's names end with the training setup, which users often omit.
     close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else "mmpretrain.list_models() has the names"
 
 
-def _read_file(path: str) -> Any:
+def _read_file(path: str) -> Config:
     from mmengine.config import Config
 
     return Config.fromfile(path)
 
 
-def _load_config(reader: Callable[[], Any], name: str) -> Any:
+def _load_config(reader: Callable[[], _T], name: str) -> _T:
     try:
         return reader()
     except Exception as err:  # the config is code
@@ -69,10 +72,10 @@ def _load_config(reader: Callable[[], Any], name: str) -> Any:
 
 
 def check_classifier(config: Mapping[str, Any], name: str) -> None:
-    """Check that the config is of a model that computes scores for one image.
+    """Check that the model of a config is an image classifier.
 
     Raises:
-        ModelSourceError: The config has another kind of model, only a backbone, or no model.
+        ModelSourceError: The config has no model, only a backbone, or another kind of model.
     """
     model: Any = config.get("model")
     if not hasattr(model, "get"):
@@ -85,7 +88,7 @@ def check_classifier(config: Mapping[str, Any], name: str) -> None:
         raise ModelSourceError(f"'{name}' is a backbone without a head", hint=_WANTED)
 
 
-def _is_classifier(kind: Any) -> bool:
+def _is_classifier(kind: object) -> bool:
     from mmpretrain.models import BaseClassifier
 
     if not isinstance(kind, type):
@@ -94,7 +97,7 @@ def _is_classifier(kind: Any) -> bool:
 
 
 def _find_registered(kind: str) -> type | None:
-    """Return the class that mmpretrain builds for a name; None for names of other codebases."""
+    """Return the class that mmpretrain registers by a name; None if there is none."""
     from mmpretrain.registry import MODELS
 
     registered: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))
@@ -106,7 +109,7 @@ def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
-        >>> image_size_of({"model": {"backbone": {}}, "test_pipeline": crop})
+        >>> read_image_size({"model": {"backbone": {}}, "test_pipeline": crop})
         (3, 224, 224)
     """
     backbone = config["model"].get("backbone", {})
@@ -131,14 +134,14 @@ def _read_crop_size(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | 
     return size
 
 
-def _parse_pair(size: Any) -> tuple[int, int] | None:
+def _parse_pair(size: int | Sequence[int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
     width, height = (size, size) if isinstance(size, int) else size
     return int(width), int(height)
 
 
-def set_image_size(config: Any, size: tuple[int, int, int]) -> None:
+def set_image_size(config: Config, size: tuple[int, int, int]) -> None:
     """Set the image size in the config of a backbone that is built for one size.
 
     Args:

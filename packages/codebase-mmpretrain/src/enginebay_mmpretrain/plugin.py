@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @eb.hookimpl
-def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """Return the source of mmpretrain, which is imported when one of its models is requested."""
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the source of mmpretrain's models, which imports mmpretrain when it builds one."""
     from enginebay_mmpretrain.source import build_classifier
 
     return {"mmpretrain": build_classifier, "mmcls": build_classifier}  # its name before version 1
@@ -23,10 +23,8 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriter of classifiers, if this process has built one.
-
-    Otherwise every export would report a rewriter that never fired.
-    """
+    """Return the rewriter of classifiers, if this process has built one."""
+    # Otherwise every export would report a rewriter that never fired.
     if "enginebay_mmpretrain.classifier" not in sys.modules:
         return eb.RewriterSet()
     from enginebay_mmpretrain.rewriters import REWRITERS

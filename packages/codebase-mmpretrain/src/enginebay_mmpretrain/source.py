@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import (
     Options,
@@ -25,16 +25,23 @@ from enginebay_mmpretrain.task import classification_task
 from enginebay_mmpretrain.weights import load_published
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import Tensor, nn
+
     from enginebay.hooks import ModelRequest
 
 TASK = "Classification"
 
 
-def build_classifier(request: ModelRequest) -> Any:
-    """Build a classifier; an image, ``1×C×H×W float32``, of the test size; its task.
+def build_classifier(
+    request: ModelRequest,
+) -> tuple[nn.Module, Tensor | None, dict[str, object] | None, str]:
+    """Build a classifier.
 
-    There is no image if neither the config nor the request specifies a size. The pixels are noise
-    with mean 0 and deviation 1, because the model expects normalised images.
+    Returns:
+        The classifier; an image, ``1×C×H×W float32``, if the config or the request specifies a
+        size; its task, if there is one; its weights' origin.
 
     Raises:
         ModelSourceError: The classifier does not exist, or the deploy config is wrong.
@@ -46,7 +53,9 @@ def build_classifier(request: ModelRequest) -> Any:
         return _build_classifier(request, options, import_library())
 
 
-def _build_classifier(request: ModelRequest, options: Options, mmpretrain: Any) -> Any:
+def _build_classifier(
+    request: ModelRequest, options: Options, mmpretrain: ModuleType
+) -> tuple[nn.Module, Tensor | None, dict[str, object] | None, str]:
     import torch
 
     config, published = read_config(mmpretrain, request.name)
@@ -64,7 +73,9 @@ def _build_classifier(request: ModelRequest, options: Options, mmpretrain: Any) 
         elif options.pretrained:
             load_published(network, published, request.name)
         elif size:
+            # As built, MobileNetV2 gives all images the same scores: any engine is verified.
             measure_norms(network, torch.randn(4, *size))
+        # Noise with mean 0 and deviation 1, since the model expects normalised images.
         image = torch.randn(1, *size) if size else None
     from enginebay_mmpretrain.classifier import Classifier
 

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 from enginebay_mmpretrain.model_config import read_image_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-#: The filters that a task supports, by library: OpenCV's other filters differ from Pillow's.
+    from mmpretrain.models import BaseClassifier
+
+#: The filters that a task supports, by library: other filters of OpenCV differ from Pillow's.
 _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bilinear",)}
 
 
 def classification_task(
-    network: Any, config: Mapping[str, Any], size: tuple[int, int, int] | None
-) -> dict[str, Any] | None:
+    network: BaseClassifier, config: Mapping[str, Any], size: tuple[int, int, int] | None
+) -> dict[str, object] | None:
     """Return the task of a classifier; None if a task cannot express its config.
 
     Args:
@@ -46,8 +48,8 @@ def classification_task(
 
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
-) -> list[dict[str, Any]] | None:
-    """Return the steps of a ``test_pipeline`` at an image size; None if a task has no such step.
+) -> list[dict[str, object]] | None:
+    """Return a ``test_pipeline`` as a task's steps for an image size; None if one is unsupported.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -58,7 +60,7 @@ def pipeline_steps(
     original = read_image_size(config)
     if size[0] != 3 or original is None:
         return None
-    steps: list[dict[str, Any]] = []
+    steps: list[dict[str, object]] = []
     for transform in config.get("test_pipeline") or ():
         kind = transform.get("type")
         name = str(getattr(kind, "__name__", kind)).removeprefix("mmpretrain.")
@@ -73,8 +75,8 @@ def pipeline_steps(
 
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
-) -> dict[str, Any] | None:
-    """Return one step, with its height and width multiplied; None if a task has no such step."""
+) -> dict[str, object] | None:
+    """Return a transform as a task's step, its size scaled by ``share``; None if unsupported."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (
@@ -83,16 +85,16 @@ def _convert_step(
     )
     if kernel not in _KERNELS.get(backend, ()):
         return None
-    options: dict[str, Any] = {"interpolation": kernel, "antialias": backend == "pillow"}
+    options: dict[str, object] = {"interpolation": kernel, "antialias": backend == "pillow"}
     if name == "Resize" and not transform.get("keep_ratio") and "scale" in transform:
         return {"type": "resize", **_scale_size(transform["scale"], share), **options}
     if name == "ResizeEdge" and transform.get("edge", "short") == "short":
         size = _scale_size(transform["scale"], share)
         return {"type": "resize", **size, "fit": "cover", **options}
-    return None
+    return None  # rather than a task that is nearly right, as for EfficientNet's crop
 
 
-def _scale_size(size: Any, share: tuple[float, float]) -> dict[str, int]:
-    """Return height and width of a size that a config writes as a number or ``(width, height)``."""
+def _scale_size(size: int | Sequence[int], share: tuple[float, float]) -> dict[str, int]:
+    """Return the scaled height and width of a size: a number, or ``(width, height)``."""
     width, height = (size, size) if isinstance(size, int) else size
     return {"height": round(height * share[0]), "width": round(width * share[1])}

@@ -1,4 +1,4 @@
-"""Weights that OpenMMLab published."""
+"""Download of the weights that OpenMMLab published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load_published(network: nn.Module, address: str | None, name: str) -> None:
-    """Load the weights that OpenMMLab published, downloaded once; no code in them is executed.
+    """Load the weights that OpenMMLab published: downloaded once, without executing code in them.
 
     Args:
         network: The classifier.
