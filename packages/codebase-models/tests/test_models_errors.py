@@ -96,7 +96,7 @@ def test_an_architecture_has_no_weights() -> None:
 )
 def test_models_that_are_refused(name: str, why: str) -> None:
     message, hint = fault(f"torchvision:{name}")
-    assert message == f"'torchvision:{name}' {why}, which cannot be deployed by name"
+    assert message == f"'torchvision:{name}' cannot be deployed by name, since it {why}"
     assert hint == "write a function that returns (model, inputs): file.py:attr"
 
 
@@ -106,7 +106,7 @@ def test_a_detector_of_another_model_type() -> None:
             "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
             "available: end2end"
         ),
-        "remove it to end before the suppression",
+        "remove model_type for a detector without suppression",
     )
     message, _ = fault("torchvision:squeezenet1_1", model_type="end2end")
     assert message.startswith("codebase_config: unknown key 'model_type'")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 IMAGE_SIZE = 224
 TOKEN_COUNT = 16
@@ -14,11 +15,11 @@ SAMPLE_COUNT = 16_000  # one second of sound at the sampling rate of the feature
 MEL_BINS = 80
 
 
-def example_inputs(model: Any, size: tuple[int, int, int] | None) -> dict[str, Tensor]:
-    """Return inputs by name; none if the kind of the model's main input is unknown.
+def example_inputs(model: PreTrainedModel, size: tuple[int, int, int] | None) -> dict[str, Tensor]:
+    """Return example inputs by name; none if the kind of the main input is unknown.
 
-    Images are ``1×C×H×W float32``, tokens ``1×16 int64``, sound is ``1×16000 float32`` or its
-    features.
+    Images are ``1×C×H×W float32``, tokens ``1×16 int64``, sound is ``1×16000 float32`` or a
+    spectrogram. ``size`` is the channels, height and width of images; None for the config's.
     """
     makers = {
         "pixel_values": lambda: _make_image(model.config, size),
@@ -38,7 +39,7 @@ def example_inputs(model: Any, size: tuple[int, int, int] | None) -> dict[str, T
 
 
 def _make_text_inputs(
-    model: Any, ids: Tensor, size: tuple[int, int, int] | None
+    model: PreTrainedModel, ids: Tensor, size: tuple[int, int, int] | None
 ) -> dict[str, Tensor]:
     import torch
 
@@ -51,21 +52,21 @@ def _make_text_inputs(
     return inputs | _make_decoder_inputs(model)
 
 
-def _make_decoder_inputs(model: Any) -> dict[str, Tensor]:
+def _make_decoder_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
     parameters = signature(model.forward).parameters
     if not model.config.is_encoder_decoder or "decoder_input_ids" not in parameters:
         return {}
     return {"decoder_input_ids": _make_tokens(model.config)}
 
 
-def _make_tokens(config: Any) -> Tensor:
+def _make_tokens(config: PreTrainedConfig) -> Tensor:
     import torch
 
     vocabulary = config.get_text_config().vocab_size
     return torch.randint(min(3, vocabulary - 1), vocabulary, (1, TOKEN_COUNT))
 
 
-def _make_image(config: Any, size: tuple[int, int, int] | None) -> Tensor:
+def _make_image(config: PreTrainedConfig, size: tuple[int, int, int] | None) -> Tensor:
     import torch
 
     sides = getattr(config, "image_size", None) or IMAGE_SIZE
@@ -73,7 +74,7 @@ def _make_image(config: Any, size: tuple[int, int, int] | None) -> Tensor:
     return torch.rand(1, *(size or (getattr(config, "num_channels", 3), height, width)))
 
 
-def _make_sound(config: Any) -> Tensor:
+def _make_sound(config: PreTrainedConfig) -> Tensor:
     import torch
 
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):  # a spectrogram
@@ -81,7 +82,7 @@ def _make_sound(config: Any) -> Tensor:
     return torch.randn(1, SAMPLE_COUNT)
 
 
-def _make_features(config: Any) -> Tensor:
+def _make_features(config: PreTrainedConfig) -> Tensor:
     import torch
 
     # Whisper's encoder halves the frames once and requires exactly its number of positions.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -11,28 +11,33 @@ from enginebay.authors import read_task
 from enginebay_models.records import Record, classify, crop, resize
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from collections.abc import Mapping
 
+    from PIL.Image import Image
+    from torch import Tensor
+    from transformers import BaseImageProcessor, PreTrainedConfig, PreTrainedModel
+
+_Kernel: TypeAlias = Literal["nearest", "lanczos", "bilinear", "bicubic"]
 #: Pillow's filters by number.
-_KERNELS: dict[int, Literal["nearest", "lanczos", "bilinear", "bicubic"]] = {
+_KERNELS: dict[int, _Kernel] = {
     0: "nearest",
     1: "lanczos",
     2: "bilinear",
     3: "bicubic",
 }
-#: Detectors whose scores have an entry for "no object"; the others score each class separately.
+#: Detectors with a score for "no object"; the others score each class separately.
 _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 
 
-def transformers_task(model: Any, name: str, image: Any) -> Record | None:
+def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -> Record | None:
     """Return the task of a model of transformers; None if it cannot be determined.
 
-    This requires enginebay-vision, which computes inputs from the task.
+    It cannot be determined without enginebay-vision, which computes inputs from the task.
 
     Args:
         model: The model.
         name: The user's name of the model; a folder may contain the processor's settings.
-        image: The example input, ``1×C×H×W``.
+        image: The example input, ``1×C×H×W``; None if it is not a single image.
     """
     kind = type(model).__name__
     classifies = kind.endswith("ForImageClassification")
@@ -62,12 +67,11 @@ def transformers_task(model: Any, name: str, image: Any) -> Record | None:
 
 
 def _image_input(
-    config: Any, name: str, height: int, width: int, *, detects: bool
+    config: PreTrainedConfig, name: str, height: int, width: int, *, detects: bool
 ) -> Record | None:
-    """Return the preprocessing of this model's image processor, at a different size.
+    """Return the preprocessing of a model's image processor, for an image size, as plain data.
 
-    Processors are classes with arbitrary code. So the result is compared with the processor's on
-    two images.
+    None if it computes other pixels than the processor, which is a class with arbitrary code.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -80,13 +84,13 @@ def _image_input(
         )
         changes, spec = _settings_for_size(settings, height, width, detects=detects)
         processor = kind(**{**settings.to_dict(), **changes})
-        same = all(_has_same_result(processor, spec, picture) for picture in _make_test_images())
+        same = all(_has_same_result(processor, spec, image) for image in _make_test_images())
     except Exception:  # noqa: BLE001  # an unknown processor must not prevent a deployment
         return None
     return spec if same else None
 
 
-def _processor_class(config: Any) -> Any:
+def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | None:
     """Return the class of the image processor for Pillow's images, if there is one."""
     import transformers
     from transformers.models.auto import image_processing_auto
@@ -97,13 +101,14 @@ def _processor_class(config: Any) -> Any:
 
 
 def _settings_for_size(
-    settings: Any, height: int, width: int, *, detects: bool
-) -> tuple[dict[str, Any], Record]:
-    """Return the processor's settings for an input of this size, and the task's."""
+    settings: BaseImageProcessor, height: int, width: int, *, detects: bool
+) -> tuple[dict[str, object], Record]:
+    """Return the settings to change in the processor for an image size, and the preprocessing."""
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:
-        changes, cut = {"size": exact, "do_pad": False}, None
+        changes: Mapping[str, object] = {"size": exact, "do_pad": False}
+        cut = None
         step = resize(height, width, interpolation=kernel)
     else:
         changes, step, cut = _settings_with_crop(settings, height, width, kernel)
@@ -119,13 +124,13 @@ def _settings_for_size(
 
 
 def _settings_with_crop(
-    settings: Any, height: int, width: int, kernel: Any
-) -> tuple[dict[str, Any], Record, Record | None]:
-    """Return the processor's size for an input of this size, as a setting and a step, and the crop.
+    settings: BaseImageProcessor, height: int, width: int, kernel: _Kernel
+) -> tuple[Mapping[str, object], Record, Record | None]:
+    """Return the settings to change in a processor that may crop, the resize and the crop step.
 
     The cropped share of the image does not change.
     """
-    whole = crop(height, width, rounding="down")
+    crop_step = crop(height, width, rounding="down")
     size = _read_sides(settings.size)
     shortest, share = size.get("shortest_edge"), getattr(settings, "crop_pct", None)
     if settings.do_center_crop:
@@ -133,22 +138,22 @@ def _settings_with_crop(
         if not shortest:
             high, wide = (size[n] * s // cut[n] for n, s in (("height", height), ("width", width)))
             step = resize(high, wide, interpolation=kernel)
-            return {"size": {"height": high, "width": wide}}, step, whole
+            return {"size": {"height": high, "width": wide}}, step, crop_step
         side = shortest * height // cut["height"]
         step = resize(side, side, fit="cover", interpolation=kernel)
-        return {"size": {"shortest_edge": side}}, step, whole
+        return {"size": {"shortest_edge": side}}, step, crop_step
     if shortest and share:
         changes = {"size": {"shortest_edge": height}}
         if height >= 384:  # such sizes are not cropped
             return changes, resize(height, width, interpolation=kernel), None
         side = int(height / share)
-        return changes, resize(side, side, fit="cover", interpolation=kernel), whole
+        return changes, resize(side, side, fit="cover", interpolation=kernel), crop_step
     exact = {"height": height, "width": width}
     return {"size": exact}, resize(height, width, interpolation=kernel), None
 
 
-def _read_sides(size: Any) -> dict[str, int]:
-    """Return a size as the keys that a processor's settings may have."""
+def _read_sides(size: object) -> dict[str, int]:
+    """Return a size of a processor's settings as a dict, such as ``{"shortest_edge": 256}``."""
     return size if isinstance(size, dict) else vars(size)
 
 
@@ -160,9 +165,9 @@ def _make_test_images() -> list[Image]:
     return [Image.fromarray(noise.integers(0, 256, size, np.uint8)) for size in sizes]
 
 
-def _has_same_result(processor: Any, spec: Record, picture: Image) -> bool:
-    """Return True if both results for an image are equal, up to one step of 255."""
-    expected = processor(picture, return_tensors="np")["pixel_values"]
-    (actual,) = read_task(classify(spec, ())).preprocess(picture).values()
+def _has_same_result(processor: BaseImageProcessor, spec: Record, image: Image) -> bool:
+    """Return True if processor and task compute the same pixels, up to one step of 255."""
+    expected = processor(image, return_tensors="np")["pixel_values"]
+    (actual,) = read_task(classify(spec, ())).preprocess(image).values()
     step = abs(spec["scale"]) / min(map(abs, spec["std"]))
     return expected.shape == actual.shape and bool(np.abs(expected - actual).max() <= step * 1.01)

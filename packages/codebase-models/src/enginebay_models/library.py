@@ -7,16 +7,17 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from logging import ERROR, getLogger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import EnginebayError, MissingDependencyError, ModelSourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from types import ModuleType
 
 
-def import_library(name: str) -> Any:
-    """Import a library.
+def import_library(name: str) -> ModuleType:
+    """Import timm, torchvision or transformers.
 
     Raises:
         MissingDependencyError: The library is not installed, or cannot be imported.
@@ -37,7 +38,7 @@ def import_library(name: str) -> Any:
 
 @contextmanager
 def wrap_download_errors(model: str) -> Iterator[None]:
-    """Turn the errors of a download into one line, without the log of the Hub's client.
+    """Replace the errors of a download by one of a single line; silence the Hub client's log.
 
     Raises:
         EnginebayError: The download failed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @eb.hookimpl
-def model_sources() -> Mapping[str, Callable[[ModelRequest], Any]]:
-    """Return the sources of three libraries, each imported when a model of it is requested."""
+def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
+    """Return the sources of three libraries; each imports its library when it builds a model."""
     from enginebay_models import timm, torchvision, transformers
 
     return {

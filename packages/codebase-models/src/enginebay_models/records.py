@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 Record: TypeAlias = dict[str, Any]
 
 
-def resize(height: int, width: int, **options: Any) -> Record:
+def resize(height: int, width: int, **options: object) -> Record:
     """Return the step that resizes an image.
 
     Example:
@@ -18,11 +18,11 @@ def resize(height: int, width: int, **options: Any) -> Record:
     return {"type": "resize", "height": height, "width": width, **options}
 
 
-def crop(height: int, width: int, **options: Any) -> Record:
+def crop(height: int, width: int, **options: object) -> Record:
     """Return the step that crops or pads an image."""
     return {"type": "crop", "height": height, "width": width, **options}
 
 
 def classify(image: Record, classes: tuple[str, ...]) -> Record:
-    """Return the task of a classifier."""
+    """Return the task of an image classifier."""
     return {"type": "image-classification", "image": image, "classes": list(classes)}

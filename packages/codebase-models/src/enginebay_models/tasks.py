@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 from enginebay_models.records import Record, classify, crop, resize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from types import ModuleType
+
+    from torch import nn
+    from torchvision.models import WeightsEnum
 
 #: The filters that a task supports.
 KERNELS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
-def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> Record | None:
-    """Return the task of a model of timm; None if it is not a classifier, or not supported.
+def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) -> Record | None:
+    """Return the task of a model of timm; None if it is not a supported classifier.
 
     Args:
         data: The module ``timm.data``.
@@ -36,7 +40,7 @@ def timm_task(data: Any, model: Any, size: tuple[int, int, int]) -> Record | Non
     return classify(image, tuple(data.ImageNetInfo(subset).label_descriptions()) if subset else ())
 
 
-def _timm_steps(config: dict[str, Any], height: int, width: int) -> list[Record]:
+def _timm_steps(config: Mapping[str, Any], height: int, width: int) -> list[Record]:
     """Return the steps of ``timm.data.transforms_factory.transforms_imagenet_eval``."""
     before = [math.floor(side / config["crop_pct"]) for side in (height, width)]
     options: dict[str, Any] = {"interpolation": config["interpolation"]}
@@ -50,7 +54,7 @@ def _timm_steps(config: dict[str, Any], height: int, width: int) -> list[Record]
 
 
 def torchvision_task(
-    weights: Any, arguments: dict[str, Any], size: tuple[int, int, int]
+    weights: WeightsEnum, arguments: Mapping[str, Any], size: tuple[int, int, int]
 ) -> Record | None:
     """Return the task of a model of torchvision; None if it is not an image classifier.
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None, str]:
-    """Build a model; an image, ``1×C×H×W float32``, of the size that its weights expect; its task.
+    """Build a model of timm.
+
+    Returns:
+        The model; an image of the size that its weights expect, ``1×C×H×W float32``; its task, if
+        it is a supported classifier; its weights' origin.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.
@@ -44,7 +48,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
 
 def _size_arguments(trained_at: Any, size_requested: tuple[int, int, int] | None) -> dict[str, Any]:
-    """Return the arguments to build the model for a different image size."""
+    """Return arguments for ``timm.create_model``, if the requested size is not the trained one."""
     if (
         trained_at is None
         or size_requested is None

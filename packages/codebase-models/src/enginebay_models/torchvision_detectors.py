@@ -16,30 +16,41 @@ from enginebay_models.library import wrap_download_errors
 from enginebay_models.records import Record, crop, resize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from torchvision.models.detection.transform import GeneralizedRCNNTransform
+
     from enginebay.hooks import ModelRequest
 
 
-def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tensor, Record, str]:
-    """Build a detector; an image, ``1×3×H×W float32``; its task; its weights' origin.
+def build_detector(
+    request: ModelRequest, models: ModuleType
+) -> tuple[nn.Module, Tensor, Record, str]:
+    """Build a detector of torchvision.
 
     Args:
         request: The model request. With ``model_type='end2end'`` in ``codebase_config``, a
             single-stage detector includes its suppression.
         models: The module ``torchvision.models``.
 
+    Returns:
+        The detector; an image, ``1×3×H×W float32``; its task; its weights' origin.
+
     Raises:
         ModelSourceError: The config is wrong.
     """
     section = dict(request.codebase_config)
-    whole = _parse_model_type(section.pop("model_type", None))
+    with_suppression = _parse_model_type(section.pop("model_type", None))
     options = read_options(msgspec.structs.replace(request, codebase_config=section))
     best = models.get_model_weights(request.name).DEFAULT
-    arguments = {"weights_backbone": None, **options.arguments}  # otherwise they are downloaded
+    # By default torchvision downloads the weights of the backbone.
+    arguments = {"weights_backbone": None, **options.arguments}
     with fixed_seed():
         weights = best if options.pretrained else None
         with wrap_download_errors(f"torchvision:{request.name}"):
             network = models.get_model(request.name, weights=weights, **arguments).eval()
-        network.transform.resize = _return_unchanged  # the task resizes
+        network.transform.resize = _return_unchanged  # the task resizes images instead
         size = image_size(request) or (3, *_read_resized_size(network.transform))
         if options.checkpoint:
             load_weights(network, options.checkpoint)
@@ -47,16 +58,17 @@ def build_detector(request: ModelRequest, models: Any) -> tuple[nn.Module, Tenso
             _randomise_heads(network)
             measure_norms(network, torch.rand(4, *size))
         image = torch.rand(1, *size)
-    whole = whole or hasattr(
-        network, "roi_heads"
-    )  # the first stage of two includes suppression too
-    task = _make_task(network, best.meta["categories"], arguments, size, whole=whole)
-    model = Detector(network) if whole else Candidates(network)
+    # The first of two stages suppresses boxes too, so such detectors are not divided.
+    with_suppression = with_suppression or hasattr(network, "roi_heads")
+    task = _make_task(
+        network, best.meta["categories"], arguments, size, with_suppression=with_suppression
+    )
+    model = Detector(network) if with_suppression else Candidates(network)
     return model.eval(), image, task, options.weights
 
 
 class Detector(nn.Module):
-    """The detections that torchvision itself computes.
+    """Module that returns the detections that torchvision computes for one image.
 
     Args:
         network: The detector as torchvision builds it.
@@ -81,9 +93,9 @@ class Detector(nn.Module):
 
 
 class Candidates(Detector):
-    """All boxes of a single-stage detector, with a score for each class.
+    """Module that returns all boxes of a single-stage detector, with a score for each class.
 
-    Computed by torchvision's code, without the selection of the best boxes.
+    torchvision's own code computes them, without the selection of the best boxes.
 
     Args:
         network: The detector as torchvision builds it.
@@ -126,18 +138,18 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Return one image's rows as one tensor: RetinaNet and FCOS have one for each level."""
+    """Return the rows of one image as one tensor; RetinaNet and FCOS have one for each level."""
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)
 
 
-def _parse_model_type(model_type: Any) -> bool:
+def _parse_model_type(model_type: object) -> bool:
     if model_type not in (None, "end2end"):
         raise ModelSourceError(
             f"codebase_config.model_type: '{model_type}' is not a model_type of torchvision; "
             "available: end2end",
-            hint="remove it to end before the suppression",
+            hint="remove model_type for a detector without suppression",
         )
     return model_type is not None
 
@@ -146,21 +158,21 @@ def _return_unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:
     return image, target
 
 
-def _read_resized_size(transform: Any) -> tuple[int, int]:
+def _read_resized_size(transform: GeneralizedRCNNTransform) -> tuple[int, int]:
     """Return the height and width of a wide image after resizing and padding."""
     if transform.fixed_size:
         width, height = transform.fixed_size
         return height, width
-    by = transform.size_divisible
-    height, width = (-(-side // by) * by for side in (transform.min_size[-1], transform.max_size))
+    divisor = transform.size_divisible
+    height, width = (
+        -(-side // divisor) * divisor for side in (transform.min_size[-1], transform.max_size)
+    )
     return height, width
 
 
-def _randomise_heads(network: Any) -> None:
-    """Initialise the weights of the heads so that scores and boxes depend on the image.
-
-    With torchvision's own initial values, every box has the same score up to two digits.
-    """
+def _randomise_heads(network: nn.Module) -> None:
+    """Initialise the weights of the heads so that scores and boxes depend on the image."""
+    # With torchvision's own initial values, every box has the same score up to two digits.
     for name in ("head", "rpn", "roi_heads"):
         for layer in getattr(network, name, nn.Module()).modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -172,26 +184,26 @@ def _randomise_heads(network: Any) -> None:
 def _make_task(
     network: Any,
     categories: list[str],
-    arguments: dict[str, Any],
+    arguments: Mapping[str, object],
     size: tuple[int, int, int],
     *,
-    whole: bool,
+    with_suppression: bool,
 ) -> Record:
-    """Return the task of a detector; with ``whole``, the detector includes the suppression."""
+    """Return the task of a detector, which performs the suppression if the detector does not."""
     _, height, width = size
     if network.transform.fixed_size:
         steps = [resize(height, width, antialias=False)]
     else:
         mean = [round(255 * value) for value in network.transform.image_mean]
-        inside = resize(height, width, fit="contain", antialias=False)
-        steps = [inside, crop(height, width, at="corner", fill=mean)]
+        fitted = resize(height, width, fit="contain", antialias=False)
+        steps = [fitted, crop(height, width, at="corner", fill=mean)]
     known = arguments.get("num_classes", len(categories)) == len(categories)
     task = {
         "type": "object-detection",
         "image": {"steps": steps},
         "classes": categories if known else [],
     }
-    if whole:
+    if with_suppression:
         return task
     suppression = {"iou": network.nms_thresh, "most": network.detections_per_img}
     return {**task, "labels": "", "every_class": True, "nms": suppression}

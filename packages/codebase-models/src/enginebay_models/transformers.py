@@ -12,11 +12,24 @@ from enginebay_models.image_processors import transformers_task
 from enginebay_models.library import import_library, make_unknown_error, wrap_download_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedModel
+
     from enginebay.hooks import ModelRequest
+    from enginebay_models.records import Record
 
 
-def build_model(request: ModelRequest) -> Any:
-    """Build a model with its example inputs, task and origin of the weights; None for unknown ones.
+def build_model(
+    request: ModelRequest,
+) -> tuple[PreTrainedModel, dict[str, Tensor] | None, Record | None, str]:
+    """Build a model of transformers.
+
+    Returns:
+        The model; example inputs, if their kind is known; its task, if it can be determined; its
+        weights' origin.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.
@@ -37,8 +50,8 @@ def build_model(request: ModelRequest) -> Any:
 
 
 def _build_model(
-    transformers: Any, name: str, options: Options, size: tuple[int, int, int] | None
-) -> Any:
+    transformers: ModuleType, name: str, options: Options, size: tuple[int, int, int] | None
+) -> PreTrainedModel:
     """Build the model that ``name`` refers to: a model type, a class, a folder or a Hub model."""
     if Path(name, "config.json").is_file():
         return _load_folder(transformers, name, options)
@@ -56,7 +69,9 @@ def _build_model(
     return auto(_disable_cache(config))
 
 
-def _find_architecture(transformers: Any, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _find_architecture(
+    transformers: ModuleType, name: str, arguments: dict[str, Any]
+) -> tuple[Callable[[PreTrainedConfig], PreTrainedModel], PreTrainedConfig]:
     """Return the function that creates the model from its config, and the config."""
     if name in transformers.CONFIG_MAPPING:
         config = transformers.CONFIG_MAPPING[name](**arguments)
@@ -72,8 +87,8 @@ def _find_architecture(transformers: Any, name: str, arguments: dict[str, Any]) 
     )
 
 
-def _load_folder(transformers: Any, folder: str, options: Options) -> Any:
-    """Load the model of a local folder, with its weights if there are any."""
+def _load_folder(transformers: ModuleType, folder: str, options: Options) -> PreTrainedModel:
+    # Nothing is downloaded unless it is requested.
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, **options.arguments
     )
@@ -93,7 +108,7 @@ def _has_weights(folder: str) -> bool:
     return Path(folder, "config.json").is_file() and any(Path(folder).glob("*.safetensors"))
 
 
-def _download_model(transformers: Any, name: str, options: Options) -> Any:
+def _download_model(transformers: ModuleType, name: str, options: Options) -> PreTrainedModel:
     if not options.pretrained:
         raise ModelSourceError(
             f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
@@ -106,8 +121,8 @@ def _download_model(transformers: Any, name: str, options: Options) -> Any:
         return getattr(transformers, names[0]).from_pretrained(name, config=_disable_cache(config))
 
 
-def _disable_cache(config: Any) -> Any:
-    """Disable the cache of keys and values, which would add outputs to each layer."""
+def _disable_cache(config: PreTrainedConfig) -> PreTrainedConfig:
+    # The cache of keys and values would add outputs for each layer.
     if hasattr(config, "use_cache"):
         config.use_cache = False
     return config
