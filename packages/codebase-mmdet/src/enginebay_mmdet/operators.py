@@ -54,6 +54,6 @@ def roi_align_forward(
     from torchvision.ops.roi_align import _roi_align
 
     if not pool_mode:
-        raise NotImplementedError("RoIAlign with max pooling")
+        raise NotImplementedError("RoIAlign with pool_mode 'max' is not supported")
     size = aligned_height, aligned_width
     output.copy_(_roi_align(input, rois, spatial_scale, *size, sampling_ratio, aligned))

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 REWRITERS = eb.RewriterSet()
 
 REWRITERS.symbolic(
-    "enginebay_mmdet::nms",
-    is_pytorch=True,
-    ir="onnx",
-    arg_descriptors=["v", "v", "f", "i"],
+    "enginebay_mmdet::nms", is_pytorch=True, ir="onnx", arg_descriptors=["v", "v", "f", "i"]
 )(nms.symbolic)
 REWRITERS.symbolic(
     "enginebay_mmdet::roi_align",

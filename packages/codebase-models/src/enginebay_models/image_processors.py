@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 _Kernel: TypeAlias = Literal["nearest", "lanczos", "bilinear", "bicubic"]
 #: Pillow's filters by number.
-_KERNELS: dict[int, _Kernel] = {
-    0: "nearest",
-    1: "lanczos",
-    2: "bilinear",
-    3: "bicubic",
-}
+_KERNELS: dict[int, _Kernel] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 #: Detectors with a score for "no object"; the others score each class separately.
 _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 

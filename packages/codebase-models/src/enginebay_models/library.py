@@ -38,7 +38,7 @@ def import_library(name: str) -> ModuleType:
 
 @contextmanager
 def wrap_download_errors(model: str) -> Iterator[None]:
-    """Replace the errors of a download by one of a single line; silence the Hub client's log.
+    """Raise an error of a download as one line; silence the log of the Hub's client.
 
     Raises:
         EnginebayError: The download failed.
@@ -62,6 +62,5 @@ def make_unknown_error(scheme: str, name: str, known: Iterable[str]) -> ModelSou
     """Return the error for an unknown model; its hint has the nearest names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(
-        f"{scheme} has no model '{name}'",
-        hint=f"nearest are {', '.join(close)}" if close else None,
+        f"{scheme} has no model '{name}'", hint=f"nearest are {', '.join(close)}" if close else None
     )

@@ -96,7 +96,8 @@ def _load_folder(transformers: ModuleType, folder: str, options: Options) -> Pre
     kind = getattr(transformers, names[0], None)
     if kind is None:
         raise ModelSourceError(
-            f"'{folder}' is for {names[0]}, which the installed transformers lacks"
+            f"'{folder}' requires {names[0]}, which the installed transformers lacks",
+            hint="pip install --upgrade transformers",
         )
     if _has_weights(folder):
         return kind.from_pretrained(folder, config=_disable_cache(config), local_files_only=True)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 from enginebay.rewriting.builtin.common import is_tracing, rewriters
 
 if TYPE_CHECKING:
-    import torch
+    from torch.autograd import Function
 
     from enginebay.rewriting.rewriter import Context
 
 
 @rewriters.function("torch.autograd.Function.apply", ir="torchscript")
-def apply(
-    ctx: Context, function: type[torch.autograd.Function], *args: object, **kwargs: object
-) -> object:
+def apply(ctx: Context, function: type[Function], *args: object, **kwargs: object) -> object:
     """Call the function's forward directly, so that its operators are recorded."""
     import torch
     from torch.autograd.function import FunctionCtx

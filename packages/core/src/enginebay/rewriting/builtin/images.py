@@ -14,7 +14,7 @@ from enginebay.rewriting.builtin.common import not_dynamo, rewriters, torchscrip
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import torch
+    from torch import Value
 
     from enginebay.rewriting.builtin.common import OnnxGraph
     from enginebay.rewriting.rewriter import Context
@@ -54,12 +54,7 @@ for _name, _rank in _RANKS.items():
 
 @rewriters.symbolic("pad", is_pytorch=True, ir="onnx", check=torchscript_only)
 def pad(
-    ctx: Context,
-    g: OnnxGraph,
-    input: Any,
-    padding: torch.Value,
-    mode: torch.Value,
-    value: torch.Value,
+    ctx: Context, g: OnnxGraph, input: Any, padding: Value, mode: Value, value: Value
 ) -> object:
     """Add the nodes of ``aten::pad``, whose circular mode requires a batch."""
     from torch.onnx import symbolic_helper
@@ -84,12 +79,12 @@ def col2im(
     ctx: Context,
     g: OnnxGraph,
     self: Any,
-    output_size: torch.Value,
-    kernel_size: torch.Value,
+    output_size: Value,
+    kernel_size: Value,
     dilation: list[int],
     padding: list[int],
     stride: list[int],
-) -> torch.Value:
+) -> Value:
     """Add a ``Col2Im`` node with the size as an input, and a batch if the input has none."""
     unbatched = self.type().dim() == 2
     image = g.op(
@@ -104,13 +99,13 @@ def col2im(
     return _remove_batch(g, image) if unbatched else image
 
 
-def _add_batch(g: OnnxGraph, value: torch.Value) -> torch.Value:
+def _add_batch(g: OnnxGraph, value: Value) -> Value:
     import torch
 
     return g.op("Unsqueeze", value, g.op("Constant", value_t=torch.tensor([0])))
 
 
-def _remove_batch(g: OnnxGraph, value: torch.Value) -> torch.Value:
+def _remove_batch(g: OnnxGraph, value: Value) -> Value:
     import torch
 
     return g.op("Squeeze", value, g.op("Constant", value_t=torch.tensor([0])))

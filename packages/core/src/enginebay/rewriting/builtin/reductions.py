@@ -56,12 +56,7 @@ def cumsum(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> obje
 @rewriters.function("torch.histc", check=not_dynamo)
 @rewriters.function("torch.Tensor.histc", check=not_dynamo)
 def histc(
-    ctx: Context,
-    input: Tensor,
-    bins: int = 100,
-    min: float = 0,
-    max: float = 0,
-    **kwargs: object,
+    ctx: Context, input: Tensor, bins: int = 100, min: float = 0, max: float = 0, **kwargs: object
 ) -> object:
     """Compare the bin index of each element with every bin index."""
     import torch

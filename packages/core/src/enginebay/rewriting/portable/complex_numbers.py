@@ -230,16 +230,10 @@ def matmul(ctx: LoweringContext, x: Tensor, other: Tensor) -> Tensor:
 
 @lowers_complex("addmm", "baddbmm")
 def addmm(
-    ctx: LoweringContext,
-    bias: Tensor,
-    x: Tensor,
-    other: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
+    ctx: LoweringContext, x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    product = x @ other
-    return (bias if beta == 1 else bias * beta) + (product if alpha == 1 else product * alpha)
+    product = a @ b
+    return (x if beta == 1 else x * beta) + (product if alpha == 1 else product * alpha)
 
 
 @lowers_complex("div.Tensor", "div.Scalar")

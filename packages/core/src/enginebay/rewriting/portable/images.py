@@ -209,7 +209,7 @@ def grid_sampler(
     padding_mode: int,
     align_corners: bool,
 ) -> Tensor:
-    """Multiply by the interpolation weight of each pixel in each sample; for finite numbers."""
+    """Compute samples as weighted sums of all pixels, by a matrix product; for finite numbers."""
     if interpolation_mode == _CUBIC:
         result: Tensor = ctx.origin_op(x, grid, interpolation_mode, padding_mode, align_corners)
         return result

@@ -45,14 +45,9 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
     """Replace the slice of ``x`` that has the size of the index in all dimensions except ``dim``.
 
-    ``scatter`` allows an index that is smaller than ``x``; the rest of ``x`` is unchanged.
-
-    Args:
-        x: The tensor.
-        dim: The dimension that is indexed.
-        index: The index.
-        write: Returns the new slice. In its argument and result ``dim`` is the last dimension.
+    ``write`` returns the new slice; in its argument and result ``dim`` is the last dimension.
     """
+    # scatter allows an index that is smaller than x: the rest of x is unchanged.
     for axis, size in enumerate(index.shape):
         if axis != dim and size < x.shape[axis]:
             front = _write_spanned(x.narrow(axis, 0, size), dim, index, write)
@@ -70,15 +65,10 @@ def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def _scatter_rows(
     x: Tensor, dim: int, index: Tensor, source: Tensor, combine: Callable[..., Tensor]
 ) -> Tensor:
-    """Apply all writes along a dimension.
+    """Write the values of ``source`` to the positions ``index`` along a dimension.
 
-    Args:
-        x: The tensor.
-        dim: The dimension that is indexed.
-        index: The position of each element of the source.
-        source: The values to write.
-        combine: Returns the new rows. Its arguments are rows of ``x``, the positions, and the
-            values, all with ``dim`` as the last dimension.
+    ``combine`` returns new rows from the rows of ``x``, the positions and the values, all with
+    ``dim`` as the last dimension.
     """
     if not x.ndim or not index.ndim:
         flat = _scatter_rows(x.reshape(-1), 0, index.reshape(-1), source.reshape(-1), combine)
@@ -127,13 +117,7 @@ def scatter_add(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: T
 
 @lowers("scatter.reduce", "scatter.value_reduce")
 def scatter_and_reduce(
-    ctx: LoweringContext,
-    x: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor | float,
-    *,
-    reduce: str,
+    ctx: LoweringContext, x: Tensor, dim: int, index: Tensor, src: Tensor | float, *, reduce: str
 ) -> Tensor:
     src = src if isinstance(src, torch.Tensor) else _full_source(x, index, src)
     return torch.scatter_reduce(x, dim, index, src, "sum" if reduce == "add" else "prod")
