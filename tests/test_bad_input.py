@@ -511,7 +511,7 @@ def test_wrong_inputs_of_run(
             ["y=2x4"],
             (
                 "the model's forward raised TypeError: linear.*\n"
-                r"hint: forward\(x\) has no parameter called y, so it was given one dict"
+                r"hint: forward\(x\) has no parameter called y, so the dict became one argument"
             ),
         ),
         (
@@ -636,7 +636,7 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
             "broken.py:x",
             "x = {'weight': 1}\n",
             "^'broken.py:x' leads to an object of type dict; expected an nn.Module, or a cal.*",
-            "a state_dict holds weights only: load it into a model, and name that",
+            "a state_dict contains only weights: load it into a model, and name that",
         ),
         (
             "broken.py:x",
@@ -656,7 +656,7 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         (
             "weights.pth",
             "",
-            "'weights.pth' holds weights, not a model",
+            "'weights.pth' contains weights, not a model",
             "name the model that they are for: file.py:attr --weights weights.pth",
         ),
         (
@@ -669,8 +669,8 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         (
             "models.py:Net(4)",
             None,
-            "'models.py:Net(4)' is a call",
-            "a name cannot call: write a function without arguments that returns the model",
+            "'models.py:Net(4)' contains a call; expected only a name",
+            "write a function without arguments that returns the model, and name that",
         ),
         ("text.onnx", "not protobuf at all", "^.*text.onnx.*", None),
         ("text.pt", "not a zip at all", "^.*text.pt.*", None),

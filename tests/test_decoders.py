@@ -129,7 +129,7 @@ def test_without_a_cache_among_the_inputs_there_is_none_among_the_outputs() -> N
     assert signature.notes == (
         (
             "output 'past_key_values' is of type DynamicCache, not a tensor, and is left out; "
-            "its tensors are outputs where a cache is an input"
+            "pass a cache as an input to make it an output"
         ),
     )
 

@@ -322,7 +322,7 @@ def test_a_config_of_mmdeploy_on_the_command_line(
     ran = call_command(capfd, "deploy", "small.py", "--config", "mine.py", "--work-dir", "two")
     assert (ran.code, ran.err) == (
         2,
-        "error: no file of weights 'none.pth'\nhint: --weights FILE\n",
+        "error: no file of weights 'none.pth'\nhint: pass --weights FILE\n",
     )
 
 

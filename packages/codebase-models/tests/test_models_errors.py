@@ -133,7 +133,7 @@ def test_a_detector_of_another_model_type() -> None:
             "codebase_config: pretrained and checkpoint cannot be combined",
             "leave one of them out",
         ),
-        ({"checkpoint": "a.pth"}, "no file of weights 'a.pth'", "--weights FILE"),
+        ({"checkpoint": "a.pth"}, "no file of weights 'a.pth'", "pass --weights FILE"),
     ],
 )
 def test_a_wrong_section(section: dict[str, Any], wanted: str, hint: str | None) -> None:
@@ -144,7 +144,7 @@ def test_weights_that_do_not_fit(tmp_path: Path) -> None:
     torch.save({"other": torch.ones(1)}, tmp_path / "other.pth")
     message, hint = fault("timm:resnet10t", checkpoint=str(tmp_path / "other.pth"))
     assert message.startswith(f"'{tmp_path}/other.pth' does not fit ResNet: ")
-    assert hint == "expected the weights of this very model"
+    assert hint == "expected weights of exactly this model"
 
 
 def test_weights_that_are_none(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_weights_that_are_none(tmp_path: Path) -> None:
         assert message.startswith(f"'{tmp_path}/{name}' cannot be read as weights: ")
     torch.save([1, 2], tmp_path / "list.pth")
     message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / "list.pth"))
-    assert message == f"'{tmp_path}/list.pth' holds a list, expected a state_dict"
+    assert message == f"'{tmp_path}/list.pth' contains a list, expected a state_dict"
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:

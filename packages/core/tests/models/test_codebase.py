@@ -123,7 +123,7 @@ def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
     with pytest.raises(ModelSourceError, match=r"^no file of weights 'a\.pth'"):
         load_weights(net(), "a.pth")
     torch.save([1], tmp_path / "list.pth")
-    with pytest.raises(ModelSourceError, match="holds a list, expected a state_dict"):
+    with pytest.raises(ModelSourceError, match="contains a list, expected a state_dict"):
         load_weights(net(), str(tmp_path / "list.pth"))
 
 

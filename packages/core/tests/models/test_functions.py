@@ -93,8 +93,8 @@ def test_a_pair_says_that_the_function_is_the_model() -> None:
         find_model(optional)
     assert "leads to an object of type Tensor" in str(caught.value)
     assert caught.value.hint == (
-        "a function that needs no arguments is called for the model; a function that is "
-        "the model itself needs its inputs: (function, inputs)"
+        "a function without arguments is called to get the model; to use a function itself as the "
+        "model, name a tuple (function, inputs)"
     )
 
 
@@ -105,7 +105,7 @@ def test_a_call_for_the_model_that_fails_says_that_it_was_one() -> None:
     with pytest.raises(ModelSourceError, match="raised TypeError") as caught:
         find_model(optional)
     assert caught.value.hint == (
-        "it was called for the model; a function that is the model itself needs its inputs: "
+        "it was called to get the model; to use a function itself as the model, name a tuple "
         "(function, inputs)"
     )
 
@@ -136,8 +136,7 @@ def test_a_factory_with_an_argument_is_not_called_with_inputs_in_silence(factory
     with pytest.raises(ModelError, match=message) as caught:
         bind(find_model(factory), X)
     assert caught.value.hint == (
-        "a function that takes arguments is the model itself; name one without that returns the "
-        "model"
+        "a function with arguments is itself the model; name one without arguments that returns it"
     )
 
 

@@ -108,7 +108,7 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
         (
             "net.py:Net?weights=none.pth",
             "no file of weights 'none.pth'",
-            "--weights FILE",
+            "pass --weights FILE",
         ),
         (
             "net.py:Net?trained",
@@ -118,12 +118,12 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
         (
             "net.onnx?weights=best.pth",
             "'net.onnx' is a file that contains its weights",
-            "leave out the part after it: net.onnx",
+            "name only the file: net.onnx",
         ),
         (
             "net.onnx?pretrained",
             "'net.onnx' is a file that contains its weights",
-            "leave out the part after it: net.onnx",
+            "name only the file: net.onnx",
         ),
         (
             "net.py:Net?weights=net.py",
@@ -190,7 +190,7 @@ def test_an_artifact_says_which_weights_it_has(
     assert f"weights   {tmp_path}/best.pth, sha256 " in cli("inspect", "out").out
     ran = cli("export", "net.py:Net", "--input", "input=1x3", "--weights", "none.pth")
     message = f"error: no file of weights '{tmp_path}/none.pth'"
-    assert (ran.code, ran.err) == (2, f"{message}\nhint: --weights FILE\n")
+    assert (ran.code, ran.err) == (2, f"{message}\nhint: pass --weights FILE\n")
 
 
 @pytest.mark.usefixtures("weights")
@@ -203,7 +203,7 @@ def test_random_weights_are_told_and_name_nothing(
             capfd, *("deploy", "zoo:a", "--backend", loopback, "--exporter", "torchscript")
         )
         assert ran.code == 0, ran.err
-        told = "random (seed 0): its answers mean nothing; --pretrained or --weights FILE"
+        told = "random (seed 0): its outputs are meaningless; use --pretrained or --weights FILE"
         assert told in ran.out
         ran = call_command(capfd, "run", f"zoo-a-{loopback}", "--image", "x.png")
     assert ran.code == 2

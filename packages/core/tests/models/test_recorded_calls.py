@@ -261,7 +261,7 @@ def test_calls_that_differ_in_more_than_sizes(other: Any, difference: str) -> No
         f"the calls of the Text differ in more than sizes and values: {difference} in call 2"
     )
     assert caught.value.hint == (
-        "an artifact takes one form of call: record each form in a with of its own"
+        "an artifact has one form of call: record each form in a separate with block"
     )
 
 

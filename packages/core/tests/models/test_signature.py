@@ -334,7 +334,7 @@ def test_the_model_runs_again_on_other_inputs_by_name() -> None:
     outputs = signature.run(net, {"batch.m": X[:1], "x": X[:1]})
     assert torch.equal(outputs["y"], X[:1] * 3)
     assert torch.equal(outputs["z"], X[:1] + 1)
-    with pytest.raises(InputError, match=r"^the model takes x, batch.m; got x$"):
+    with pytest.raises(InputError, match=r"^expected the inputs x, batch.m, found x$"):
         signature.run(net, {"x": X})
 
 

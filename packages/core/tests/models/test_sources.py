@@ -177,7 +177,7 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         (
             "{folder}/nets.py:weights",
             "'{folder}/nets.py:weights' leads to an object of type OrderedDict; " + MODULE,
-            "a state_dict holds weights only: load it into a model, and name that",
+            "a state_dict contains only weights: load it into a model, and name that",
         ),
         (
             "{folder}/nets.py:number",
@@ -194,7 +194,7 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         ),
         (
             "{folder}/weights.pth",
-            "'{folder}/weights.pth' holds weights, not a model",
+            "'{folder}/weights.pth' contains weights, not a model",
             "name the model that they are for: file.py:attr --weights {folder}/weights.pth",
         ),
         (
@@ -498,7 +498,7 @@ def test_a_module_below_itself_is_refused(above: int) -> None:
     inner.above = outer
     with pytest.raises(ModelSourceError) as caught:
         load_model(outer)
-    assert str(caught.value).endswith(" leads to a module that is its own child, or below itself")
+    assert str(caught.value).endswith(" leads to a module that contains itself")
     hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
     assert caught.value.hint == hint
 

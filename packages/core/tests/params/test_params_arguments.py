@@ -186,11 +186,11 @@ E_ = "tool: error: argument "
         ("--eps x", "--eps: 'x' does not fit Flags.eps: expected float"),
         ("--pads 1", "--pads: '1' does not fit Flags.pads: expected list of length 2"),
         ("--pads 1,a", "--pads: '1,a' does not fit Flags.pads: expected int at [1]"),
-        ("--options a", "--options: 'a' is not an entry: expected KEY=VALUE"),
-        ("--options =a", "--options: '=a' is not an entry: expected KEY=VALUE"),
+        ("--options a", "--options: 'a' is not a valid entry: expected KEY=VALUE"),
+        ("--options =a", "--options: '=a' is not a valid entry: expected KEY=VALUE"),
         ("--options a=1 --options a=2", "--options: 'a' is given twice"),
         ("--levels a=b", "--levels: 'a=b' does not fit Flags.levels: expected int at [...]"),
-        ("--bounds a", "--bounds: 'a' is not an entry: expected KEY=A,B"),
+        ("--bounds a", "--bounds: 'a' is not a valid entry: expected KEY=A,B"),
         (
             "--bounds a=0:1",
             "--bounds: 'a=0:1' does not fit Flags.bounds: expected list of length 2 at [...]",
@@ -200,7 +200,7 @@ E_ = "tool: error: argument "
             "--bounds: 'a=0,x' does not fit Flags.bounds: expected float at [...][1]",
         ),
         ("--bounds a=0,1 --bounds a=0,1", "--bounds: 'a' is given twice"),
-        ("--by-output a", "--by-output: 'a' is not an entry: expected KEY=VALUE"),
+        ("--by-output a", "--by-output: 'a' is not a valid entry: expected KEY=VALUE"),
         ("--choices", "--choices: expected one argument"),
         ("--nested {", "--nested: '{' is not JSON: Input data was truncated"),
         ("--nested 3", "--nested: '3' does not fit Flags.nested: expected dict"),
@@ -208,7 +208,7 @@ E_ = "tool: error: argument "
             "--file-name a/b",
             (
                 "--file-name: 'a/b' does not fit Flags.file_name: 'a/b' is not a file name: "
-                "expected a name without a folder (give the folder as --work-dir)"
+                "expected a name without a folder (pass the folder as --work-dir)"
             ),
         ),
         (

@@ -224,7 +224,7 @@ class BadDefault(BackendParams):
         (
             lambda: BackendParams.from_mapping(["device"]),
             (
-                "['device'] does not hold BackendParams: "
+                "['device'] does not define BackendParams: "
                 "expected a mapping of field to value, found list"
             ),
             None,

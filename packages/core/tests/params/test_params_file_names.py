@@ -84,7 +84,7 @@ def test_any_plain_name_takes_a_suffix_once_and_gives_siblings(name, suffix, oth
     assert first.sibling(other).sibling(suffix).suffix == suffix
 
 
-FOLDER_HINT = "give the folder as --work-dir"
+FOLDER_HINT = "pass the folder as --work-dir"
 
 
 @pytest.mark.parametrize(

@@ -78,13 +78,13 @@ DYNAMIC = "write ? for an open dim"
         ("x:1x-3", f"'x:1x-3' is not a shape: {NAMED}", DYNAMIC),
         (
             "x:1,x:2",
-            "'x:1,x:2' does not have one shape for each input: the name 'x' comes twice",
+            "'x:1,x:2' does not have one shape for each input: the name 'x' occurs twice",
             None,
         ),
         ("1,2", "'1,2' does not have one shape for each input: more than one has no name", None),
         (
             "x: 1x3",
-            "a shape without a name is followed by 1 more: only a single input needs no name",
+            "one of 2 shapes has no name: only a single input needs no name",
             "write NAME:1x3",
         ),
         (f"x:{2**63}", f"{2**63} is not a valid size of 'x': expected 0 to 2**63 - 1", None),
@@ -290,7 +290,7 @@ FORM = "expected text like 'x:1x3' or a mapping of names to lists of numbers"
             "x:1,x:1",
             (
                 "'x:1,x:1' does not fit BackendParams.input_shapes: "
-                "'x:1,x:1' does not have one shape for each input: the name 'x' comes twice"
+                "'x:1,x:1' does not have one shape for each input: the name 'x' occurs twice"
             ),
         ),
     ],

@@ -66,7 +66,7 @@ def test_a_name_for_many_arrays_is_refused(tmp_path) -> None:
     with pytest.raises(InputError) as caught:
         parse_input(f"x={tmp_path / 'both.npz'}")
     assert str(caught.value) == "'x' names one input, but the .npz file contains 2 arrays"
-    assert caught.value.hint == "leave the name out: each array has its own"
+    assert caught.value.hint == "leave the name out: the arrays in the file have names"
 
 
 def test_a_missing_file_is_one_line() -> None:

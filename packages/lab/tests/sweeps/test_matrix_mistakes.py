@@ -73,7 +73,7 @@ WRONG = [
     ),
     (
         'models = ["items.npz"]',
-        "sweep.toml: models.0: 'items.npz' holds weights, not a model",
+        "sweep.toml: models.0: 'items.npz' contains weights, not a model",
         "name the model that they are for: file.py:attr --weights items.npz",
     ),
     (

@@ -25,7 +25,7 @@ class FlatModel(nn.Module):
         super().__init__()
         self.model = model
         self.call = signature.call
-        self.places = signature.places
+        self.places = signature.output_paths
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

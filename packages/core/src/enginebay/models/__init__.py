@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from enginebay.models.dynamic import (
         DynamicDim as DynamicDim,
         DynamicShapes as DynamicShapes,
-        between_shapes as between_shapes,
-        crossed_shapes as crossed_shapes,
-        extreme_shapes as extreme_shapes,
-        shapes_at as shapes_at,
-        unlimited_sizes as unlimited_sizes,
     )
     from enginebay.models.example_inputs import shapes_of as shapes_of
     from enginebay.models.forward_arguments import Call as Call
@@ -41,6 +36,13 @@ if TYPE_CHECKING:
     from enginebay.models.recorded_calls import (
         RecordedCalls as RecordedCalls,
         record as record,
+    )
+    from enginebay.models.shape_variants import (
+        between_shapes as between_shapes,
+        crossed_shapes as crossed_shapes,
+        extreme_shapes as extreme_shapes,
+        shapes_at as shapes_at,
+        unlimited_sizes as unlimited_sizes,
     )
     from enginebay.models.signature import Signature as Signature
     from enginebay.models.source_check import check_source as check_source
@@ -65,10 +67,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "models.forward_arguments": "Call",
         "models.bound_model": "BoundModel bind",
-        "models.dynamic": (
-            "DynamicDim DynamicShapes between_shapes crossed_shapes extreme_shapes shapes_at "
-            "unlimited_sizes"
-        ),
+        "models.dynamic": "DynamicDim DynamicShapes",
         "models.example_inputs": "shapes_of",
         "models.forward_pass": "evaluation output_tensors",
         "models.input_names": "choose_unused_name",
@@ -77,6 +76,9 @@ __getattr__, __dir__, __all__ = lazy_names(
         "models.plugin_sources": "find_model",
         "models.python_source": "named_object",
         "models.recorded_calls": "RecordedCalls record",
+        "models.shape_variants": (
+            "between_shapes crossed_shapes extreme_shapes shapes_at unlimited_sizes"
+        ),
         "models.signature": "Signature",
         "models.source_check": "check_source",
         "models.source_options": "Options image_size read_options",

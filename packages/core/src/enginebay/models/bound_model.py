@@ -1,4 +1,4 @@
-"""Bound model: a model from any source, with its inputs bound to an example and named.
+"""A model from any source, bound to example inputs, with names for its inputs and outputs.
 
 ``deploy``, ``export`` and ``verify --model`` all start from a :class:`BoundModel`.
 """
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import torch
+    from torch import Tensor
 
     from enginebay.ir import IRKind, IRModel
     from enginebay.models.dynamic import DynamicShapes
@@ -46,14 +47,14 @@ _DEFAULT_INTEGER_BOUND = 10
 
 @dataclass(frozen=True, kw_only=True)
 class BoundModel:
-    """A model with known inputs.
+    """A model with specs of its inputs and outputs, and an example array for each input.
 
     Attributes:
         source: The model and its name.
         inputs: Specs of the example inputs.
-        outputs: Specs of the outputs for the example; of an ONNX file the specs in the file.
+        outputs: Specs of the outputs for the example inputs; for an ONNX file, the specs in it.
         examples: Input name → example array.
-        dynamic: The open dimensions.
+        dynamic: Input name → axis → open dimension.
         profiles: Input name → smallest, usual and largest shape.
         signature: The model's signature in PyTorch; None for an ONNX file.
     """
@@ -68,7 +69,7 @@ class BoundModel:
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
-        """The inputs' specs with names for open dimensions; of an ONNX file those in the file."""
+        """The input specs, with the dimension's name as the size of each open axis."""
         if self.signature is None:
             return self.inputs
         return tuple(
@@ -92,13 +93,13 @@ class BoundModel:
 
     @cached_property
     def doubled(self) -> BoundModel:
-        """The bound model with a copy of the model in double precision."""
+        """This bound model with a copy of its module in float64."""
         module = deepcopy(self.source.module).double()
         return replace(self, source=replace(self.source, model=module))
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive bound of its integers, as far as a run of the model reveals it."""
+        """Input name → exclusive upper bound of its integers, for inputs that index a tensor."""
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property
@@ -126,11 +127,11 @@ class BoundModel:
 
     @contextmanager
     def runner(self) -> Iterator[Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]]:
-        """Return a context for many runs like :meth:`run`, with less overhead per run.
+        """Prepare the model once for many runs, each with less overhead than :meth:`run`.
 
         Yields:
-            A function from arrays by name to outputs by name. It raises ModelError if the forward
-            raises.
+            A function from input arrays by name to output arrays by name. It raises ModelError if
+            the forward raises.
         """
         assert self.signature is not None
         device = self.device
@@ -155,7 +156,7 @@ class BoundModel:
         return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """Return the file that the model was loaded from, if it has this kind; else None."""
+        """Return the file that the model was loaded from; None if it is of another kind."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None
@@ -169,16 +170,18 @@ class BoundModel:
 
 def bind(
     source: ModelSource,
-    args: Any = None,
+    args: object = None,
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
+    dynamic: Mapping[str, object] | Sequence[str] | None = None,
     input_shapes: Shapes | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
 ) -> BoundModel:
-    """Bind a model's inputs: run it once on its example, and name its inputs and outputs.
+    """Run a model once on example inputs, and name its inputs and outputs.
+
+    An ONNX file is not run: it contains the names and specs.
 
     Args:
         source: The model.
@@ -189,12 +192,12 @@ def bind(
             in the file.
         output_names: Names of the outputs; by default the keys of the result, or the names in the
             file.
-        dynamic: The open dimensions, as :func:`~enginebay.models.dynamic.normalise` takes them; by
-            default those whose smallest and largest sizes differ.
-        input_shapes: The usual shapes, at which example inputs are generated or to which they are
-            resized.
-        min_shapes: The smallest shapes.
-        max_shapes: The largest shapes.
+        dynamic: The open dimensions, as :func:`~enginebay.models.dynamic.normalise` accepts them;
+            by default the axes whose sizes in ``min_shapes`` and ``max_shapes`` differ.
+        input_shapes: Input name → shape at which its example is generated, or to which the model's
+            own example is resized.
+        min_shapes: Input name → smallest shape.
+        max_shapes: Input name → largest shape.
 
     Raises:
         InputError: The example inputs do not match the model, or there are none.
@@ -208,7 +211,7 @@ def bind(
     if source.model is None:
         if dynamic:
             raise InputError(
-                "dynamic cannot be used with an ONNX file, whose open dimensions are fixed in it",
+                "dynamic cannot be combined with an ONNX file, which has its own open dimensions",
                 hint="export the model again with --dynamic; --min-shapes and --max-shapes limit "
                 "dimensions that are open",
             )
@@ -221,9 +224,9 @@ def bind(
         output_names=output_names or _spec_names(known_outputs),
     )
     signature = read(given)
-    if made_up := [spec for spec in signature.inputs if is_generated(spec, args, source)]:
+    if generated := [spec for spec in signature.inputs if is_generated(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
-        signature = _widen_integers(signature, made_up, lambda below: read(make(below=below)))
+        signature = _widen_integers(signature, generated, lambda below: read(make(below=below)))
     opened = open_dimensions(dynamic, signature, input_shapes or {}, smallest, largest, seen)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
@@ -243,23 +246,22 @@ def bind(
 
 def _widen_integers(
     signature: Signature,
-    made_up: Sequence[TensorSpec],
+    generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Read the signature again with a wider range of generated integers.
-
-    The first example has only zeros and ones, which use only two rows of an embedding.
+    """Read the signature again with a wider range of generated integers, if the model accepts it.
 
     Args:
         signature: The signature with zeros and ones.
-        made_up: The inputs with generated values.
+        generated: The inputs with generated values.
         read: Reads the signature, given input name → exclusive bound of its integers.
     """
-    integers = [spec.name for spec in made_up if spec.dtype.startswith(("int", "uint"))]
+    # The first example has only zeros and ones, which use only two rows of an embedding.
+    integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}
     unknown = [name for name in integers if name not in known]
     if unknown:
-        with suppress(ModelError):
+        with suppress(ModelError):  # a model may reject larger integers, as a lookup table does
             widened = read({**known, **dict.fromkeys(unknown, _DEFAULT_INTEGER_BOUND)})
             if all(tensor.isfinite().all() for tensor in widened.example_outputs.values()):
                 note = (
@@ -279,7 +281,7 @@ def _integer_bounds(signature: Signature) -> dict[str, int]:
 
 
 def _bind_onnx(
-    source: ModelSource, args: Any, min_shapes: Shapes, max_shapes: Shapes
+    source: ModelSource, args: object, min_shapes: Shapes, max_shapes: Shapes
 ) -> BoundModel:
     """Bind the inputs of an ONNX file by the specs in it, without running it."""
     file = source.ir
@@ -316,5 +318,5 @@ def _spec_names(specs: Sequence[TensorSpec]) -> list[str] | None:
     return [spec.name for spec in specs] or None
 
 
-def _to_arrays(tensors: Mapping[str, Any]) -> dict[str, NumpyArray]:
+def _to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, NumpyArray]:
     return {name: to_numpy(tensor) for name, tensor in tensors.items()}

@@ -1,11 +1,9 @@
-"""Open (dynamic) dimensions of a model's inputs, their ranges of sizes, and shapes within them."""
+"""Open (dynamic) dimensions of a model's inputs, and their ranges of sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -13,7 +11,7 @@ from enginebay.errors import InputError, nearest
 from enginebay.params import ShapeProfile, inputs_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from enginebay.tensors import TensorSpec
 
@@ -24,10 +22,10 @@ class DynamicDim(msgspec.Struct, frozen=True):
     """One open dimension; dimensions with the same name have the same size.
 
     Attributes:
-        name: A Python identifier.
+        name: The dimension's name, a Python identifier.
         min: The smallest size.
         max: The largest size; None if unlimited.
-        opt: The size to tune for; None if not specified.
+        opt: The size that engines are tuned for; None if not specified.
     """
 
     name: str
@@ -47,7 +45,7 @@ DynamicShapes: TypeAlias = dict[str, dict[int, DynamicDim]]
 def from_profiles(
     profiles: Mapping[str, tuple[Shape, Shape, Shape]], containers: Iterable[str] = ()
 ) -> DynamicShapes:
-    """Return the open dimensions of shape profiles: those whose smallest and largest size differ.
+    """Return an open dimension for each axis whose smallest and largest sizes differ.
 
     Args:
         profiles: Input name → smallest, usual and largest shape.
@@ -94,153 +92,22 @@ def to_profiles(
     return profiles
 
 
-def extreme_shapes(
-    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
-) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all open dimensions at their smallest, then largest size.
-
-    A dimension without that limit keeps its usual size. The usual shapes are not yielded.
-
-    Example:
-        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, {"x": (2, 3)}))
-        [{'x': (1, 3)}, {'x': (8, 3)}]
-    """
-    for bound in ("min", "max"):
-        shapes = _resize_shapes(dynamic, usual, partial(_choose_limit, bound))
-        if shapes != dict(usual):
-            yield shapes
-
-
-def _resize_shapes(
-    dynamic: DynamicShapes,
-    usual: Mapping[str, tuple[int, ...]],
-    choose: Callable[[DynamicDim, int], int],
-) -> dict[str, tuple[int, ...]]:
-    """Return the usual shapes with a chosen size for each open dimension."""
-    return {
-        name: tuple(
-            choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
-            for axis, size in enumerate(shape)
-        )
-        for name, shape in usual.items()
-    }
-
-
-def _choose_limit(bound: str, dim: DynamicDim, size: int) -> int:
-    """Return the smallest or largest size of a dimension; the usual size if unlimited."""
-    if dim.max is None and not dim.min:  # an axis from a config, whose range is unknown
-        return size
-    limit = getattr(dim, bound)
-    return size if limit is None else int(limit)
-
-
-def crossed_shapes(
-    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
-) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with a different size for each name of an open dimension.
-
-    First all dimensions differ from the example and from each other, then one at a time. This
-    finds an engine that swaps height and width, which is right if both are equal.
-
-    Example:
-        >>> image = {"x": {0: DynamicDim("height", 4, 64), 1: DynamicDim("width", 4, 64)}}
-        >>> list(crossed_shapes(image, {"x": (16, 16)}))
-        [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
-    """
-    named = {
-        dim.name: (dim, usual[name][axis])
-        for name, axes in dynamic.items()
-        for axis, dim in axes.items()
-    }
-    if len(named) < 2:
-        return
-    chosen: dict[str, int] = {}
-    for name, (dim, size) in named.items():
-        # Lazily, since a large range has many primes.
-        candidates = chain(_prime_sizes(dim, size), (size + 1, dim.max or 0, size - 1, dim.min))
-        taken = (*chosen.values(), size, 0)
-        chosen[name] = next((n for n in candidates if dim.holds(n) and n not in taken), size)
-    seen = [dict(usual)]
-    for sizes in (chosen, *({name: size} for name, size in chosen.items())):
-        shapes = shapes_at(dynamic, usual, sizes)
-        if shapes not in seen:
-            seen.append(shapes)
-            yield shapes
-
-
-def shapes_at(
-    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
-) -> dict[str, tuple[int, ...]]:
-    """Return the inputs' shapes with these sizes of open dimensions; other sizes as usual."""
-    return _resize_shapes(dynamic, usual, lambda dim, size: sizes.get(dim.name, size))
-
-
-def unlimited_sizes(
-    dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, int]:
-    """Return the sizes in these shapes of the open dimensions without a largest size, by name."""
-    dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
-    return {dim.name: size for dim, size in dims if dim.max is None}
-
-
-def between_shapes(
-    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
-) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all open dimensions at odd, then at prime sizes.
-
-    The sizes are near the middle of the range; without a limit the range ends at twice the
-    example's size. A model may fail at sizes that are not powers of two or not the example's.
-
-    Example:
-        >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)}))
-        [{'x': (9, 3)}, {'x': (7, 3)}]
-    """
-    seen = [dict(usual), *extreme_shapes(dynamic, usual)]
-    for choose in (_choose_odd_size, _choose_prime_size):
-        shapes = _resize_shapes(dynamic, usual, choose)
-        if shapes not in seen:
-            seen.append(shapes)
-            yield shapes
-
-
-def _middle_size(dim: DynamicDim, size: int) -> int:
-    return (dim.min + (dim.max or 2 * size + 1)) // 2
-
-
-def _choose_odd_size(dim: DynamicDim, size: int) -> int:
-    """Return the first odd size above the middle of the range."""
-    odd = (_middle_size(dim, size) + 1) | 1
-    return odd if dim.holds(odd) else size
-
-
-def _choose_prime_size(dim: DynamicDim, size: int) -> int:
-    """Return the largest prime up to the middle of the range; the usual size if there is none."""
-    return next(_prime_sizes(dim, size), size)
-
-
-def _prime_sizes(dim: DynamicDim, size: int) -> Iterator[int]:
-    """Yield the prime sizes from the middle of the range downwards."""
-    for number in range(_middle_size(dim, size), max(dim.min, 2) - 1, -1):
-        if all(number % other for other in range(2, int(number**0.5) + 1)):
-            yield number
-
-
 def normalise(
-    dynamic: Mapping[str, Any] | None,
+    dynamic: Mapping[str, object] | None,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[str] = (),
 ) -> DynamicShapes:
     """Convert dynamic shapes to one form, and check them against the inputs.
 
     Args:
-        dynamic: Name of an input, or of a container of inputs such as a cache, whose inputs share
-            the dimension → axis → one of ``"batch"``, ``("batch", 1, 8)``, ``("batch", 1, 4, 8)``
-            (smallest, usual, largest), ``(1, 8)``, ``(1, 4, 8)``, True for any size, a
-            ``torch.export.Dim``, a :class:`DynamicDim`, or None for a fixed axis. A list of axes
-            opens each to any size.
+        dynamic: Input name → axis → dimension. A dimension is a name, a tuple of an optional name
+            and its smallest, optional usual and largest size (``"batch"``, ``("batch", 1, 8)``,
+            ``(1, 4, 8)``), True for any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or
+            None for a fixed axis. A list of axes opens each to any size. The name of a container
+            of inputs, such as a cache, stands for all its inputs, which share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx
-            lists outputs too, but exporters find their open axes without them.
+            lists outputs as well, but exporters find their open axes without them.
 
     Raises:
         InputError: An input or axis does not exist, a range is invalid, or one name has two ranges.
@@ -270,13 +137,13 @@ def _find_spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
     raise InputError(message, hint=f"did you mean '{guess}'?" if guess else None)
 
 
-def _read_axes(spec: TensorSpec, axes: Any, name: str) -> dict[int, DynamicDim]:
+def _read_axes(spec: TensorSpec, axes: object, name: str) -> dict[int, DynamicDim]:
     """Return the open axes of one input.
 
     Args:
         spec: The input.
         axes: The caller's value in ``dynamic``.
-        name: The caller's key in ``dynamic``: the input, or a container with it.
+        name: The caller's key in ``dynamic``: the name of the input, or of its container.
     """
     if axes is None:
         return {}
@@ -291,7 +158,7 @@ def _read_axes(spec: TensorSpec, axes: Any, name: str) -> dict[int, DynamicDim]:
     return {axis: dim for axis, dim in dims.items() if dim is not None}
 
 
-def _check_axis(spec: TensorSpec, axis: Any) -> int:
+def _check_axis(spec: TensorSpec, axis: object) -> int:
     rank = len(spec.dims or ())
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise InputError(
@@ -300,7 +167,7 @@ def _check_axis(spec: TensorSpec, axis: Any) -> int:
     return axis % rank
 
 
-def _read_dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
+def _read_dim(spec: TensorSpec, axis: int, value: object) -> DynamicDim | None:
     if value is None:
         return None
     if value is True:
@@ -314,7 +181,7 @@ def _read_dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
     return _convert_torch_dim(spec, axis, value)
 
 
-def _parse_tuple(spec: TensorSpec, axis: int, value: tuple[Any, ...]) -> DynamicDim:
+def _parse_tuple(spec: TensorSpec, axis: int, value: tuple[object, ...]) -> DynamicDim:
     match value:
         case (str(name), *sizes):
             pass
@@ -328,7 +195,7 @@ def _parse_tuple(spec: TensorSpec, axis: int, value: tuple[Any, ...]) -> Dynamic
     raise _invalid_dim_error(spec, axis, value)
 
 
-def _convert_torch_dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | None:
+def _convert_torch_dim(spec: TensorSpec, axis: int, value: object) -> DynamicDim | None:
     from torch.export import Dim
 
     if isinstance(value, Dim):
@@ -341,12 +208,12 @@ def _convert_torch_dim(spec: TensorSpec, axis: int, value: Any) -> DynamicDim | 
     raise _invalid_dim_error(spec, axis, value)
 
 
-def _finite_limit(limit: Any) -> int | None:
+def _finite_limit(limit: object) -> int | None:
     # torch writes "no limit" as a symbolic infinity.
     return limit if isinstance(limit, int) else None
 
 
-def _invalid_dim_error(spec: TensorSpec, axis: int, value: Any) -> InputError:
+def _invalid_dim_error(spec: TensorSpec, axis: int, value: object) -> InputError:
     message = (
         f"dynamic['{spec.name}'][{axis}]: expected a name, or a name and sizes, found {value!r}"
     )
@@ -365,7 +232,7 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Give dimensions of one name the same range: a bare name takes the range of another."""
+    """Give all dimensions with one name the only range that any of them has."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         first = known.setdefault(dim.name, dim)

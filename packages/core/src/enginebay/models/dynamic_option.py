@@ -1,9 +1,9 @@
-"""Parsing of open dimensions: ``batch``, ``x:0``, ``x:0=1:8``, ``x:2=height:32:512``."""
+"""Parser of open dimensions as text: ``batch``, ``x:0``, ``x:0=1:8``, ``x:2=height:32:512``."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
 
@@ -12,23 +12,24 @@ if TYPE_CHECKING:
 
     from enginebay.tensors import TensorSpec
 
-#: A name, two sizes, or both.
+#: The text after ``=``: a name, a smallest and a largest size, or both.
 _DIM = re.compile(r"(?P<dim>[A-Za-z_]\w*)?(?:(?:^|:)(?P<low>[0-9]+):(?P<high>[0-9]+))?")
 
 
 def parse_dynamic(
     texts: str | Sequence[str], inputs: Sequence[TensorSpec]
-) -> dict[str, dict[int, Any]]:
+) -> dict[str, dict[int, object]]:
     """Parse open dimensions to the form that :func:`~enginebay.models.dynamic.normalise` takes.
 
     Args:
-        texts: ``x:0`` opens an axis of an input, ``x:0=1:8`` between two sizes, ``x:0=batch`` and
-            ``x:0=batch:1:8`` under a name that other inputs may share. A name alone, ``batch``,
-            opens the first axis of every input whose size there equals that of the first input.
+        texts: ``x:0`` opens axis 0 of input ``x`` to any size, ``x:0=1:8`` to the sizes 1 to 8.
+            ``x:0=batch`` and ``x:0=batch:1:8`` also name the dimension; dimensions with the same
+            name have the same size. A name alone, ``batch``, opens the first axis of every input
+            whose size there equals that of the first input.
         inputs: The model's inputs.
 
     Raises:
-        InputError: A text has another form.
+        InputError: A text has none of these forms.
 
     Example:
         >>> from enginebay.tensors import TensorSpec
@@ -38,14 +39,14 @@ def parse_dynamic(
         >>> parse_dynamic(["x:1=1:8"], inputs)
         {'x': {1: (1, 8)}}
     """
-    opened: dict[str, dict[int, Any]] = {}
+    opened: dict[str, dict[int, object]] = {}
     for text in [texts] if isinstance(texts, str) else texts:
         for name, axis, value in _parse_text(text, inputs):
             opened.setdefault(name, {})[axis] = value
     return opened
 
 
-def _parse_text(text: str, inputs: Sequence[TensorSpec]) -> list[tuple[str, int, Any]]:
+def _parse_text(text: str, inputs: Sequence[TensorSpec]) -> list[tuple[str, int, object]]:
     if text.isidentifier():
         sizes = {spec.name: spec.dims[0] for spec in inputs if spec.dims}
         first = next(iter(sizes.values()), None)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def example_inputs(
-    args: Any,
+    args: object,
     source: ModelSource,
     shapes: Shapes,
     names: Sequence[str] | None = None,
     *,
     below: Mapping[str, int] | None = None,
-) -> Any:
+) -> object:
     """Return the example inputs: the caller's, the model's own, or generated inputs.
 
     Args:
@@ -60,7 +60,7 @@ def example_inputs(
     return source.arguments(args)
 
 
-def is_generated(spec: TensorSpec, args: Any, source: ModelSource) -> bool:
+def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
     """Return True if the values of an example input were generated from its shape."""
     if args is None:
         return source.example_inputs is None
@@ -69,9 +69,9 @@ def is_generated(spec: TensorSpec, args: Any, source: ModelSource) -> bool:
 
 
 def _generate_missing(
-    args: Mapping[str, Any], source: ModelSource, below: Mapping[str, int]
-) -> dict[str, Any]:
-    """Replace specs by generated arrays, and the empty name by the only input's name."""
+    args: Mapping[str, object], source: ModelSource, below: Mapping[str, int]
+) -> dict[str, object]:
+    """Return the inputs with arrays generated from specs; an empty name gets the only input's."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
@@ -88,10 +88,10 @@ def _generate_missing(
     }
 
 
-def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of example inputs by name; a single input without a name has ``""``.
+def shapes_of(args: object) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of example inputs by name; an input without a name has the name ``""``.
 
-    Empty if there are no inputs, or several without names, since their names are not known yet.
+    The result is empty if several inputs have no names: only the model knows their names.
 
     Example:
         >>> shapes_of({"x": TensorSpec("x", "float32", (1, 3, 64, 64))})
@@ -107,7 +107,7 @@ def shapes_of(args: Any) -> dict[str, tuple[int, ...]]:
     return {str(name): tuple(map(int, sizes)) for name, sizes in dims.items() if sizes is not None}
 
 
-def _resize_own_example(source: ModelSource, shapes: Shapes) -> Any:
+def _resize_own_example(source: ModelSource, shapes: Shapes) -> object:
     """Return the model's own example inputs at the requested shapes."""
     args = source.example_inputs
     if isinstance(args, Mapping):
@@ -121,16 +121,16 @@ def _resize_own_example(source: ModelSource, shapes: Shapes) -> Any:
 
 
 def _resize_arguments(
-    values: Mapping[str, Any], names: Iterable[str], shapes: Shapes
-) -> Iterator[tuple[str, Any]]:
-    """Yield each argument with its name, its tensors resized."""
+    values: Mapping[str, object], names: Iterable[str], shapes: Shapes
+) -> Iterator[tuple[str, object]]:
+    """Yield the name of each argument and its value with resized tensors."""
     paths = [path for name, value in values.items() for path, _ in leaves(value, name)]
     resized = name_shapes(shapes, dict.fromkeys((*names, *paths)))
     for name, value in values.items():
         yield name, map_named(lambda path, leaf: _resize_leaf(leaf, resized.get(path)), value, name)
 
 
-def _resize_leaf(value: Any, dims: tuple[int | None, ...] | None) -> Any:
+def _resize_leaf(value: Any, dims: tuple[int | None, ...] | None) -> object:
     if dims is None or not hasattr(value, "shape"):
         return value
     if len(dims) != len(value.shape):
@@ -174,17 +174,18 @@ def _missing_arguments_error(source: ModelSource) -> ModelSourceError:
 
 
 def open_dimensions(
-    dynamic: Mapping[str, Any] | Sequence[str] | None,
+    dynamic: Mapping[str, object] | Sequence[str] | None,
     signature: Signature,
     input_shapes: Shapes,
     min_shapes: Shapes,
     max_shapes: Shapes,
-    seen: RecordedCalls | None,
+    recorded: RecordedCalls | None,
 ) -> DynamicShapes:
     """Return the open dimensions.
 
-    They are those in ``dynamic``, else those whose smallest and largest sizes differ, else those
-    with a ``?`` in the usual shapes. Axes that differed between recorded calls are open too.
+    They are those in ``dynamic``; if it is None, the axes whose smallest and largest sizes differ;
+    without these shapes, the axes with a ``?`` in the usual shapes. Axes whose sizes differ between
+    recorded calls are open in any case.
 
     Raises:
         InputError: An input or axis does not exist.
@@ -198,7 +199,7 @@ def open_dimensions(
     if dynamic is not None or not (min_shapes or max_shapes):
         requested = normalise(dynamic, signature.inputs, outputs)
         names = [spec.name for spec in signature.inputs]
-        return requested if seen is None else seen.opened(names, requested, dynamic or {})
+        return requested if recorded is None else recorded.opened(names, requested, dynamic or {})
     usual = {spec.name: _example_sizes(spec) for spec in signature.inputs}
     resolved = range_profiles(usual, min_shapes, max_shapes)
     profiles = {name: (p.min, p.opt, p.max) for name, p in resolved.items()}
@@ -209,16 +210,16 @@ def open_dimensions(
 
 def _find_unsized_axes(
     signature: Signature, input_shapes: Shapes
-) -> dict[str, dict[int, Any]] | None:
+) -> dict[str, dict[int, object]] | None:
     """Return the axes with a ``?`` in the usual shapes; None if there are none.
 
-    The same axis of several inputs is one dimension if it has the same size in the example.
+    Inputs with the same size at the same axis of their examples share one dimension.
 
     Raises:
-        ParamsError: Another size in the usual shapes differs from the example's.
+        ParamsError: A fixed size in the usual shapes differs from the example's.
     """
     sizes = {spec.name: _example_sizes(spec) for spec in signature.inputs}
-    opened: dict[str, dict[int, Any]] = {}
+    opened: dict[str, dict[int, object]] = {}
     shared: dict[tuple[int, int | None], str] = {}
     for name, dims in name_shapes(input_shapes, sizes).items():
         if len(dims) != len(sizes[name]) or any(
@@ -239,7 +240,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return every input's profile; inputs without smallest or largest shapes have the usual.
+    """Return each input's profile; by default its smallest and largest shapes are the usual one.
 
     Raises:
         ParamsError: The shapes do not match the usual ones.

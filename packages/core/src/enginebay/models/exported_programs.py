@@ -1,4 +1,4 @@
-"""Open dimensions of an exported program, which cannot change after its capture."""
+"""Open dimensions of an exported program, which are chosen when it is captured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from enginebay.models.dynamic import DynamicDim
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import torch
     from torch.export import ExportedProgram
 
     from enginebay.models.dynamic import DynamicShapes
@@ -24,13 +25,13 @@ def captured_dimensions(
     Args:
         program: The program.
         inputs: The specs of its input tensors, in order, with the names that callers use.
-        named: The same inputs with names for their open dimensions, if known; the program itself
-            calls them ``s0``, ``s27``.
+        named: The same inputs with names for their open dimensions, if known; by default the
+            names are ``x_0``, since the program's own are only ``s0``, ``s27``.
     """
     shapes = _input_shapes(program)
     if len(shapes) != len(inputs):
         return {}
-    names: dict[Any, str] = {}
+    names: dict[object, str] = {}
     dims: DynamicShapes = {}
     for index, (spec, shape) in enumerate(zip(inputs, shapes, strict=True)):
         dim_names = named[index].dims if index < len(named) else None
@@ -46,7 +47,7 @@ def captured_dimensions(
 
 
 def check_captured(dynamic: DynamicShapes, captured: DynamicShapes) -> None:
-    """Check that all requested dimensions are open in a program.
+    """Raise if a requested open dimension is fixed in a program.
 
     Raises:
         UsageError: A dimension is fixed; the message names it.
@@ -61,7 +62,7 @@ def check_captured(dynamic: DynamicShapes, captured: DynamicShapes) -> None:
                 )
 
 
-def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
+def _input_shapes(program: ExportedProgram) -> list[torch.Size]:
     import torch
 
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
@@ -69,7 +70,7 @@ def _input_shapes(program: ExportedProgram) -> list[Sequence[Any]]:
     return [value.shape for value in inputs if isinstance(value, torch.Tensor)]
 
 
-def _size_symbol(size: Any) -> Any:
+def _size_symbol(size: int | torch.SymInt) -> object:
     """Return the symbol of an open size; None if it is fixed or an expression of symbols."""
     expression = None if isinstance(size, int) else size.node.expr
     return expression if getattr(expression, "is_Symbol", False) else None

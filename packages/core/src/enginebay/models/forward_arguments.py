@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from enginebay.errors import InputError, nearest
 from enginebay.models.forward_pass import copy_detached
@@ -13,8 +13,12 @@ from enginebay.models.input_names import choose_unused_name
 from enginebay.tensors import is_cache, leaves, map_leaves, map_named, to_numpy, to_torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
     from torch import Tensor, nn
 
+_ModelT = TypeVar("_ModelT")
 
 #: Types of arguments that a forward cannot change.
 _CONSTANTS = (int, float, complex, str, bytes, type(None))
@@ -27,20 +31,20 @@ class _TensorSlot(int):
 class _CopiedObject:  # not a dataclass, which map_leaves() would open
     """An object among the arguments, which is copied for each call."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of ``forward`` with a slot in the place of each tensor.
+    """The arguments of ``forward``, with a placeholder (slot) for each tensor.
 
     Attributes:
         args: Positional arguments.
         kwargs: Keyword arguments.
         mutated: Indices of the inputs that the forward writes into.
         caches: True if a decoder's cache, possibly an empty one, is among the arguments.
-        notes: For the user: arguments that stay constant though they may influence the outputs.
+        notes: Messages for the user about arguments that stay constant but may influence outputs.
     """
 
     args: tuple[Any, ...]
@@ -49,7 +53,7 @@ class Call:
     caches: bool = False
     notes: tuple[str, ...] = ()
 
-    def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fill(self, tensors: Sequence[Tensor]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return the arguments with these tensors in the slots, and a copy of every object.
 
         Objects are copied since a forward may change them: a cache grows with each call, but the
@@ -61,19 +65,22 @@ class Call:
 
         copied = CopyObjects()
 
-        def put(leaf: Any) -> Any:
+        def fill_leaf(leaf: object) -> object:
             if isinstance(leaf, _TensorSlot):
                 return tensors[leaf]
             return copied(leaf.value) if isinstance(leaf, _CopiedObject) else leaf
 
-        args, kwargs = map_leaves(put, (self.args, self.kwargs))
+        args, kwargs = map_leaves(fill_leaf, (self.args, self.kwargs))
         return args, kwargs
 
     @classmethod
     def record(
-        cls, args: Sequence[Any], kwargs: Mapping[str, Any]
+        cls, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> tuple[Self, dict[str, Tensor]]:
-        """Return a call with any arguments, not bound to parameters, and copies of its tensors."""
+        """Return a call with these arguments, and copies of its tensors by name.
+
+        The arguments need not match the parameters of any ``forward``.
+        """
         tensors: dict[str, Tensor] = {}
         put = _SlotMaker(tensors)
         positional = tuple(put(f"arg_{index}", value) for index, value in enumerate(args))
@@ -82,7 +89,7 @@ class Call:
         return cls(positional, keywords, caches=True), copies
 
 
-def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]]:
+def bind_arguments(model: nn.Module, args: object) -> tuple[Call, dict[str, Tensor]]:
     """Bind example inputs to the parameters of ``forward``.
 
     Args:
@@ -114,7 +121,7 @@ def bind_arguments(model: nn.Module, args: Any) -> tuple[Call, dict[str, Tensor]
 
 
 def _named_arguments(
-    model: Any, parameters: inspect.Signature, bound: Mapping[str, Any]
+    model: nn.Module, parameters: inspect.Signature, bound: Mapping[str, object]
 ) -> set[str]:
     """Return the names of the parameters that are passed by keyword."""
     # An exported program must be called as it was captured. For any other model, positions are
@@ -138,15 +145,15 @@ def _add_argument(call: Call, parameter: inspect.Parameter, value: Any, named: b
     return Call((*call.args, value), call.kwargs)
 
 
-def find_misspelled_input(model: nn.Module, named: Mapping[Any, Any]) -> InputError | None:
-    """Return the error for a name that resembles a parameter of ``forward`` but is none.
+def find_misspelled_input(model: nn.Module, names: Iterable[object]) -> InputError | None:
+    """Return the error for a misspelled parameter of ``forward``.
 
-    None if there is no such name, or if ``forward`` accepts any name (``**kwargs``).
+    None if no name resembles a parameter, or if ``forward`` accepts any name (``**kwargs``).
     """
     parameters = forward_parameters(model).parameters
     if any(param.kind is inspect.Parameter.VAR_KEYWORD for param in parameters.values()):
         return None
-    for name in named:
+    for name in names:
         if name not in parameters and (close := nearest(str(name), parameters)):
             return InputError(
                 f"unknown input '{name}'; the parameters of forward: {', '.join(parameters)}",
@@ -156,14 +163,14 @@ def find_misspelled_input(model: nn.Module, named: Mapping[Any, Any]) -> InputEr
 
 
 def forward_parameters(model: nn.Module) -> inspect.Signature:
-    """Return the parameters of a model's ``forward`` without ``self``; also of TorchScript."""
+    """Return the parameters of a model's ``forward`` without ``self``, also for TorchScript."""
     try:
         return inspect.signature(model.forward)
     except ValueError:
         return _script_parameters(model)
 
 
-def required_parameters(function: Callable[..., Any]) -> list[str]:
+def required_parameters(function: Callable[..., object]) -> list[str]:
     """Return the required parameters of a callable; empty if :mod:`inspect` cannot see them."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -179,7 +186,7 @@ def _script_parameters(model: Any) -> inspect.Signature:
     return inspect.Signature([_script_parameter(arg) for arg in arguments])
 
 
-def _script_parameter(argument: Any) -> inspect.Parameter:
+def _script_parameter(argument: torch.Argument) -> inspect.Parameter:
     empty = inspect.Parameter.empty
     default = argument.default_value if argument.has_default_value() else empty
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -187,8 +194,8 @@ def _script_parameter(argument: Any) -> inspect.Parameter:
 
 
 def _bind_parameters(
-    parameters: inspect.Signature, positional: tuple[Any, ...], keywords: dict[str, Any]
-) -> dict[str, Any]:
+    parameters: inspect.Signature, positional: tuple[object, ...], keywords: dict[str, object]
+) -> dict[str, object]:
     try:
         return parameters.bind(*positional, **keywords).arguments
     except TypeError as err:
@@ -197,12 +204,12 @@ def _bind_parameters(
 
 
 def _split_arguments(
-    parameters: inspect.Signature, args: Any
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    parameters: inspect.Signature, args: object
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Split example inputs into positional and keyword arguments.
 
     A dict contains keyword arguments if its keys match ``forward``, or if at least one key is a
-    parameter (then the error names the other keys). Else the dict itself is one argument.
+    parameter (the later error then names the other keys). Otherwise the dict is one argument.
     """
     if isinstance(args, Mapping):
         keywords = dict(args)
@@ -215,7 +222,7 @@ def _split_arguments(
 
 
 def _are_keywords(
-    parameters: inspect.Signature, positional: Sequence[Any], keywords: Mapping[Any, Any]
+    parameters: inspect.Signature, positional: Sequence[object], keywords: Mapping[Any, object]
 ) -> bool:
     if not all(isinstance(key, str) for key in keywords):
         return False
@@ -226,8 +233,8 @@ def _are_keywords(
     return True
 
 
-def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> Any:
-    """Return the argument with a slot in the place of each tensor, and its objects copied."""
+def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> object:
+    """Return an argument with slots instead of tensors, and copies instead of objects."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -242,7 +249,7 @@ class _SlotMaker:
         tensors: Dict to which the tensors are added, by name.
 
     Attributes:
-        notes: For the user: objects that are shared by all runs, or whose tensors stay constant.
+        notes: Messages for the user about objects that stay constant or that all runs share.
     """
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
@@ -252,11 +259,11 @@ class _SlotMaker:
         self._tensors = tensors
         self._copied = CopyObjects()
 
-    def __call__(self, name: str, value: Any) -> Any:
-        """Return the value of argument ``name``, nested or not, with slots and copies."""
+    def __call__(self, name: str, value: object) -> object:
+        """Return the value of argument ``name`` with slots and copies at any depth."""
         return map_named(self._replace_leaf, value, name)
 
-    def _replace_leaf(self, path: str, leaf: Any) -> Any:
+    def _replace_leaf(self, path: str, leaf: object) -> object:
         tensor = _as_tensor(leaf)
         if tensor is not None:
             self._tensors[choose_unused_name(path, self._tensors)] = tensor
@@ -278,7 +285,7 @@ class _SlotMaker:
         return _CopiedObject(copied)
 
 
-def _as_tensor(leaf: Any) -> Tensor | None:
+def _as_tensor(leaf: object) -> Tensor | None:
     """Return a tensor, or a NumPy array as a tensor; None for any other leaf."""
     import numpy as np
     import torch
@@ -288,6 +295,6 @@ def _as_tensor(leaf: Any) -> Tensor | None:
     return leaf if isinstance(leaf, torch.Tensor) else None
 
 
-def unwrap_compiled(model: Any) -> Any:
+def unwrap_compiled(model: _ModelT) -> _ModelT:
     """Return the module that ``torch.compile`` wraps, or the model itself if not compiled."""
     return getattr(model, "_orig_mod", model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ModelError
 from enginebay.tensors import output_leaves
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def output_tensors(result: Any, places: Collection[str], *, caches: bool = False) -> list[Tensor]:
+def output_tensors(result: object, paths: Collection[str], *, caches: bool = False) -> list[Tensor]:
     """Return the tensors of a forward's result, in order.
 
     Args:
         result: The value that the forward returned.
-        places: The paths of the tensors in the result for the example inputs. Only their number
-            must match: a model whose keys contain sizes returns other paths for other sizes.
-        caches: Open caches in the result; if False, their tensors are not outputs.
+        paths: The paths of the output tensors for the example inputs. Only their number must
+            match: a model whose keys contain sizes returns other paths for other sizes.
+        caches: Include the tensors inside caches.
 
     Raises:
         ModelError: The number of tensors differs: the result depends on the input, or a rewriter
@@ -36,10 +36,10 @@ def output_tensors(result: Any, places: Collection[str], *, caches: bool = False
         if isinstance(leaf, torch.Tensor)
     ]
     if torch._C._get_tracing_state() is not None:  # a tracer turns sizes into scalar tensors
-        tensors = [(path, leaf) for path, leaf in tensors if path in places or leaf.dim()]
-    if len(tensors) != len(places):
+        tensors = [(path, leaf) for path, leaf in tensors if path in paths or leaf.dim()]
+    if len(tensors) != len(paths):
         raise ModelError(
-            f"the model's forward: expected {len(places)} tensors, as for the example inputs, "
+            f"the model's forward: expected {len(paths)} tensors, as for the example inputs, "
             f"found {len(tensors)}"
         )
     return [leaf for _, leaf in tensors]
@@ -50,14 +50,13 @@ def copy_detached(tensor: Tensor) -> Tensor:
     import torch
 
     # Inference tensors have no version counter and cannot be traced.
-
     with torch.inference_mode(mode=False):
         return tensor.detach().clone()
 
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Set a model to evaluation mode in the block; afterwards each submodule is in its old mode.
+    """Set a model to evaluation mode inside the block, and restore each submodule's mode after it.
 
     Inside the block, functions that ``torch.compile`` wraps run uncompiled, and a GPU computes
     float32 without TF32.

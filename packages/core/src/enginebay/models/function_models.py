@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -26,7 +26,7 @@ class FunctionModel(nn.Module):
         function_name: The name of the function, for file names.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         # A compiled function cannot be captured, but the original one can.
         self.forward = getattr(function, "_torchdynamo_orig_callable", function)
@@ -38,12 +38,14 @@ class FunctionModel(nn.Module):
                 self.register_parameter(f"used_{number}", used)
 
 
-def _find_used_modules(function: Any) -> Iterator[nn.Module | nn.Parameter]:
+def _find_used_modules(function: Callable[..., object]) -> Iterator[nn.Module | nn.Parameter]:
     """Yield the modules and parameters of a function's object, closure and globals."""
     while isinstance(function, partial):
         function = function.func
     owner = getattr(function, "__self__", function)
-    around = [owner] if isinstance(owner, nn.Module) else [*getattr(owner, "__dict__", {}).values()]
+    candidates = (
+        [owner] if isinstance(owner, nn.Module) else [*getattr(owner, "__dict__", {}).values()]
+    )
     plain = inspect.unwrap(getattr(function, "__func__", function))
     if inspect.isfunction(plain):
         variables = inspect.getclosurevars(plain)
@@ -51,8 +53,8 @@ def _find_used_modules(function: Any) -> Iterator[nn.Module | nn.Parameter]:
         loaded = {
             step.argval for step in dis.get_instructions(plain) if step.opname == "LOAD_GLOBAL"
         }
-        around += variables.nonlocals.values()
-        around += [value for name, value in variables.globals.items() if name in loaded]
-    for value in {id(item): item for item in around}.values():
+        candidates += variables.nonlocals.values()
+        candidates += [value for name, value in variables.globals.items() if name in loaded]
+    for value in {id(item): item for item in candidates}.values():
         if isinstance(value, nn.Module | nn.Parameter):
             yield value

@@ -7,14 +7,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from operator import is_not
 from types import CodeType, FunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
 
-#: How deep objects other than modules are followed: a cache, and the layers in it.
+#: Nesting depth of objects other than modules whose attributes are recorded: a cache, its layers.
 _MAX_OBJECT_DEPTH = 2
 #: Types of immutable values without parts.
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -27,7 +27,7 @@ class HeldValue(NamedTuple):
     Attributes:
         name: The path of the value: ``encoder.cache['keys']``.
         value: The value.
-        owner: The module that it belongs to; None outside the model.
+        owner: The ``nn.Module`` that it belongs to; None outside the model.
         depth: The number of objects other than modules on the path.
     """
 
@@ -39,14 +39,14 @@ class HeldValue(NamedTuple):
 
 @dataclass
 class HolderSnapshot:
-    """A holder of values, with the items that it had at the time of the snapshot.
+    """A container of state, called holder, and its items at the time of the snapshot.
 
     Attributes:
         name: The path of the holder.
         holder: A container, an object's attributes, a class, or the globals of a module.
-        items: Its items by key, by index, or, of a set, as keys.
-        within: Format of an item's name, from the holder's name and the key.
-        owner: The module that it belongs to.
+        items: Key or index → item; the items of a set are the keys.
+        item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
+        owner: The ``nn.Module`` that it belongs to; None outside the model.
         depth: The number of objects other than modules on the path of an item.
         partly: True if the holder has further items, which are ignored.
     """
@@ -54,7 +54,7 @@ class HolderSnapshot:
     name: str
     holder: Any
     items: dict[Any, Any]
-    within: str = "{0}.{1}"
+    item_format: str = "{0}.{1}"
     owner: Any = None
     depth: int = 0
     partly: bool = False
@@ -62,17 +62,17 @@ class HolderSnapshot:
     def __post_init__(self) -> None:
         self.owner_type = type(self.owner)
 
-    def is_there(self) -> bool:
-        """Return False if the module has changed its class since, as lazy modules do."""
+    def is_valid(self) -> bool:
+        """Return False if the owner has changed its class since, as lazy modules do."""
         return type(self.owner) is self.owner_type
 
-    def inside(self) -> Iterator[HeldValue]:
-        """Yield the items of the snapshot."""
+    def held_values(self) -> Iterator[HeldValue]:
+        """Yield the items of the snapshot with their paths."""
         for key, value in self.items.items():
             yield HeldValue(self._name(key), value, self.owner, self.depth)
 
     def changed(self) -> Iterator[str]:
-        """Yield the names of items that were replaced, added or removed since."""
+        """Yield the paths of items that were replaced, added or removed since the snapshot."""
         now = _list_items(self.holder)
         for key in self.items if self.partly else {**self.items, **now}:
             if not _are_equal(self.items.get(key, _ABSENT), now.get(key, _ABSENT)):
@@ -107,21 +107,21 @@ class HolderSnapshot:
             self.holder.clear()
             self.holder.update(self.items)
 
-    def _name(self, key: Any) -> str:
-        return self.within.format(self.name, key).lstrip(".")
+    def _name(self, key: object) -> str:
+        return self.item_format.format(self.name, key).lstrip(".")
 
 
-def take_snapshot(found: HeldValue) -> HolderSnapshot | None:
-    """Return the snapshot of a value's items; None if it holds no state of the model."""
+def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
+    """Return a snapshot of a value's items; None for a value without items or attributes."""
     import torch
 
-    name, value, owner, depth = found
+    name, value, owner, depth = held
     if isinstance(value, dict | list | tuple | set):
         path, _, last = name.rpartition(".")
         if isinstance(value, dict) and last in ("_parameters", "_buffers", "_modules"):
             return HolderSnapshot(path, value, _list_items(value), owner=owner, depth=depth)
-        within = "{0}" if isinstance(value, set) else "{0}[{1!r}]"
-        return HolderSnapshot(name, value, _list_items(value), within, owner, depth)
+        item_format = "{0}" if isinstance(value, set) else "{0}[{1!r}]"
+        return HolderSnapshot(name, value, _list_items(value), item_format, owner, depth)
     if isinstance(value, torch.nn.Module):
         return HolderSnapshot(name, vars(value), _list_items(vars(value)), owner=value, depth=depth)
     if depth < _MAX_OBJECT_DEPTH and _is_object(value):
@@ -131,8 +131,8 @@ def take_snapshot(found: HeldValue) -> HolderSnapshot | None:
     return None
 
 
-def _list_items(holder: Any) -> dict[Any, Any]:
-    """Return the items of a holder by key, by index, or, of a set, as keys."""
+def _list_items(holder: Any) -> dict[Any, object]:
+    """Return key or index → item; the items of a set are the keys."""
     if isinstance(holder, list | tuple):
         return dict(enumerate(holder))
     if isinstance(holder, set):
@@ -147,7 +147,7 @@ def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
     """Yield snapshots of the classes of a model's modules, and of the globals that they use."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
-        if not _is_of_users(cls):
+        if not _is_user_class(cls):
             continue
         yield HolderSnapshot(
             cls.__qualname__, cls, _select_state(vars(cls), vars(cls)), partly=True
@@ -164,22 +164,22 @@ def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
             yield HolderSnapshot(cls.__module__, scope, _select_state(scope, names), partly=True)
 
 
-def _select_state(scope: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Select the values of some names that can be state: no functions, classes or modules."""
+def _select_state(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
+    """Return the values of these names, without functions, classes and Python modules."""
     values = {name: scope[name] for name in names if name in scope and not name.startswith("__")}
     return {name: value for name, value in values.items() if _can_be_state(value)}
 
 
-def _can_be_state(value: Any) -> bool:
+def _can_be_state(value: object) -> bool:
     if isinstance(value, (*PLAIN, dict, list, set, tuple)) or is_tensor(value):
         return True
     return _is_object(value)
 
 
-def _is_object(value: Any) -> bool:
-    """Return True for an object with attributes whose class is not Python's or torch's."""
+def _is_object(value: object) -> bool:
+    """Return True for an object with attributes, of a class outside Python's library and torch."""
     is_class = isinstance(value, type)
-    return not is_class and hasattr(value, "__dict__") and _is_of_users(type(value))
+    return not is_class and hasattr(value, "__dict__") and _is_user_class(type(value))
 
 
 def _names_in_code(code: CodeType) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _names_in_code(code: CodeType) -> Iterator[str]:
             yield from _names_in_code(constant)
 
 
-def _is_of_users(cls: type) -> bool:
+def _is_user_class(cls: type) -> bool:
     """Return True for a class outside Python's standard library and torch."""
     package = cls.__module__.partition(".")[0]
     return cls is SimpleNamespace or package not in {*sys.stdlib_module_names, "torch"}
@@ -221,7 +221,7 @@ def has_content(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_meta
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[Tensor]:
     """Return True for a torch tensor."""
     import torch
 

@@ -1,4 +1,4 @@
-"""Unused names, and names of inputs and outputs that the user chose."""
+"""Names of inputs and outputs: unused names, and names that the user chose."""
 
 from __future__ import annotations
 

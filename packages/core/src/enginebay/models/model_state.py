@@ -1,11 +1,11 @@
-"""State of a model between forwards: recorded, compared, and restored."""
+"""Record, compare and restore the state that a model keeps between forwards."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from enginebay.models.forward_pass import copy_detached
 from enginebay.models.holder_snapshots import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from enginebay.models.sources import ModelSource
 
-#: Sums of the same numbers in a different order differ by less than this fraction of their norm.
+#: Two sums of the same values in a different order differ by less than this fraction of the norm.
 _SUM_TOLERANCE = 1e-4
 
 
@@ -34,8 +34,8 @@ _SUM_TOLERANCE = 1e-4
 def unchanged(source: ModelSource) -> Iterator[None]:
     """Restore a model's state after the block, in which it may be run and exported.
 
-    The state is: attributes of modules and of objects in them, containers in these, and the content
-    of buffers and of other tensors that are not parameters. Inside the block, stored tensors with a
+    The state consists of the attributes of modules and of objects in them, the containers in these,
+    and the content of all tensors except parameters. Inside the block, stored tensors with a
     gradient history are replaced by detached copies, since no exporter accepts such a constant.
     """
     if source.model is None:
@@ -54,8 +54,8 @@ class ModelState:
 
     Args:
         model: The model.
-        fully: Include the data in its classes and in the globals that their methods use, and the
-            sums of parameters (copies would need as much memory as the model).
+        fully: Include the attributes of its classes, the globals that their methods use, and sums
+            of the parameters (copies would need as much memory as the model).
     """
 
     def __init__(self, model: nn.Module, *, fully: bool = False) -> None:
@@ -65,16 +65,17 @@ class ModelState:
         self._tensors: list[tuple[str, Tensor, Tensor]] = []
         self._sum_and_norm: list[tuple[str, Tensor, tuple[float, ...]]] = []
         self._record_values(
-            [HeldValue("", model)], list(snapshot_surroundings(model)) if fully else []
+            HeldValue("", model), list(snapshot_surroundings(model)) if fully else []
         )
 
-    def again(self) -> ModelState:
-        """Return the current state, recorded in the same way."""
+    def record_again(self) -> ModelState:
+        """Return the model's current state, recorded to the same extent."""
         return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
         """Return the paths of changed state except parameters: ``encoder.cache['keys']``."""
-        names = [name for place in self._snapshots if place.is_there() for name in place.changed()]
+        valid = [snapshot for snapshot in self._snapshots if snapshot.is_valid()]
+        names = [name for snapshot in valid for name in snapshot.changed()]
         names += [name for name, tensor, copy in self._tensors if not same_content(tensor, copy)]
         return list(dict.fromkeys(names))
 
@@ -87,52 +88,54 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Replace tensors that cannot be traced by detached copies; shared ones stay shared."""
+        """Replace each tensor that cannot be traced by one detached copy, wherever it is stored."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}
 
-        def replaced(leaf: Any) -> Any:
+        def detach_leaf(leaf: Any) -> object:
             return (
                 copies.setdefault(id(leaf), copy_detached(leaf)) if _is_untraceable(leaf) else leaf
             )
 
-        for place in self._snapshots:
-            if isinstance(place.holder, set):  # tensors in a set are hardly ever used
+        for snapshot in self._snapshots:
+            if isinstance(snapshot.holder, set):  # tensors in a set are hardly ever used
                 continue
-            for key, value in place.items.items():
-                inside = value if isinstance(value, tuple) else (value,)
-                if any(map(_is_untraceable, inside)):
-                    place.holder[key] = map_leaves(replaced, value)
+            for key, value in snapshot.items.items():
+                leaves = value if isinstance(value, tuple) else (value,)
+                if any(map(_is_untraceable, leaves)):
+                    snapshot.holder[key] = map_leaves(detach_leaf, value)
 
     def restore(self) -> None:
         """Restore the state, except of lazy modules, whose class the first forward changed."""
         import torch
 
-        for place in self._snapshots:
-            if place.is_there():
-                place.restore()
+        for snapshot in self._snapshots:
+            if snapshot.is_valid():
+                snapshot.restore()
         for _, tensor, copy in self._tensors:
             if not same_content(tensor, copy):
                 with torch.no_grad():
                     tensor.copy_(copy)
 
-    def _record_values(self, inside: list[HeldValue], around: list[HolderSnapshot]) -> None:
+    def _record_values(self, root: HeldValue, surroundings: list[HolderSnapshot]) -> None:
         """Record all reachable values, each once, under its shortest path."""
         seen: set[int] = set()
-        self._snapshots += around
-        waiting = deque([*inside, *(found for place in around for found in place.inside())])
-        while waiting:
-            found = waiting.popleft()
-            if isinstance(found.value, PLAIN) or id(found.value) in seen:
+        self._snapshots += surroundings
+        waiting = deque([root])
+        for snapshot in surroundings:
+            waiting.extend(snapshot.held_values())
+        while waiting:  # breadth first, so that the first path to a value is its shortest
+            held = waiting.popleft()
+            if isinstance(held.value, PLAIN) or id(held.value) in seen:
                 continue
-            seen.add(id(found.value))
-            if is_tensor(found.value):
-                self._record_tensor(found.name, found.value)
-            elif (place := take_snapshot(found)) is not None:
-                if not isinstance(place.holder, tuple):
-                    self._snapshots.append(place)
-                waiting.extend(place.inside())
+            seen.add(id(held.value))
+            if is_tensor(held.value):
+                self._record_tensor(held.name, held.value)
+            elif (inner := take_snapshot(held)) is not None:
+                if not isinstance(inner.holder, tuple):
+                    self._snapshots.append(inner)
+                waiting.extend(inner.held_values())
 
     def _record_tensor(self, name: str, tensor: Tensor) -> None:
         from torch.nn.parameter import is_lazy
@@ -140,7 +143,7 @@ class ModelState:
         if _is_state(tensor):
             if has_content(tensor) and not tensor.is_inference():  # detach() puts a copy there
                 self._tensors.append((name, tensor, copy_detached(tensor)))
-        elif self._fully and not is_lazy(tensor):  # the first forward makes what is lazy
+        elif self._fully and not is_lazy(tensor):  # the first forward creates its values
             self._sum_and_norm.append((name, tensor, _sum_and_norm(tensor)))
 
 
@@ -157,15 +160,14 @@ def _sum_and_norm(tensor: Tensor) -> tuple[float, ...]:
         return (0.0, 0.0)
 
 
-def _are_same_sums(found: tuple[float, ...], before: tuple[float, ...]) -> bool:
+def _are_same_sums(after: tuple[float, ...], before: tuple[float, ...]) -> bool:
     return all(
-        math.isclose(one, other, rel_tol=0, abs_tol=_SUM_TOLERANCE * before[-1])
-        or one != one != other
-        for one, other in zip(found, before, strict=True)
+        math.isclose(new, old, rel_tol=0, abs_tol=_SUM_TOLERANCE * before[-1]) or math.isnan(new)
+        for new, old in zip(after, before, strict=True)
     )
 
 
-def _is_state(value: Any) -> bool:
+def _is_state(value: object) -> TypeGuard[Tensor]:
     """Return True for a tensor that is not a parameter, and not an uninitialised lazy one."""
     import torch
 
@@ -174,6 +176,6 @@ def _is_state(value: Any) -> bool:
     return not torch.nn.parameter.is_lazy(value)
 
 
-def _is_untraceable(value: Any) -> bool:
-    """Return True for a tensor of the state with a gradient history, or from inference mode."""
+def _is_untraceable(value: object) -> bool:
+    """Return True for a state tensor with a gradient history, or from inference mode."""
     return _is_state(value) and (value.requires_grad or value.is_inference())

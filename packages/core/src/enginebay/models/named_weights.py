@@ -12,10 +12,10 @@ _FILE = "weights="
 
 
 def split_weights(text: str) -> tuple[str, dict[str, Any]]:
-    """Return a model's name without its weights, and the options of a model source for these.
+    """Split a model's name into the model and the options of a model source that set its weights.
 
     Raises:
-        ModelSourceError: What follows the ``?`` asks for no weights.
+        ModelSourceError: The text after the ``?`` is not a request for weights.
 
     Example:
         >>> split_weights("timm:resnet18?pretrained")
@@ -23,21 +23,21 @@ def split_weights(text: str) -> tuple[str, dict[str, Any]]:
         >>> split_weights("net.py:Net?weights=best.pt")
         ('net.py:Net', {'checkpoint': 'best.pt'})
     """
-    model, mark, asked = text.partition("?")
+    model, mark, request = text.partition("?")
     if not mark:
         return text, {}
-    if asked == _PRETRAINED:
+    if request == _PRETRAINED:
         return model, {"pretrained": True}
-    if file := asked.removeprefix(_FILE) if asked.startswith(_FILE) else "":
+    if file := request.removeprefix(_FILE) if request.startswith(_FILE) else "":
         return model, {"checkpoint": file}
     raise ModelSourceError(
-        f"'{text}' ends with '?{asked}'; expected ?{_PRETRAINED} or ?{_FILE}FILE",
+        f"'{text}' ends with '?{request}'; expected ?{_PRETRAINED} or ?{_FILE}FILE",
         hint=f"{model}?{_PRETRAINED}",
     )
 
 
 def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str:
-    """Return a model's name that asks for weights; the file by its path from the root.
+    """Return a model's name with a request for weights; the file's path becomes absolute.
 
     Example:
         >>> name_weights("timm:resnet18", pretrained=True)

@@ -6,7 +6,7 @@ This module imports torch at its top, since the class derives from one of torch'
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -16,12 +16,14 @@ from enginebay.models.forward_pass import copy_detached
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_T = TypeVar("_T")
+
 
 class CopyObjects(TorchFunctionMode):
-    """Copies objects deeply, with their tensors detached.
+    """Makes deep copies of objects, with detached tensors.
 
-    torch itself refuses to deep-copy a tensor with a gradient history. Parts that several objects
-    share are shared by their copies too.
+    torch itself refuses to deep-copy a tensor with a gradient history. A value that several objects
+    share is copied once, and their copies share that copy.
 
     Attributes:
         tensors: The number of copied tensors.
@@ -32,18 +34,18 @@ class CopyObjects(TorchFunctionMode):
         self.tensors = 0
         self._memo: dict[int, Any] = {}
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: _T) -> _T:
         """Return a copy of one object."""
         with self:
             return copy.deepcopy(value, self._memo)
 
     def __torch_function__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         types: Iterable[type],
         args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         """Copy a tensor in ``__deepcopy__``; run any other function unchanged."""
         if function is not torch.Tensor.__deepcopy__:
             return function(*args, **(kwargs or {}))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -23,9 +23,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from enginebay.ir import model_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
+    from torch._ops import OpOverload
+
+_T = TypeVar("_T")
 
 #: Operators whose results depend only on the shape of their argument.
 _SHAPE_ONLY = frozenset(
@@ -63,9 +66,10 @@ class Observation:
 
     Attributes:
         readings: The values that Python read, in order.
-        table_rows: Input that indexes embeddings → number of rows of the smallest embedding.
-        classes: Input that indexes other tensors (index, gather, one-hot) → the smallest size.
-        orders: True if an output index depends on the order of values, which ties leave undefined.
+        table_rows: Name of an input that indexes embeddings → rows of the smallest embedding.
+        classes: Name of an input that indexes other tensors (index, gather, one-hot) → size of the
+            smallest indexed axis.
+        orders: True if the forward computes indices by sorting, which are undefined for ties.
         random: True if the forward draws random numbers.
         largest: Size in bytes of the largest tensor that depends on the inputs.
     """
@@ -79,15 +83,15 @@ class Observation:
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive bound of its integers, as far as the forward reveals it."""
+        """Input name → exclusive upper bound of its integers, for inputs that index a tensor."""
         return {**self.classes, **self.table_rows}
 
 
 class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Observes the operators of a forward, and tracks the tensors that depend on its inputs.
 
-    A dispatch mode, since torch's modules run other code under a function mode. A higher-order
-    operator such as ``torch.cond`` is one operator: its inner operators are not observed.
+    It is a dispatch mode, since some of torch's modules run other code under a function mode. A
+    higher-order operator such as ``torch.cond`` is observed as one operator.
     """
 
     supports_higher_order_operators = True
@@ -100,32 +104,36 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
 
     @contextmanager
     def watch(self, inputs: Mapping[str, Tensor]) -> Iterator[None]:
-        """Track the tensors that depend on these inputs in the block."""
+        """Inside the block, track the tensors that depend on these inputs."""
         for name, tensor in inputs.items():
             self._mark([tensor], frozenset((name,)))
         with _reporting_methods(self), self:
             yield
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        func: OpOverload[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         """Run one operator, and record on which inputs its result depends."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         tags = getattr(func, "tags", ())  # a higher-order operator has none
         self.observation.random |= torch.Tag.nondeterministic_seeded in tags
-        sources = self._sources_of(_flat((*args, *kwargs.values())))
+        sources = self._sources_of(_flatten((*args, *kwargs.values())))
         if not sources:
             return result
         name, written = _schema(func)
         if name in _SHAPE_ONLY:
             return result
-        leaves = list(_flat((result,)))
+        leaves = list(_flatten((result,)))
         for leaf in leaves:
             if isinstance(leaf, bool | int | float | complex):
                 self.read(leaf)
-        changed = [args[place] for place in written if place < len(args)]
-        self._mark((*leaves, *_flat(changed)), sources)
+        changed = [args[position] for position in written if position < len(args)]
+        self._mark((*leaves, *_flatten(changed)), sources)
         if name in _ORDERING and any(
             getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
         ):
@@ -144,7 +152,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         """Record a value that Python reads, and the line of the model that reads it."""
         place = model_line(sys._getframe(1))
         if place:
-            self.observation.readings.append(Reading(place, _text(value)))
+            self.observation.readings.append(Reading(place, _abbreviate(value)))
 
     def _mark(self, values: Iterable[Any], sources: frozenset[str]) -> None:
         for value in values:
@@ -154,24 +162,27 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
                 _, known = self._sources.get(reference.cdata, (None, frozenset()))
                 self._sources[reference.cdata] = (reference, known | sources)
 
-    def _sources_of(self, values: Iterable[Any]) -> frozenset[str]:
-        found: frozenset[str] = frozenset()
+    def _sources_of(self, values: Iterable[object]) -> frozenset[str]:
+        sources: frozenset[str] = frozenset()
         for value in values:
             if (reference := _storage(value)) is not None and reference.cdata in self._sources:
-                found |= self._sources[reference.cdata][1]
-        return found
+                sources |= self._sources[reference.cdata][1]
+        return sources
 
 
 _CURRENT: ContextVar[Observer | None] = ContextVar("_CURRENT", default=None)
 
-#: The observers of all threads, since torch's class is one for all of them.
+#: The active observers of all threads, since the methods are replaced for all of them at once.
 _active: list[Observer] = []
 _LOCK = threading.Lock()
 
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Report calls of ``_METHODS``, which run no operator, to this thread's observer."""
+    """Report calls of ``_METHODS``, which run no operator, to this thread's observer.
+
+    The first observer replaces the methods, and the last one restores them.
+    """
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:
@@ -189,8 +200,8 @@ def _reporting_methods(observer: Observer) -> Iterator[None]:
                     delattr(torch.Tensor, name)  # torch's base class has the original
 
 
-def _reporting(method: Any) -> Any:
-    def reporting(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _reporting(method: Callable[..., _T]) -> Callable[..., _T]:
+    def reporting(self: Tensor, *args: object, **kwargs: object) -> _T:
         value = method(self, *args, **kwargs)
         observer = _CURRENT.get()
         if observer is not None and observer.depends(self):
@@ -201,7 +212,7 @@ def _reporting(method: Any) -> Any:
 
 
 def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
-    """Yield the indices among an operator's arguments, and the size that they index."""
+    """Yield each index tensor among an operator's arguments, with the size of the indexed axis."""
     match name:
         case "embedding":
             yield args[1], args[0].shape[0]
@@ -219,20 +230,20 @@ def _schema(func: Any) -> tuple[str, tuple[int, ...]]:
     schema = getattr(func, "_schema", None)
     if schema is None:  # a higher-order operator
         return func.name(), ()
-    written = (place for place, argument in enumerate(schema.arguments) if argument.is_write)
+    written = (n for n, argument in enumerate(schema.arguments) if argument.is_write)
     return schema.name.removeprefix("aten::").rstrip("_"), tuple(written)
 
 
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
+def _flatten(values: Iterable[object]) -> Iterator[object]:
     # Not torch's pytree, which takes ten times as long.
     for value in values:
         if isinstance(value, list | tuple):
-            yield from _flat(value)
+            yield from _flatten(value)
         else:
             yield value
 
 
-def _storage(value: Any) -> StorageWeakRef | None:
+def _storage(value: object) -> StorageWeakRef | None:
     if not isinstance(value, torch.Tensor):
         return None
     try:
@@ -241,6 +252,6 @@ def _storage(value: Any) -> StorageWeakRef | None:
         return None
 
 
-def _text(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value.tobytes() if isinstance(value, np.ndarray) else value)
     return text if len(text) <= 40 else f"{text[:30]}… (crc32 {crc32(text.encode()):08x})"

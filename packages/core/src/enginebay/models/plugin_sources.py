@@ -1,4 +1,4 @@
-"""Lookup of a model by name, with the model sources of plugins."""
+"""Find a model by its name, also in the model sources of plugins."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def find_model(
-    model: Any, codebase_config: Mapping[str, Any] | None = None, shapes: Shapes | None = None
+    model: object, codebase_config: Mapping[str, Any] | None = None, shapes: Shapes | None = None
 ) -> ModelSource:
-    """Find and load a model, with the model sources of plugins.
+    """Find and load a model, also from the model sources of plugins.
 
     Args:
         model: An object, a file, or a name as for :func:`~enginebay.models.sources.load_model`; or
             ``SCHEME:NAME`` for the model source of a plugin. A name may request weights:
             ``SCHEME:NAME?pretrained``, ``file.py:attr?weights=FILE``.
-        codebase_config: The codebase of the model. With it, a bare name, or a ``.py`` file without
-            an attribute, means ``TYPE:NAME``.
+        codebase_config: The config's section about the codebase. With it, a bare name, or a
+            ``.py`` file without an attribute, stands for ``TYPE:NAME``.
         shapes: The requested usual shapes.
 
     Raises:
@@ -40,12 +40,12 @@ def find_model(
     """
     if not isinstance(model, str):
         return load_model(model)
-    name, asked = split_weights(model)
+    name, requested = split_weights(model)
     if is_file(name):
-        if asked:
+        if requested:
             raise ModelSourceError(
                 f"'{name}' is a file that contains its weights",
-                hint=f"leave out the part after it: {name}",
+                hint=f"name only the file: {name}",
             )
         return load_model(name)
     section = dict(codebase_config or {})
@@ -62,19 +62,19 @@ def find_model(
         name = f"{codebase}:{name}"
     scheme = name.partition(":")[0]
     if build := schemes.get(scheme):
-        chosen = (section if scheme == codebase else {}) | asked
+        chosen = (section if scheme == codebase else {}) | requested
         request = partial(ModelRequest, codebase_config=chosen, input_shapes=shapes or {})
-        found = load_model(name, schemes={scheme: lambda text: build(request(name=text))})
-        return _add_weights(found, chosen)
-    if "pretrained" in asked:
+        source = load_model(name, schemes={scheme: lambda text: build(request(name=text))})
+        return _add_weights(source, chosen)
+    if "pretrained" in requested:
         raise ModelSourceError(
             f"'{name}' is your own code, which has no pretrained weights",
             hint=f"load your own with --weights FILE: {name}?weights=FILE",
         )
-    found = _load_without_plugin(name, scheme)
-    if "checkpoint" in asked:
-        load_weights(found.module, asked["checkpoint"])
-    return _add_weights(found, asked)
+    source = _load_without_plugin(name, scheme)
+    if "checkpoint" in requested:
+        load_weights(source.module, requested["checkpoint"])
+    return _add_weights(source, requested)
 
 
 def _load_without_plugin(name: str, scheme: str) -> ModelSource:
@@ -95,12 +95,12 @@ def _load_without_plugin(name: str, scheme: str) -> ModelSource:
         ) from err
 
 
-def _add_weights(found: ModelSource, chosen: Mapping[str, Any]) -> ModelSource:
-    """Return the source with a name that includes the weights, and with their description."""
-    file, pretrained = chosen.get("checkpoint"), bool(chosen.get("pretrained"))
-    weights = describe_weights(file) if file else found.weights
-    named = name_weights(found.named, pretrained=pretrained, file=file or "")
-    return replace(found, named=named, weights=weights)
+def _add_weights(source: ModelSource, options: Mapping[str, Any]) -> ModelSource:
+    """Return the source with the requested weights in its name and description."""
+    file, pretrained = options.get("checkpoint"), bool(options.get("pretrained"))
+    weights = describe_weights(file) if file else source.weights
+    named = name_weights(source.named, pretrained=pretrained, file=file or "")
+    return replace(source, named=named, weights=weights)
 
 
 def _is_library_name(name: str) -> bool:
@@ -109,7 +109,7 @@ def _is_library_name(name: str) -> bool:
 
 
 def _how_to_install(scheme: str) -> str:
-    # Only known packages are named: another name may not exist, or be someone else's.
+    # Only known packages: another name may not exist, or be a stranger's package.
     known = KNOWN_MODEL_SOURCES.get(scheme)
     return f"pip install {known}" if known else "install the package that provides it"
 

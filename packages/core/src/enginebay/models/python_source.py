@@ -78,13 +78,13 @@ def import_name(name: str) -> Iterator[ModuleType]:
         yield module
 
 
-def _resolve_attribute(module: Any, attribute: str, source: str) -> Any:
-    found = module
+def _resolve_attribute(module: ModuleType, attribute: str, source: str) -> object:
+    value: object = module
     for name in attribute.split("."):
-        if not hasattr(found, name):
+        if not hasattr(value, name):
             raise missing_attribute(name, source, vars(module))
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _execute_file(path: Path, name: str) -> ModuleType:
@@ -109,7 +109,7 @@ def _execute_file(path: Path, name: str) -> ModuleType:
 
 @contextmanager
 def unify_errors(action: str, name: str) -> Iterator[None]:
-    """Convert any exception of the user's code into one of Enginebay's.
+    """Convert any exception of the user's code into one of Enginebay's, except Ctrl-C.
 
     Raises:
         MissingDependencyError: The code imports a package that is not installed.
@@ -119,7 +119,7 @@ def unify_errors(action: str, name: str) -> Iterator[None]:
         yield
     except (EnginebayError, KeyboardInterrupt):
         raise
-    except BaseException as err:
+    except BaseException as err:  # sys.exit() in the user's code must not end Enginebay silently
         if package := missing_package(err):
             message = f"{action} '{name}' needs the package '{package}', which is not installed"
             raise MissingDependencyError(message, hint=install_hint(package)) from err
@@ -160,18 +160,18 @@ def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSour
     Args:
         name: The name.
         source: The user's text: ``file.py:name``.
-        known: The names that it defines.
+        known: The names that the file or module defines.
     """
     if "(" in name:
-        hint = "a name cannot call: write a function without arguments that returns the model"
-        return ModelSourceError(f"'{source}' is a call", hint=hint)
+        hint = "write a function without arguments that returns the model, and name that"
+        return ModelSourceError(f"'{source}' contains a call; expected only a name", hint=hint)
     guess = nearest(name, [other for other in known if not other.startswith("_")])
     message = f"'{source}': there is no '{name}' in '{source.rpartition(':')[0]}'"
     return ModelSourceError(message, hint=f"did you mean '{guess}'?" if guess else None)
 
 
 def public_names(file: Path) -> list[str]:
-    """Return the classes and functions that a Python file defines, by its text alone."""
+    """Return the names of a Python file's public classes and functions, without running it."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Recorded calls of a model in an application, as its example, open dimensions and data."""
+"""Record an application's calls of a model, to use as example, open dimensions and data."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ if TYPE_CHECKING:
 #: The number of stored calls: as many as an artifact is verified on.
 _MAX_STORED_CALLS = 64
 
-#: One for all records: a record can be pickled then.
+#: One lock for all objects, since an object with its own lock cannot be pickled.
 _LOCK = threading.Lock()
 
 _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @contextmanager
-def record(model: Any) -> Iterator[RecordedCalls]:
-    """Record how an application calls a model, as the example inputs of a deployment.
+def record(model: object) -> Iterator[RecordedCalls]:
+    """Record an application's calls of a model, to deploy it for such inputs.
 
-    The recorded calls determine the inputs that the artifact must take: see
-    :class:`RecordedCalls`. The model computes as before, except that a module compiled by
-    ``torch.compile`` runs uncompiled.
+    :class:`RecordedCalls` describes their use. The model computes as before, except that a module
+    compiled by ``torch.compile`` runs uncompiled.
 
     Args:
-        model: The module that the application calls, which may be a part of a larger module.
+        model: The ``nn.Module`` that the application calls; it may be a submodule.
 
     Raises:
-        InputError: It is no ``nn.Module``.
+        InputError: The model is not an ``nn.Module``.
 
     Example:
         >>> import torch
@@ -79,7 +78,7 @@ def record(model: Any) -> Iterator[RecordedCalls]:
 
 @dataclass(frozen=True)
 class _StoredCall:
-    """One stored call: its arguments, and copies of its tensors on the CPU."""
+    """The index of a call, its arguments, and copies of its tensors on the CPU."""
 
     number: int
     call: Call
@@ -91,23 +90,23 @@ class _StoredCall:
 
 
 class _TensorKind(str):
-    """The dtype and rank of a tensor, as text."""
+    """The dtype and rank of a tensor as text, which messages show without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
 
 
 class RecordedCalls:
-    """What :func:`record` has seen: ``args`` of ``deploy``, ``export`` and ``preview``.
+    """The recorded calls of a model, which ``deploy``, ``export`` and ``preview`` take as ``args``.
 
-    A call with the most frequent sizes becomes the example, and sizes that differed between calls
-    are open, from the smallest to the largest one. In ``deploy`` the calls are the data as well,
-    and probes stay between the least and the greatest number of each input. An explicit argument
-    wins: an axis in ``dynamic``, the data, the domain of an input.
+    A call with the most frequent sizes becomes the example. Axes whose sizes differ between calls
+    are open, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
+    data, and generates probes between the smallest and largest recorded value of each input. An
+    explicit argument overrides this: an axis in ``dynamic``, the data, the domain of an input.
 
-    At most 64 calls are stored, with copies of their tensors: a random choice of all. A call with
-    the smallest and a call with the largest size of each axis are always stored, even beyond 64. It
-    is a sequence of data items, which :class:`enginebay.DataSet` takes too.
+    At most 64 randomly chosen calls are stored, with copies of their tensors. A call with the
+    smallest and a call with the largest size of each axis are always stored, even beyond 64. The
+    object is a sequence of data items, which :class:`enginebay.DataSet` accepts.
 
     Args:
         model: The model whose calls are recorded.
@@ -124,12 +123,12 @@ class RecordedCalls:
         self._random = Random(0)  # noqa: S311  # no secret
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RecordedCalls:
-        """Itself: a copy of the model that the application makes is recorded here as well."""
+        """Return this object, so that calls of a copy of the model are recorded here as well."""
         return self
 
     def __repr__(self) -> str:
-        kept = f"{len(self._stored)} of {self._count} calls"
-        return f"<RecordedCalls: {kept} of {type(self._model).__name__}>"
+        calls = f"{len(self._stored)} of {self._count} calls"
+        return f"<RecordedCalls: {calls} of {type(self._model).__name__}>"
 
     def __len__(self) -> int:
         """Return the number of stored calls."""
@@ -140,15 +139,15 @@ class RecordedCalls:
         return [to_numpy(tensor) for tensor in self._calls()[index].tensors], None
 
     @property
-    def example(self) -> tuple[Any, ...]:
-        """The last call with the most frequent sizes: positional arguments, then a dict."""
-        kept = self._usual()
+    def example(self) -> tuple[object, ...]:
+        """The last call with the most frequent sizes: its positional arguments, then a dict."""
+        usual = self._usual()
         device = next((each.device for each in self._model.parameters()), "cpu")
-        args, kwargs = kept.call.fill([tensor.to(device) for tensor in kept.tensors])
+        args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])
         return (*args, kwargs)
 
-    def example_for(self, model: Any) -> tuple[Any, ...]:
-        """Return the example for a model.
+    def example_for(self, model: object) -> tuple[object, ...]:
+        """Return the example, if the calls were recorded on this model.
 
         Raises:
             InputError: The calls are those of a different model, or cannot be used.
@@ -161,15 +160,15 @@ class RecordedCalls:
         return self.example
 
     def opened(
-        self, names: Sequence[str], given: DynamicShapes, dynamic: Mapping[str, Any]
+        self, names: Sequence[str], requested: DynamicShapes, dynamic: Mapping[str, Any]
     ) -> DynamicShapes:
-        """Return the axes whose sizes differed between calls, and those that the caller opened.
+        """Return the axes whose sizes differ between calls, and those that the caller opened.
 
-        Axes that have equal sizes in every call share one name.
+        Axes whose sizes are equal in every call share one dimension.
 
         Args:
             names: The names of the inputs, in order.
-            given: The axes that the caller opened.
+            requested: The axes that the caller opened.
             dynamic: The caller's own value of ``dynamic``, which may also fix an axis.
         """
         every = dict(zip(names, zip(*self._sizes, strict=True), strict=True))
@@ -178,7 +177,7 @@ class RecordedCalls:
             axes = [*zip(*every[name], strict=True)]
             profiles[name] = [*map(min, axes)], usual, [*map(max, axes)]
         seen = from_profiles(profiles)
-        said = {
+        decided = {  # by the caller
             (name, axis)
             for name, axes in seen.items()
             for axis in axes
@@ -186,22 +185,23 @@ class RecordedCalls:
             if key == name or inputs_in(key, [name])
             if own is None or axis in own or axis - len(every[name][0]) in own
         }
-        found = {name: dict(axes) for name, axes in given.items()}
+        opened = {name: dict(axes) for name, axes in requested.items()}
         shared: dict[tuple[int, ...], DynamicDim | None] = {}
-        places = [(name, axis) for name, axes in seen.items() for axis in axes]
-        for name, axis in sorted(places, key=lambda place: place not in said):
+        differing = [(name, axis) for name, axes in seen.items() for axis in axes]
+        # The caller's axes first, so that other axes with the same sizes share their dimensions.
+        for name, axis in sorted(differing, key=lambda item: item not in decided):
             sizes = tuple(shape[axis] for shape in every[name])
-            if (name, axis) in said:
-                shared.setdefault(sizes, given.get(name, {}).get(axis))
+            if (name, axis) in decided:
+                shared.setdefault(sizes, requested.get(name, {}).get(axis))
             elif (dim := shared.setdefault(sizes, seen[name][axis])) is not None:
-                found.setdefault(name, {})[axis] = dim
-        return found
+                opened.setdefault(name, {})[axis] = dim
+        return opened
 
     def fitting(self, example: Mapping[str, Sequence[int]], dynamic: DynamicShapes) -> Self:
-        """Return the calls whose fixed axes have the sizes of the example."""
+        """Return only the calls whose fixed axes have the same sizes as the example's."""
         closed = [
-            (place, axis, size)
-            for place, (name, shape) in enumerate(example.items())
+            (n, axis, size)
+            for n, (name, shape) in enumerate(example.items())
             for axis, size in enumerate(shape)
             if axis not in dynamic.get(name, {})
         ]
@@ -209,24 +209,27 @@ class RecordedCalls:
         other._stored = {
             each.number: each
             for each in self._calls()
-            if all(each.shapes[place][axis] == size for place, axis, size in closed)
+            if all(each.shapes[n][axis] == size for n, axis, size in closed)
         }
         return other
 
     def domain(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return the smallest and largest number of each input in the stored calls."""
-        found = {}
+        """Return input name → its smallest and largest value in the stored calls, if they differ.
+
+        Inputs of booleans or complex numbers are left out.
+        """
+        domain = {}
         for name, *tensors in zip(names, *(each.tensors for each in self._calls()), strict=True):
             arrays = map(to_numpy, tensors)
             numbers = [each for each in arrays if each.size and each.dtype.kind not in "bc"]
             low = min((float(each.min()) for each in numbers), default=0.0)
             high = max((float(each.max()) for each in numbers), default=0.0)
             if low < high:
-                found[name] = low, high
-        return found
+                domain[name] = low, high
+        return domain
 
-    def add(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record a call, as a forward pre-hook of the model."""
+    def add(self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Record a call; ``record`` registers this as a forward pre-hook of the model."""
         import torch
 
         is_traced = torch._C._get_tracing_state() is not None
@@ -234,7 +237,7 @@ class RecordedCalls:
         if is_over or is_traced or torch.compiler.is_compiling():
             return
         model = unwrap_compiled(self._model)
-        with suppress(InputError):  # no tensor is in it, or the forward is about to refuse it
+        with suppress(InputError):  # it has no tensor, or the forward is about to reject it
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
             tensors = [*named.values()]
             kinds = [_TensorKind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
@@ -247,18 +250,19 @@ class RecordedCalls:
         """End the recording."""
         self._is_open = False
 
-    def _add(self, call: Call, tensors: Sequence[Tensor], form: dict[str, Any]) -> None:
+    def _add(self, call: Call, tensors: Sequence[Tensor], form: dict[str, object]) -> None:
         number, self._count = self._count, self._count + 1
         self._first = self._first or form
-        if difference := _difference(self._first, form):
+        if difference := _describe_difference(self._first, form):
             self._difference = f"{difference} in call {number}"
             return
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
         self._sizes[shapes] += 1
         if len(self._stored) >= _MAX_STORED_CALLS:
             every = {each.number: each.shapes for each in self._stored.values()} | {number: shapes}
-            needed = _extremes(every)
+            needed = _find_extreme_calls(every)
             spare = [each for each in self._stored if each not in needed]
+            # Reservoir sampling: each call so far is stored with the same probability.
             if number not in needed and (
                 not spare or self._random.randrange(self._count) >= _MAX_STORED_CALLS
             ):
@@ -294,33 +298,33 @@ class RecordedCalls:
         if self._difference:
             raise InputError(
                 f"the calls of the {name} differ in more than sizes and values: {self._difference}",
-                hint="an artifact takes one form of call: record each form in a with of its own",
+                hint="an artifact has one form of call: record each form in a separate with block",
             )
         return list(self._stored.values())
 
 
-def _extremes(calls: Mapping[int, _Shapes]) -> set[int]:
-    """Return the numbers of the first calls with the smallest and largest size of each axis."""
+def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
+    """Return the indices of the first calls with the smallest and largest size of each axis."""
     return {
-        choose(calls, key=lambda each: calls[each][place][axis])
-        for place, shape in enumerate(next(iter(calls.values())))
+        choose(calls, key=lambda call: calls[call][n][axis])
+        for n, shape in enumerate(next(iter(calls.values())))
         for axis in range(len(shape))
         for choose in (min, max)
     }
 
 
-def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
     """Describe how a call differs from the first: ``'use_cache' is True in call 0, and False``."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
-            one, found = (
+            values = [
                 reprlib.repr(form[path]) if path in form else "missing" for form in (first, other)
-            )
-            return f"'{path}' is {one} in call 0, and {found}"
+            ]
+            return f"'{path}' is {' in call 0, and '.join(values)}"
     return "" if list(first) == list(other) else "the arguments come in another order"
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     """Return True for equal values, and for objects of one class that cannot be compared."""
     if type(one) is not type(other):
         return False

@@ -1,4 +1,4 @@
-"""A model's inputs and outputs by names, and how its forward is called with them.
+"""Signature of a model: its inputs and outputs by name, and the call of its forward.
 
 Input names are the parameter names of ``forward``, output names the keys of the dict it returns.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from enginebay.errors import InputError, ModelError, first_line
 from enginebay.ir import format_raising_line
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 #: The hint for a function that builds a model from arguments.
 _FACTORY = (
-    "a function that takes arguments is the model itself; name one without that returns the model"
+    "a function with arguments is itself the model; name one without arguments that returns it"
 )
 
 
@@ -44,12 +44,12 @@ class Signature:
 
     Attributes:
         inputs: Names, dtypes and sizes of the example inputs.
-        outputs: Names, dtypes and sizes of the outputs for them.
-        example_inputs: The example inputs by name; copies, detached.
-        example_outputs: The model's outputs for them; copies, detached.
-        places: The outputs' paths in the value that ``forward`` returns.
-        call: The arguments of ``forward``, with slots for the flat inputs.
-        notes: For the user: outputs that are left out or renamed.
+        outputs: Names, dtypes and sizes of the outputs for the example inputs.
+        example_inputs: Detached copies of the example inputs, by name.
+        example_outputs: Detached copies of the outputs for the example inputs, by name.
+        output_paths: The outputs' paths in the value that ``forward`` returns.
+        call: The arguments of ``forward``, with a slot for each input.
+        notes: Messages for the user about constant arguments and left-out outputs.
         observation: The operators and values that were observed in the pass.
     """
 
@@ -57,7 +57,7 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
     example_inputs: dict[str, Tensor]
     example_outputs: dict[str, Tensor]
-    places: tuple[str, ...]
+    output_paths: tuple[str, ...]
     call: Call
     notes: tuple[str, ...] = ()
     observation: Observation | None = None
@@ -78,24 +78,24 @@ class Signature:
         """
         names = [spec.name for spec in self.inputs]
         if set(names) != set(inputs):
-            raise InputError(f"the model takes {', '.join(names)}; got {', '.join(inputs)}")
+            raise InputError(f"expected the inputs {', '.join(names)}, found {', '.join(inputs)}")
         ordered = {name: inputs[name] for name in names}
         result, _ = _forward(unwrap_compiled(model), self.call, ordered, observer)
-        tensors = output_tensors(result, self.places, caches=self.call.caches)
+        tensors = output_tensors(result, self.output_paths, caches=self.call.caches)
         named = zip(self.outputs, tensors, strict=True)
         return {spec.name: copy_detached(tensor) for spec, tensor in named}
 
     @contextmanager
     def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
-        """Return a context for many runs, in which the model's mode is changed only once.
+        """Prepare the model for many runs: its mode is changed only once.
 
         Yields:
             A function from the inputs to the outputs, both in order. The outputs may share memory
-            with the model's tensors, which the next run overwrites.
+            with the model's own tensors, which the next run may overwrite.
         """
         import torch
 
-        called = unwrap_compiled(model)
+        module = unwrap_compiled(model)
 
         def run(inputs: Sequence[Tensor]) -> list[Tensor]:
             tensors = list(inputs)
@@ -103,18 +103,18 @@ class Signature:
                 tensors[index] = copy_detached(tensors[index])
             args, kwargs = self.call.fill(tensors)
             with torch.no_grad():
-                result = _called(called, args, kwargs)
+                result = _call_model(module, args, kwargs)
             if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
                 return [result]
-            return output_tensors(result, self.places, caches=self.call.caches)
+            return output_tensors(result, self.output_paths, caches=self.call.caches)
 
-        with torch.inference_mode(mode=False), evaluation(called):
+        with torch.inference_mode(mode=False), evaluation(module):
             yield run
 
 
 def read_signature(
     model: nn.Module,
-    args: Any,
+    args: object,
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
@@ -130,7 +130,7 @@ def read_signature(
         output_names: One name per output tensor; by default the keys of the result.
 
     Raises:
-        InputError: The example inputs do not match ``forward``, or the names do not match them.
+        InputError: The example inputs do not match ``forward``, or the names the tensors.
         ModelError: The forward raised, or returned no tensor.
     """
     from enginebay.models.observation import Observer  # imports torch
@@ -147,7 +147,7 @@ def read_signature(
                 raise misspelled from err
             err.hint = (
                 f"forward{forward_parameters(model)} has no parameter called "
-                f"{', '.join(map(str, args))}, so it was given one dict"
+                f"{', '.join(map(str, args))}, so the dict became one argument"
             )
         elif hasattr(model, "function_name"):
             err.hint = _FACTORY
@@ -159,7 +159,7 @@ def read_signature(
         outputs=specs(outputs),
         example_inputs=inputs,
         example_outputs=outputs,
-        places=tuple(place for place, _ in named.values()),
+        output_paths=tuple(path for path, _ in named.values()),
         call=replace(call, mutated=mutated),
         notes=(*call.notes, *notes),
         observation=observer.observation,
@@ -168,8 +168,8 @@ def read_signature(
 
 def _forward(
     model: nn.Module, call: Call, inputs: Mapping[str, Tensor], observer: Observer | None = None
-) -> tuple[Any, frozenset[int]]:
-    """Run the forward on copies of the inputs; return the result and the inputs it wrote into."""
+) -> tuple[object, frozenset[int]]:
+    """Run the forward on copies of the inputs; return its result, and indices of mutated inputs."""
     import torch
 
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
@@ -178,55 +178,56 @@ def _forward(
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))
         with observer.watch(named) if observer else nullcontext():
-            result = _called(model, args, kwargs)
+            result = _call_model(model, args, kwargs)
         changed = [t._version != before for t, before in zip(tensors, versions, strict=True)]
     return result, frozenset(index for index, yes in enumerate(changed) if yes)
 
 
-def _called(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _call_model(model: nn.Module, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
     try:
         return model(*args, **kwargs)
     except KeyboardInterrupt:
         raise
-    except BaseException as err:  # a model that exits has computed nothing
+    except BaseException as err:  # SystemExit as well: a model that exits has computed nothing
         message = f"the model's forward raised {type(err).__name__}: {first_line(err)}"
         raise ModelError(f"{message}{format_raising_line(err)}") from err
 
 
 def _name_outputs(
-    result: Any, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
+    result: object, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
 ) -> tuple[dict[str, tuple[str, Tensor]], list[str]]:
-    """Return the path and tensor of each output by name, and notes."""
+    """Return output name → path in the result and tensor, and notes for the user."""
     import torch
 
     from enginebay.tensors import output_leaves
 
-    found: dict[str, tuple[str, Tensor]] = {}
+    outputs: dict[str, tuple[str, Tensor]] = {}
     notes: list[str] = []
     # A graph needs two names where an input and an output have the same key.
     taken = set() if names else set(inputs)
-    for place, leaf in output_leaves(result, caches=caches):
-        path = place
-        if caches:  # the names that decoders exported to ONNX have: one step's are the next's past
-            path = place.replace("past_key_values.", "present.", 1)
+    for path, leaf in output_leaves(result, caches=caches):
+        # In ONNX decoders, `present` of one step is `past_key_values` of the next.
+        name = path.replace("past_key_values.", "present.", 1) if caches else path
         if isinstance(leaf, torch.Tensor):
-            name = f"{path}_out" if path in taken else path
-            found[choose_unused_name(name, {*found, *taken})] = place, copy_detached(leaf)
+            unused = choose_unused_name(
+                f"{name}_out" if name in taken else name, {*outputs, *taken}
+            )
+            outputs[unused] = path, copy_detached(leaf)
         elif leaf is not None:
-            notes.append(_left_out(path, leaf))
-    if not found:
+            notes.append(_describe_left_out(name, leaf))
+    if not outputs:
         kind = type(result).__name__
         message = f"the model's forward returned no tensor; it returned a {kind}"
         raise ModelError(message, hint=_FACTORY if isinstance(result, torch.nn.Module) else None)
-    return _distinct(rename_tensors("output", found, names), set(inputs)), notes
+    return _check_distinct(rename_tensors("output", outputs, names), set(inputs)), notes
 
 
-def _left_out(path: str, leaf: Any) -> str:
-    note = f"output '{path}' is of type {type(leaf).__name__}, not a tensor, and is left out"
-    return f"{note}; its tensors are outputs where a cache is an input" if is_cache(leaf) else note
+def _describe_left_out(name: str, leaf: object) -> str:
+    note = f"output '{name}' is of type {type(leaf).__name__}, not a tensor, and is left out"
+    return f"{note}; pass a cache as an input to make it an output" if is_cache(leaf) else note
 
 
-def _distinct(outputs: dict[str, _T], inputs: set[str]) -> dict[str, _T]:
+def _check_distinct(outputs: dict[str, _T], inputs: set[str]) -> dict[str, _T]:
     both = [name for name in outputs if name in inputs]
     if both:
         message = f"'{both[0]}' names an input and an output; a graph needs two names"

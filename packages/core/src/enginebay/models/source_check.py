@@ -1,4 +1,4 @@
-"""Check that a text leads to a model, without running any of its code or importing torch."""
+"""Check a model's name without running the model's code or importing torch."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
 
 def check_source(text: str, folder: Path, codebase: str = "") -> None:
-    """Check as much of a model's name as can be without running any code of the model.
+    """Check a model's name as far as possible without running the model's code.
 
     Args:
-        text: As :func:`~enginebay.models.plugin_sources.find_model` takes it. Names after the
-            scheme of a plugin are not looked up, and neither is a plugin that is not installed
-            here: another machine may have it.
-        folder: Where relative paths and modules are searched.
-        codebase: The codebase that a config names: a bare name is a model of it.
+        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. Of
+            ``SCHEME:NAME`` only the scheme of a known plugin is checked. The plugin need not be
+            installed here: another machine may have it.
+        folder: The folder in which relative paths and modules are searched.
+        codebase: The codebase that a config names, to which a bare name belongs.
 
     Raises:
-        ModelSourceError: The text leads nowhere.
+        ModelSourceError: The text is not a model's name, or its file, module or attribute is
+            missing.
     """
     check_text(text)
-    text, asked = split_weights(text)
-    if "checkpoint" in asked and not (folder / asked["checkpoint"]).exists():
-        raise missing_file(asked["checkpoint"], folder)
+    text, requested = split_weights(text)
+    if "checkpoint" in requested and not (folder / requested["checkpoint"]).exists():
+        raise missing_file(requested["checkpoint"], folder)
     if is_file(text):
         if not (folder / text).exists():
             raise missing_file(text, folder)
@@ -68,16 +69,16 @@ def _is_module(name: str, folder: Path) -> bool:
     if name in sys.modules:  # such as os.path, which is not in a package
         return True
     top, *rest = name.split(".")
-    found = PathFinder.find_spec(top, [str(folder)]) or _installed(top)
+    spec = PathFinder.find_spec(top, [str(folder)]) or _find_installed(top)
     for depth, _ in enumerate(rest, 2):
-        if found is None or found.submodule_search_locations is None:
+        if spec is None or spec.submodule_search_locations is None:
             return False
         inner = ".".join(name.split(".")[:depth])
-        found = PathFinder.find_spec(inner, list(found.submodule_search_locations))
-    return found is not None
+        spec = PathFinder.find_spec(inner, list(spec.submodule_search_locations))
+    return spec is not None
 
 
-def _installed(top: str) -> ModuleSpec | None:
+def _find_installed(top: str) -> ModuleSpec | None:
     try:
         return find_spec(top)
     except ValueError:  # a module without a spec, such as __main__
@@ -85,17 +86,17 @@ def _installed(top: str) -> ModuleSpec | None:
 
 
 def _check_attribute(path: Path, text: str) -> None:
-    """Refuse a name that the file does not define, as far as its text shows.
+    """Check that a file defines the attribute in a model's name, without running the file.
 
     Raises:
-        ModelSourceError: There is no such name, or the file is no Python.
+        ModelSourceError: The file does not define the attribute, or is not valid Python.
     """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as err:
         reason = err.msg if isinstance(err, SyntaxError) else str(err)
         raise ModelSourceError(f"'{text}' cannot be imported: {reason}") from err
-    names = set(_names_in(tree.body))
+    names = set(_bound_names(tree.body))
     if names & {"*", "__getattr__"} or any(
         isinstance(node, ast.Name) and node.id in ("globals", "exec") for node in ast.walk(tree)
     ):
@@ -105,7 +106,7 @@ def _check_attribute(path: Path, text: str) -> None:
         raise missing_attribute(first, text, names)
 
 
-def _names_in(body: list[ast.stmt]) -> Iterator[str]:
+def _bound_names(body: list[ast.stmt]) -> Iterator[str]:
     """Yield the names that statements of a module bind, at any depth outside functions."""
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -120,7 +121,7 @@ def _names_in(body: list[ast.stmt]) -> Iterator[str]:
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             )
             for block in _blocks(statement):
-                yield from _names_in(block)
+                yield from _bound_names(block)
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

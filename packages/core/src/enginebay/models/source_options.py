@@ -21,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         task: The task of the model.
         arguments: Keyword arguments of the model, or of its config.
         pretrained: Use the codebase's pretrained weights, which it may download.
-        checkpoint: A local file of weights: a ``state_dict`` by ``torch.save``, or safetensors.
+        checkpoint: A local file of weights: a saved ``state_dict``, or safetensors.
     """
 
     type: str | None = None
@@ -70,7 +70,7 @@ def read_options(request: ModelRequest) -> Options:
 
 
 def image_size(request: ModelRequest) -> tuple[int, int, int] | None:
-    """Return channels, height and width of the requested image; None if there is not one image.
+    """Return channels, height and width of the only requested image; None without such a request.
 
     Example:
         >>> from enginebay.hooks import ModelRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay.ir import IRModel
+    from enginebay.models.function_models import FunctionModel
 
-#: Model sources of plugins: scheme → callable that takes the name after the scheme.
+#: Model sources of plugins: scheme → function from the name after the scheme to the model.
 Schemes: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file"
 
-_PAIR = "a function that is the model itself needs its inputs: (function, inputs)"
+_PAIR = "to use a function itself as the model, name a tuple (function, inputs)"
 
 _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
 
@@ -68,7 +69,7 @@ class ModelSource:
 
     @cached_property
     def module(self) -> Any:
-        """The model as a module: an exported program is opened, a compiled module unwrapped."""
+        """The model as an ``nn.Module``: an exported program is converted, torch.compile undone."""
         return self.model.module() if self.program is not None else unwrap_compiled(self.model)
 
     @property
@@ -83,11 +84,11 @@ class ModelSource:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
-    def arguments(self, named: Mapping[str, Any]) -> Any:
-        """Convert inputs by the names in a PyTorch file to arguments of its ``forward``.
+    def arguments(self, named: Mapping[str, object]) -> object:
+        """Convert inputs by name to arguments of ``forward``, if a PyTorch file names its inputs.
 
-        Such a file stores names for users next to its graph, whose parameters may have other names.
-        For any other model the inputs are returned unchanged.
+        The names in the file may differ from the parameters of its graph. For any other model the
+        inputs are returned unchanged.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):
@@ -101,7 +102,7 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for files: ``build`` for ``net.py:build``, the class's for an object."""
+        """A short name for file names: ``build`` for ``net.py:build``, the class of an object."""
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.partition("?")[0].rpartition(":")
@@ -113,15 +114,15 @@ class ModelSource:
         return re.sub(r"\W", "", named).lower()
 
 
-def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
+def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource:
     """Load a model.
 
     Args:
-        source: A name as above; a module, a TorchScript module or an exported program; a callable
-            without arguments (such as a class) that returns one; a function with arguments, which
-            is itself the model; or a tuple of a model or function, its example inputs and,
-            optionally, its task and the origin of its weights. A :class:`ModelSource` is returned
-            unchanged.
+        source: A name in a form above; a module, a TorchScript module or an exported program; a
+            callable without arguments, such as a class, that returns one of these; a function with
+            arguments, which is itself the model; or a tuple of a model or function, its example
+            inputs and, optionally, its task and the origin of its weights. A :class:`ModelSource`
+            is returned unchanged.
         schemes: Model sources of plugins, for ``scheme:name``.
 
     Raises:
@@ -143,11 +144,11 @@ def load_model(source: Any, *, schemes: Schemes | None = None) -> ModelSource:
         raise unreadable(source)
     scheme, _, name = source.partition(":")
     if schemes and scheme in schemes:
-        found = _called(lambda: schemes[scheme](name), source)
-        return replace(_from_object(found, source), named=source)
+        model = _call_user_code(lambda: schemes[scheme](name), source)
+        return replace(_from_object(model, source), named=source)
     named = f"{Path(left).absolute()}:{attribute}" if left.endswith(".py") else source
-    with named_object(source) as found:
-        return replace(_from_object(found, source), named=named)
+    with named_object(source) as model:
+        return replace(_from_object(model, source), named=named)
 
 
 def is_file(text: str) -> bool:
@@ -194,7 +195,7 @@ def _from_exported_program(path: Path) -> ModelSource:
     )
 
 
-def _program_inputs(program: Any) -> Any:
+def _program_inputs(program: torch.export.ExportedProgram) -> tuple[object, ...] | None:
     """Return an exported program's example inputs: the positional inputs, then a dict."""
     if program.example_inputs is None:
         return None
@@ -202,111 +203,111 @@ def _program_inputs(program: Any) -> Any:
     return (*positional, keywords) if keywords else tuple(positional)
 
 
-def _from_object(found: Any, description: str) -> ModelSource:
+def _from_object(model: Any, description: str) -> ModelSource:
     require("torch")
     inputs = task = None
     weights = ""
-    if not _is_model(found) and callable(found):
-        found = _built(found, description)
-    if isinstance(found, tuple) and len(found) in (2, 3, 4):
-        found, inputs, *said = found
-        task = _task(said, description)
-        weights = said[1] if len(said) > 1 else ""
-        found = _function(found) or found
-    if not _is_model(found):
-        wanted = "an nn.Module, or a callable that returns one"
-        message = f"'{description}' leads to {_describe(found)}; expected {wanted}"
-        raise ModelSourceError(message, hint=_advice(found))
-    _check_modules(found, description)
-    if inputs is None and _is_program(found):
-        inputs = _program_inputs(found)
+    if not _is_model(model) and callable(model):
+        model = _build_model(model, description)
+    if isinstance(model, tuple) and len(model) in (2, 3, 4):
+        model, inputs, *extras = model
+        task = _record_task(extras[0], description) if extras else None
+        weights = extras[1] if len(extras) > 1 else ""
+        model = _wrap_function(model) or model
+    if not _is_model(model):
+        message = f"'{description}' leads to {_describe(model)}"
+        raise ModelSourceError(
+            f"{message}; expected an nn.Module, or a callable that returns one",
+            hint=_suggest_model(model),
+        )
+    _check_modules(model, description)
+    if inputs is None and _is_program(model):
+        inputs = _program_inputs(model)
     return ModelSource(
-        description=description, model=found, example_inputs=inputs, task=task, weights=weights
+        description=description, model=model, example_inputs=inputs, task=task, weights=weights
     )
 
 
 def _check_modules(model: Any, description: str) -> None:
-    """Refuse modules that contain themselves, on which torch's traversal recurses endlessly."""
+    """Raise if a module contains itself, since torch's traversal would recurse endlessly."""
     try:
         list(() if _is_program(model) else model.named_modules(remove_duplicate=False))
     except RecursionError as err:
-        message = f"'{description}' leads to a module that is its own child, or below itself"
+        message = f"'{description}' leads to a module that contains itself"
         hint = "store a reference to a parent module in a tuple: self.parent = (module,)"
         raise ModelSourceError(message, hint=hint) from err
 
 
-def _task(said: Sequence[Any], description: str) -> dict[str, Any] | None:
-    """Return the record of the model's task; None if the source has no task."""
+def _record_task(task: object, description: str) -> dict[str, Any] | None:
     from enginebay.tasks import record_task
 
-    if not said or said[0] is None:
+    if task is None:
         return None
     try:
-        return record_task(said[0])
+        return record_task(task)
     except UsageError as err:
         raise ModelSourceError(f"'{description}' comes with a task: {err}", hint=err.hint) from err
 
 
-def _built(function: Callable[..., Any], description: str) -> Any:
-    wanted = required_parameters(function)
-    if wanted and not isinstance(function, type):
-        return _function(function)
-    if wanted:
-        message = (
-            f"'{description}' cannot be called without arguments: it requires {', '.join(wanted)}"
-        )
+def _build_model(function: Callable[..., object], description: str) -> object:
+    required = required_parameters(function)
+    if required and not isinstance(function, type):
+        return _wrap_function(function)
+    if required:
+        message = f"'{description}' cannot be called without arguments"
         raise ModelSourceError(
-            message, hint="name a function without arguments that returns the model"
+            f"{message}: it requires {', '.join(required)}",
+            hint="name a function without arguments that returns the model",
         )
-    return _called(function, description)
+    return _call_user_code(function, description)
 
 
-def _function(found: Any) -> Any:
-    """Wrap a function as a model; None for any other object."""
+def _wrap_function(value: object) -> FunctionModel | None:
+    """Return a function as a model; None for any other object."""
     from enginebay.models.function_models import FunctionModel
 
-    if _is_model(found) or isinstance(found, type) or not callable(found):
+    if _is_model(value) or isinstance(value, type) or not callable(value):
         return None
-    return FunctionModel(found)
+    return FunctionModel(value)
 
 
-def _called(function: Callable[[], Any], description: str) -> Any:
+def _call_user_code(function: Callable[[], object], description: str) -> object:
     try:
         with unify_errors("calling", description):
             return function()
     except ModelSourceError as err:
         if inspect.isfunction(function) and inspect.signature(function).parameters:
-            err.hint = err.hint or f"it was called for the model; {_PAIR}"
+            err.hint = err.hint or f"it was called to get the model; {_PAIR}"
         raise
 
 
-def _is_model(found: Any) -> bool:
+def _is_model(value: object) -> bool:
     import torch
 
-    return isinstance(found, torch.nn.Module) or _is_program(found)
+    return isinstance(value, torch.nn.Module) or _is_program(value)
 
 
-def _is_program(found: Any) -> bool:
+def _is_program(value: object) -> bool:
     import torch
 
-    return isinstance(found, torch.export.ExportedProgram)
+    return isinstance(value, torch.export.ExportedProgram)
 
 
-def _describe(found: Any) -> str:
-    if isinstance(found, type):
-        return f"the class {found.__qualname__}"
-    if inspect.isroutine(found):
-        return f"the function {found.__name__}"
-    return f"an object of type {type(found).__qualname__}"
+def _describe(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if inspect.isroutine(value):
+        return f"the function {value.__name__}"
+    return f"an object of type {type(value).__qualname__}"
 
 
-def _advice(found: Any) -> str | None:
+def _suggest_model(value: object) -> str | None:
     import torch
 
-    if isinstance(found, Mapping):
-        return "a state_dict holds weights only: load it into a model, and name that"
-    if isinstance(found, torch.Tensor):
-        return f"a function that needs no arguments is called for the model; {_PAIR}"
+    if isinstance(value, Mapping):
+        return "a state_dict contains only weights: load it into a model, and name that"
+    if isinstance(value, torch.Tensor):
+        return f"a function without arguments is called to get the model; {_PAIR}"
     return None
 
 
@@ -314,7 +315,7 @@ def unreadable(source: str) -> ModelSourceError:
     """Return the error for a text that is not a valid name of a model."""
     path = Path(source)
     if is_weights(source):
-        message = f"'{source}' holds weights, not a model"
+        message = f"'{source}' contains weights, not a model"
         hint = f"name the model that they are for: file.py:attr --weights {source}"
         return ModelSourceError(message, hint=hint)
     if path.suffix == ".py":

@@ -1,4 +1,4 @@
-"""Weights: random weights from a fixed seed, or the weights in a local file."""
+"""Weights of a model: random ones from a fixed seed, or those in a local file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Return the origin of the weights for users; for random weights with flags to change it."""
+    """Return the origin of weights for users, with the flags that replace random weights."""
     if weights != RANDOM_WEIGHTS:
         return weights
-    return f"{weights}: its answers mean nothing; --pretrained or --weights FILE brings others"
+    return f"{weights}: its outputs are meaningless; use --pretrained or --weights FILE"
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def load_weights(model: nn.Module, path: str) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise ModelSourceError(f"no file of weights '{path}'", hint="--weights FILE")
+        raise ModelSourceError(f"no file of weights '{path}'", hint="pass --weights FILE")
     take_weights(model, _read_weights(file), path)
 
 
@@ -133,16 +133,16 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     except (RuntimeError, TypeError) as err:
         why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
-        raise ModelSourceError(message, hint="expected the weights of this very model") from err
+        raise ModelSourceError(message, hint="expected weights of exactly this model") from err
 
 
-def _describe_difference(own: Sequence[str], found: Collection[str]) -> str:
-    """Describe the names that differ; empty if only shapes differ."""
-    missing = [name for name in own if name not in found]
-    others = [name for name in found if name not in own]
+def _describe_difference(own: Sequence[str], loaded: Collection[str]) -> str:
+    """Describe missing and unknown names of tensors; empty if all names match."""
+    missing = [name for name in own if name not in loaded]
+    unknown = [name for name in loaded if name not in own]
     words = [
         f"{word} {len(names)} of {of} tensors, such as '{names[0]}'"
-        for word, names, of in (("missing", missing, len(own)), ("unknown", others, len(found)))
+        for word, names, of in (("missing", missing, len(own)), ("unknown", unknown, len(loaded)))
         if names
     ]
     return "; ".join(words)
@@ -155,15 +155,15 @@ def _read_weights(file: Path) -> Mapping[str, Any]:
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            tensors: dict[str, Any] = load_file(file)
+            tensors: dict[str, Tensor] = load_file(file)
             return tensors
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as err:  # torch and safetensors have no error of their own for all of it
+    except Exception as err:  # torch and safetensors raise many types
         why = str(err).partition("\n")[0].partition(". ")[0]
         raise ModelSourceError(
             f"'{file}' cannot be read as weights: {why}",
             hint="expected tensors and plain values only: torch.save(model.state_dict(), FILE)",
         ) from err
     if not isinstance(state, dict):
-        raise ModelSourceError(f"'{file}' holds a {type(state).__name__}, expected a state_dict")
+        raise ModelSourceError(f"'{file}' contains a {type(state).__name__}, expected a state_dict")
     return state

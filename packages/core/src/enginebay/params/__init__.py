@@ -1,8 +1,8 @@
-"""The parameters of backends: declared fields, file names, shapes, and the flags they become.
+"""Parameters of backends: fields that are checked in Python, and become flags and config keys.
 
-A backend declares its parameters once: annotated fields with defaults, and a docstring that
-explains them. It gets a frozen value that is checked when it is made, a flag for every field that
-the docstring names, and the same names as keys of a config. :class:`BackendParams` shows how.
+A backend declares its parameters once, as annotated fields with defaults and a docstring; see
+:class:`BackendParams`. Instances are frozen, and checked when they are created. Every field in the
+docstring becomes a command-line flag, and every field a key of a config.
 """
 
 from __future__ import annotations

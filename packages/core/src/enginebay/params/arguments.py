@@ -1,6 +1,6 @@
-"""Documented fields as command-line flags.
+"""Add command-line flags for the documented fields of a params class.
 
-Imported only when flags are added: a program that has no command line needs no argparse.
+Imported only when flags are added: a program without a command line needs no argparse.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def add_flags(parser: argparse._ActionsContainer, documented: Iterable[tuple[Field, str]]) -> None:
-    """Add one flag a field.
+    """Add a flag for each field.
 
     Args:
         parser: A parser, or one of its argument groups.
-        documented: The fields, each with its help.
+        documented: Pairs of a field and its help text.
 
     Raises:
-        ParamsError: The parser has a flag or a destination of that name; nothing was added.
+        ParamsError: The parser already has a flag or destination of that name; no flag is added.
     """
     pairs = list(documented)
     for field, _ in pairs:
@@ -50,11 +50,11 @@ def _flag(field: Field) -> str:
 
 
 def _check_free(parser: argparse._ActionsContainer, field: Field) -> None:
-    wanted = {_flag(field)}
+    flags = {_flag(field)}
     if field.type is bool:
-        wanted.add("--no-" + _flag(field)[2:])
+        flags.add("--no-" + _flag(field)[2:])
     for action in parser._actions:
-        taken = wanted.intersection(action.option_strings)
+        taken = flags.intersection(action.option_strings)
         if taken or action.dest == field.name:
             raise ParamsError(
                 f"{field.owner}.{field.name} cannot become the flag {_flag(field)}: "
@@ -68,11 +68,8 @@ def _describe(action: argparse.Action, taken: set[str]) -> str:
 
 
 def _default_text(field: Field) -> str:
-    """Write the default for the help, where it is of use.
-
-    A file name is not shown: its suffix depends on other parameters.
-    """
     default = field.default.value if isinstance(field.default, Enum) else field.default
+    # A file name's suffix depends on other parameters.
     if isinstance(default, FileName) or field.type is FileName or default in (None, "", (), {}):
         return ""
     if isinstance(default, bool):
@@ -83,7 +80,7 @@ def _default_text(field: Field) -> str:
 
 
 def _options(field: Field) -> dict[str, Any]:
-    """Choose the options of ``add_argument`` for the field's type."""
+    """Return the options of ``add_argument`` for the field's type."""
     if field.type is bool:
         return {"action": argparse.BooleanOptionalAction}
     if field.choices:
@@ -95,18 +92,18 @@ def _options(field: Field) -> dict[str, Any]:
     if _is_scalar(field.type):
         return {"type": _reader(field)}
     if _is_list(field.type):
-        collected = {} if _is_fixed(field.type) else {"action": _Collect}
-        return {"type": _reader(field, _split), "metavar": "A,B,...", **collected}
+        collected = {} if _is_fixed_tuple(field.type) else {"action": _Collect}
+        return {"type": _reader(field, _split_list), "metavar": "A,B,...", **collected}
     if _is_table(field.type):
         return {"action": _Collect, **_table_options(field)}
-    return {"type": _reader(field, _json), "metavar": "JSON"}
+    return {"type": _reader(field, _decode_json), "metavar": "JSON"}
 
 
-def _is_union(type_: Any) -> bool:
+def _is_union(type_: object) -> bool:
     return get_origin(type_) in {Union, types.UnionType}
 
 
-def _is_scalar(type_: Any) -> bool:
+def _is_scalar(type_: object) -> bool:
     if type_ is Any:  # the reader of the field decides how a text is parsed
         return True
     if get_origin(type_) is Annotated:
@@ -118,19 +115,18 @@ def _is_scalar(type_: Any) -> bool:
     return isinstance(type_, type) and issubclass(type_, str | int | float | PurePath)
 
 
-def _is_list(type_: Any) -> bool:
+def _is_list(type_: object) -> bool:
     items = [item for item in get_args(type_) if item is not ...]
     return get_origin(type_) in {tuple, list, set, frozenset, Sequence} and all(
         map(_is_scalar, items)
     )
 
 
-def _is_fixed(type_: Any) -> bool:
-    """True for a tuple of as many values as it names."""
+def _is_fixed_tuple(type_: object) -> bool:
     return get_origin(type_) is tuple and ... not in get_args(type_)
 
 
-def _is_table(type_: Any) -> bool:
+def _is_table(type_: object) -> bool:
     if get_origin(type_) not in {dict, Mapping}:
         return False
     key, value = get_args(type_)
@@ -139,30 +135,30 @@ def _is_table(type_: Any) -> bool:
 
 def _table_options(field: Field) -> dict[str, Any]:
     _, value = get_args(field.type)
-    split: Callable[[str], Any] = _split if _is_list(value) else str
-    words = "VALUE" if split is str else "A,B" if _is_fixed(value) else "A,B,..."
+    split: Callable[[str], object] = _split_list if _is_list(value) else str
+    words = "VALUE" if split is str else "A,B" if _is_fixed_tuple(value) else "A,B,..."
 
-    def entry(text: str) -> dict[str, Any]:
+    def entry(text: str) -> dict[str, object]:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise ParamsError(f"{text!r} is not an entry: expected KEY={words}")
+            raise ParamsError(f"{text!r} is not a valid entry: expected KEY={words}")
         return {key: split(value)}
 
     return {"type": _reader(field, entry), "metavar": f"KEY={words}"}
 
 
-def _choice(field: Field) -> Callable[[str], Any]:
+def _choice(field: Field) -> Callable[[str], object]:
     by_text = {str(choice): choice for choice in field.choices}
-    # argparse itself refuses an unknown choice, and lists the choices.
+    # argparse itself rejects an unknown choice, and lists the choices.
     return lambda text: by_text.get(text, text)
 
 
-def _reader(field: Field, split: Callable[[str], Any] = str) -> Callable[[str], Any]:
-    """Return a reader of text whose errors argparse shows after the flag."""
+def _reader(field: Field, parse: Callable[[str], object] = str) -> Callable[[str], object]:
+    """Return an argparse type function, which parses a text and converts it to the field's type."""
 
-    def read(text: str) -> Any:
+    def read(text: str) -> object:
         try:
-            return field.convert(split(text), typed=text)
+            return field.convert(parse(text), typed=text)
         except ParamsError as error:
             message = f"{error} ({error.hint})" if error.hint else str(error)
             raise argparse.ArgumentTypeError(message) from error
@@ -170,11 +166,11 @@ def _reader(field: Field, split: Callable[[str], Any] = str) -> Callable[[str], 
     return read
 
 
-def _member_reader(union: Any) -> Callable[[str], Any]:
-    """Reads ``4`` as a number where ``int | str`` is wanted; msgspec would leave it text."""
+def _member_reader(union: object) -> Callable[[str], object]:
+    # A text is the last choice: msgspec alone would keep `4` as a text for `int | str`.
     members = [member for member in get_args(union) if member is not str]
 
-    def read(text: str) -> Any:
+    def read(text: str) -> object:
         for member in members:
             with suppress(msgspec.ValidationError):
                 return msgspec.convert(text, member, strict=False)
@@ -183,11 +179,11 @@ def _member_reader(union: Any) -> Callable[[str], Any]:
     return read
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     return [item.strip() for item in text.split(",")] if text.strip() else []
 
 
-def _json(text: str) -> Any:
+def _decode_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -195,7 +191,7 @@ def _json(text: str) -> Any:
 
 
 class _Collect(argparse.Action):
-    """Collects the values or the entries of a flag that is given several times."""
+    """Joins the values or entries of a flag that occurs several times."""
 
     def __call__(
         self,

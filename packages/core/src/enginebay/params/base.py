@@ -17,10 +17,10 @@ class ConfigKey(msgspec.Struct, frozen=True):
     """A key of ``backend_config`` in addition to the fields, for configs written for other tools.
 
     Attributes:
-        type: The type of its value, as in an annotation.
-        fields: Its meaning: a callable that takes the value and returns fields of the params. It
-            raises :class:`~enginebay.errors.ParamsError` for a value that is not supported.
-        no_effect: The reason why it does nothing here, for a note to the user.
+        type: The type of the key's value, as in an annotation.
+        fields: Function from the key's value to fields of the params, by name. It raises
+            :class:`~enginebay.errors.ParamsError` for a value that is not supported.
+        no_effect: The reason why the key has no effect, for a note to the user.
 
     Example:
         >>> use_vulkan = ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {})
@@ -37,12 +37,12 @@ class BackendParams(Declared):
     """The parameters with which a backend converts or runs a model.
 
     A subclass adds fields with defaults and documents them. Values are checked when an instance is
-    made: a list is accepted for a tuple, a path for a text, a text like ``x:1x3`` for shapes, and
-    None for "not given". Nothing else is converted.
+    created: a list is accepted for a tuple, a path for a text, a text like ``x:1x3`` for shapes,
+    and None for the default. Nothing else is converted.
 
-    The fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that order,
-    and no others: a subclass with such a section decides anew which of the fields it inherits are
-    flags; one without it has the flags of its base.
+    Only the fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that
+    order. A subclass without such a section has its base's flags; in a subclass with one, the
+    inherited fields become flags only if the section lists them again.
 
     Attributes:
         work_dir: Folder of the artifact's files.
@@ -53,7 +53,7 @@ class BackendParams(Declared):
         max_shapes: Largest shapes, with ? where they equal input_shapes.
 
     Raises:
-        ParamsError: A field is unknown, or a value does not fit.
+        ParamsError: A field is unknown, or a value is invalid.
 
     Example:
         >>> params = BackendParams(device="cuda:1", input_shapes="x:1x3")
@@ -69,17 +69,17 @@ class BackendParams(Declared):
     max_shapes: Shapes = {}
 
     def __post_init__(self) -> None:
-        """Check that the three kinds of shapes fit each other."""
+        """Check that the usual, smallest and largest shapes are consistent."""
         if self.input_shapes:
             self.shape_profiles()
 
     @classmethod
     def config_keys(cls) -> Mapping[str, ConfigKey]:
-        """Return more keys for ``backend_config`` than the fields; none by default.
+        """Return keys of ``backend_config`` in addition to the fields; none by default.
 
-        A backend overrides it so that configs for another tool kit work. A nested key is written
-        with a dot. Where a field and such a key are both given, the field wins; where two such
-        keys set one field, the key that is declared later wins::
+        A backend overrides this method to support configs of another toolkit. Dots separate the
+        parts of a nested key. A field overrides these keys; if two of them set the same field, the
+        later one wins::
 
             @classmethod
             def config_keys(cls):
@@ -89,18 +89,18 @@ class BackendParams(Declared):
 
     @property
     def allowed_precision(self) -> str:
-        """The coarsest precision that these parameters allow an engine to compute in.
+        """The coarsest precision in which an engine may compute; empty for the backend's default.
 
-        The verdict's tolerances follow it, and an engine whose receipt claims a coarser one is a
-        mismatch. Override it where another field than ``precision`` allows one; empty for the
-        backend's default.
+        It determines the verdict's tolerances, and an engine whose receipt states a coarser
+        precision is a mismatch. Override it if the params have no field ``precision``, or if
+        another field allows a coarser precision.
         """
         return getattr(self, "precision", "")
 
     def get_model_files(self) -> tuple[str, ...]:
-        """Return the files of the artifact, inside ``work_dir`` where there is one.
+        """Return the paths of the artifact's files, in ``work_dir`` if it is set.
 
-        A backend that writes several files overrides it::
+        A backend that writes several files overrides this method::
 
             def get_model_files(self):
                 return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))
@@ -112,12 +112,12 @@ class BackendParams(Declared):
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:
-        """Return the smallest, usual and largest shapes of every input that has some.
+        """Return input name → its smallest, usual and largest shape.
 
         Args:
-            usual: The shapes of example inputs, for where ``input_shapes`` are left out.
+            usual: The shapes of the example inputs, used if ``input_shapes`` is empty.
 
         Raises:
-            ParamsError: The three kinds of shapes do not fit each other.
+            ParamsError: The shapes are not consistent.
         """
         return resolve_profiles(self.input_shapes or usual or {}, self.min_shapes, self.max_shapes)

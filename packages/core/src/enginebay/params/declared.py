@@ -1,4 +1,4 @@
-"""Structs whose fields are declared once: checked in Python, flags on a command line."""
+"""Base class of structs whose fields are checked in Python and become command-line flags."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 
 
 class _DeclaredMeta(msgspec.StructMeta):
-    """Makes every such class frozen, keyword-only and strict, and checks its arguments.
+    """Makes a struct frozen and keyword-only, and checks the arguments of its constructor.
 
-    The check comes before msgspec's own constructor, which checks no types and suggests no name
-    for a misspelled field.
+    msgspec's own constructor checks no types, and suggests no name for a misspelled field.
     """
 
     def __new__(
-        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **config: Any
     ) -> _DeclaredMeta:
         strict = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
         return super().__new__(mcls, name, bases, namespace, **strict | config)
 
-    def __call__(cls, *positional: Any, **given: Any) -> Any:
+    def __call__(cls, *positional: object, **given: object) -> Any:
         if positional:
             raise ParamsError(
                 f"{cls.__name__} takes keyword arguments only, found {positional[0]!r}"
@@ -43,24 +42,24 @@ class _DeclaredMeta(msgspec.StructMeta):
 class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
     """Values that are declared once, as annotated fields with defaults and a docstring.
 
-    Values are checked when an instance is made: a list is accepted for a tuple, a path for a
-    text, a text like ``x:1x3`` for shapes, and None for "not given". The fields in the ``Args:`` or
-    ``Attributes:`` section of a class become flags, in that order, and no others.
+    Values are checked when an instance is created: a list is accepted for a tuple, a path for a
+    text, a text like ``x:1x3`` for shapes, and None for the default. Only the fields in the
+    ``Args:`` or ``Attributes:`` section of a class become flags, in that order.
 
     Raises:
-        ParamsError: A field is unknown, or a value does not fit.
+        ParamsError: A field is unknown, or a value is invalid.
     """
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Make params from a config's section or from what :meth:`to_mapping` wrote.
+        """Create params from a config's section, or from a result of :meth:`to_mapping`.
 
         Raises:
-            ParamsError: It is not a mapping, a key is not a field, or a value does not fit.
+            ParamsError: The argument is not a mapping, or has an unknown key or an invalid value.
         """
         if not isinstance(mapping, Mapping):
             raise ParamsError(
-                f"{mapping!r} does not hold {cls.__name__}: expected a mapping of field to value, "
+                f"{mapping!r} does not define {cls.__name__}: expected a mapping of field to value, "
                 f"found {type(mapping).__name__}"
             )
         return cls(**{str(name): value for name, value in mapping.items()})
@@ -68,10 +67,10 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
     def to_mapping(self) -> dict[str, Any]:
         """Return the fields in JSON's types, without empty fields whose default is empty.
 
-        Other defaults are written, so that a file does not change its meaning with a default.
+        Other defaults are included, so that a file keeps its meaning if a default changes.
 
         Raises:
-            ParamsError: A value has no form in JSON.
+            ParamsError: A value cannot be written as JSON.
 
         Example:
             >>> from enginebay import BackendParams
@@ -85,13 +84,13 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         }
 
     def replace(self, **changes: Any) -> Self:
-        """Copy the params with new values for some fields, checked as in the constructor.
+        """Return a copy with new values for some fields, checked as in the constructor.
 
         Raises:
-            ParamsError: A field is unknown, or a value does not fit.
+            ParamsError: A field is unknown, or a value is invalid.
         """
-        kept = {name: getattr(self, name) for name in self.__struct_fields__}
-        return type(self)(**(kept | changes))
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return type(self)(**(values | changes))
 
     @classmethod
     def add_arguments(
@@ -103,7 +102,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
     ) -> None:
         """Add a flag for every documented field: ``work_dir`` becomes ``--work-dir``.
 
-        How the types read on the command line:
+        The forms of the types on the command line:
 
         | type                       | on the command line             |
         |----------------------------|---------------------------------|
@@ -117,45 +116,45 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         | ``Any``                    | text, as it is                  |
         | anything else              | JSON                            |
 
-        A flag that is not given is None in the namespace, which the constructor takes as "the
-        default".
+        A flag that is not passed is None in the namespace, for which the constructor uses the
+        default.
 
         Args:
             parser: The parser, or one of its argument groups.
-            only: The fields that become flags; by default all that are documented.
-            skip: Fields for which the caller has flags of its own.
+            only: Names of the fields that become flags; by default all documented fields.
+            skip: Names of fields that get no flag.
 
         Raises:
-            ParamsError: The parser has such a flag already, or the docstring names no field.
+            ParamsError: The parser already has such a flag, or a documented field does not exist.
         """
         from enginebay.params.arguments import add_flags
 
         documented = _documented(cls)
         names = {field.name for field, _ in documented} if only is None else only
-        add_flags(parser, [one for one in documented if one[0].name in {*names} - {*skip}])
+        add_flags(parser, [pair for pair in documented if pair[0].name in {*names} - {*skip}])
 
     @classmethod
     def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:
-        """Return the fields that were given as flags; they win over a config's section."""
-        found = {field.name: getattr(namespace, field.name, None) for field, _ in _documented(cls)}
-        return {name: value for name, value in found.items() if value is not None}
+        """Return the fields that were passed as flags."""
+        values = {field.name: getattr(namespace, field.name, None) for field, _ in _documented(cls)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace, **overrides: Any) -> Self:
-        """Make params from the flags that were given; ``overrides`` win over them.
+        """Create params from the flags that were passed; ``overrides`` take precedence.
 
         Raises:
-            ParamsError: A field is unknown, or a value does not fit.
+            ParamsError: A field is unknown, or a value is invalid.
         """
         return cls(**(cls.given_arguments(namespace) | overrides))
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     containers = (str, bytes, tuple, list, dict, set, frozenset)
     return value is None or (isinstance(value, containers) and not value)
 
 
-def _plain(params: Declared, name: str) -> Any:
+def _plain(params: Declared, name: str) -> object:
     try:
         return to_plain(getattr(params, name))
     except TypeError as error:
@@ -165,7 +164,7 @@ def _plain(params: Declared, name: str) -> Any:
 
 
 def _documented(owner: type[Declared]) -> list[tuple[Field, str]]:
-    """List the fields that become flags, with their help."""
+    """Return the fields that become flags, with their help texts."""
     fields = declared_fields(owner)
     pairs = []
     for name, text in _documentation(owner).items():
@@ -177,7 +176,7 @@ def _documented(owner: type[Declared]) -> list[tuple[Field, str]]:
 
 
 def _documentation(owner: type) -> dict[str, str]:
-    """Read the section about fields of the nearest class that has one."""
+    """Return field → help text, of the nearest base class whose docstring has such a section."""
     texts = (read_fields(vars(base).get("__doc__") or "") for base in owner.__mro__)
     return next(filter(None, texts), {})
 

@@ -1,4 +1,4 @@
-"""Declared fields: type, default and documentation of each, and the check of values."""
+"""Fields of a params class: their types, defaults and documentation, and the check of values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Field(msgspec.Struct, frozen=True):
         owner: The name of the params class.
         name: The field's name.
         type: Its type, without ``| None``.
-        optional: True if None is one of its values.
+        optional: True if None is a valid value.
         required: True if it has no default.
         default: Its default; None for a required field.
     """
@@ -52,11 +52,11 @@ class Field(msgspec.Struct, frozen=True):
             return tuple(member.value for member in self.type)
         return ()
 
-    def value_from(self, given: Mapping[str, Any]) -> Any:
-        """Return this field's checked value; its default if it is absent.
+    def value_from(self, given: Mapping[str, object]) -> object:
+        """Return the field's checked value from the constructor's arguments, or its default.
 
         Raises:
-            ParamsError: It is missing, or it does not fit the type.
+            ParamsError: The value is missing, or does not fit the type.
         """
         value = given.get(self.name, self.default)
         if value is None and not self.optional:
@@ -65,36 +65,35 @@ class Field(msgspec.Struct, frozen=True):
             raise ParamsError(f"{self.owner} needs {self.name!r}: expected {self.describe()}")
         return None if value is None else self.convert(value)
 
-    def convert(self, value: Any, *, typed: str | None = None) -> Any:
+    def convert(self, value: object, *, typed: str | None = None) -> Any:
         """Convert a value to the field's type.
 
         Args:
             value: The value to convert.
-            typed: The text that ``value`` was read from on a command line; with it numbers and
-                bools may be text, and messages show it.
+            typed: The text on the command line from which ``value`` was parsed, if any: messages
+                show it, and numbers and bools may then be texts.
 
         Raises:
-            ParamsError: It does not fit the type.
+            ParamsError: The value does not fit the type.
         """
-        misfit = (
-            f"{_shown(value if typed is None else typed)} does not fit {self.owner}.{self.name}"
-        )
+        shown = _format_value(value if typed is None else typed)
+        misfit = f"{shown} does not fit {self.owner}.{self.name}"
         try:
             return self._convert(value, strict=typed is None)
         except ParamsError as error:
             raise ParamsError(f"{misfit}: {error}", hint=error.hint) from error
         except msgspec.ValidationError as error:
-            wanted = self._expectation(str(error), value, typed=typed is not None)
+            expected = self._expectation(str(error), value, typed=typed is not None)
             guess = nearest(str(value), map(str, self.choices))
             hint = f"did you mean {guess!r}?" if guess else None
-            raise ParamsError(f"{misfit}: {wanted}", hint=hint) from error
+            raise ParamsError(f"{misfit}: {expected}", hint=hint) from error
         except TypeError as error:
             raise ParamsError(
                 f"{self.owner}.{self.name} is declared as {self.describe()}, "
                 f"which cannot be checked: {error}"
             ) from error
 
-    def _convert(self, value: Any, *, strict: bool) -> Any:
+    def _convert(self, value: object, *, strict: bool) -> object:
         if self.type is FileName and isinstance(value, str):
             suffix = FileName(self.default).suffix if self.default else ""
             return FileName(value, suffix=suffix)
@@ -104,8 +103,8 @@ class Field(msgspec.Struct, frozen=True):
             value = str(value)
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
-    def _expectation(self, message: str, value: Any, *, typed: bool) -> str:
-        """Translate msgspec's message about the expected and the found type to Python's words."""
+    def _expectation(self, message: str, value: object, *, typed: bool) -> str:
+        """Translate msgspec's message about the expected and the found type to Python's names."""
         if self.choices:
             return "expected one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
@@ -117,10 +116,10 @@ class Field(msgspec.Struct, frozen=True):
         place = re.sub(r"\$| in \$", "", match["place"] or "")
         # Everything on a command line is text, so "found str" would not help.
         found = f", found {match['found']}" if match["found"] and not typed else ""
-        return "expected " + _in_python(match["wanted"] + (place and f" at {place}") + found)
+        return "expected " + _use_python_names(match["wanted"] + (place and f" at {place}") + found)
 
     def describe(self) -> str:
-        """The type in the words of a declaration."""
+        """Return the type as in an annotation."""
         return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", formatannotation(self.type))
 
 
@@ -129,7 +128,7 @@ def declared_fields(owner: type[msgspec.Struct]) -> dict[str, Field]:
     """Return every field of a params class by name, in the order of declaration.
 
     Raises:
-        ParamsError: An annotation names something that cannot be found at run time.
+        ParamsError: An annotation uses a name that is not defined at run time.
     """
     try:
         declared = msgspec.structs.fields(owner)
@@ -142,10 +141,9 @@ def declared_fields(owner: type[msgspec.Struct]) -> dict[str, Field]:
 
 
 def read_fields(docstring: str) -> dict[str, str]:
-    """Read the help of every field in the ``Args:`` and ``Attributes:`` sections, in their order.
+    """Return field → help text, from the ``Args:`` and ``Attributes:`` sections of a docstring.
 
-    Types in parentheses are left out; help over several lines is joined with single blanks. No
-    library is used: one section is needed, word by word.
+    Types in parentheses are left out, and the lines of a text are joined.
 
     Example:
         >>> read_fields('''What it is.
@@ -168,7 +166,7 @@ def read_fields(docstring: str) -> dict[str, str]:
 
 
 def _section_lines(docstring: str) -> list[str]:
-    """List the lines of the sections, shifted so that a field starts in the first column."""
+    """Return the lines of these sections, dedented so that fields start in the first column."""
     lines: list[str] = []
     inside, indent = False, 0
     for line in cleandoc(docstring).splitlines():
@@ -186,11 +184,11 @@ def _join(lines: list[str]) -> str:
     return " ".join(" ".join(lines).replace("``", "").split())
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> object:
     """Convert a value to dicts, lists, tuples, texts and numbers.
 
     Raises:
-        TypeError: A part of the value has no plain form.
+        TypeError: A part of the value cannot be converted.
     """
     return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
 
@@ -211,29 +209,29 @@ def _without_none(type_: Any) -> tuple[Any, bool]:
     return Union[rest], len(rest) < len(get_args(type_))  # noqa: UP007 - built from a tuple
 
 
-def _shown(value: Any) -> str:
-    """Show the value on one line, cut where it is long: it may be a whole data set."""
+def _format_value(value: object) -> str:
     text = " ".join(repr(value).splitlines())
+    # The value may be a whole data set.
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-def _in_python(words: str) -> str:
-    """Translate the names of types: msgspec writes array and object, as JSON does."""
+def _use_python_names(words: str) -> str:
+    # msgspec calls types as JSON does: array and object.
     return re.sub(r"\bobject\b", "dict", re.sub(r"\barray\b", "list", words))
 
 
-def _convert_shapes(value: Any) -> Any:
+def _convert_shapes(value: object) -> Shapes:
     if isinstance(value, str):
         return parse_shapes(value)
     if isinstance(value, Mapping):
-        # msgspec does not take a subclass of tuple, such as torch.Size.
+        # msgspec does not accept a subclass of tuple, such as torch.Size.
         value = {name: tuple(d) if isinstance(d, tuple) else d for name, d in value.items()}
-    shapes = msgspec.convert(value, Shapes)
+    shapes: Shapes = msgspec.convert(value, Shapes)
     check_shapes(shapes)
     return shapes
 
 
-def _decode(type_: type, value: Any) -> Any:
+def _decode(type_: type, value: object) -> object:
     if isinstance(value, type_):
         return value
     if issubclass(type_, FileName | PurePath) and isinstance(value, str):
@@ -241,7 +239,7 @@ def _decode(type_: type, value: Any) -> Any:
     raise TypeError(f"Expected `{type_.__name__}`, got `{type(value).__name__}`")
 
 
-def _encode(value: Any) -> str:
+def _encode(value: object) -> str:
     if isinstance(value, FileName | PurePath):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no plain form")

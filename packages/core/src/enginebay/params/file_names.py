@@ -1,4 +1,4 @@
-"""File names that know their suffix."""
+"""File names that end with the suffix of their format."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from enginebay.errors import ParamsError
 
 
 class FileName(str):
-    """The name of one file, without a folder.
+    """The name of a file, without its folder.
 
-    A declared suffix is added where the name does not end with it already. Any other dot belongs
-    to the name: ``resnet.v1`` becomes ``resnet.v1.onnx``, since no list of suffixes could tell a
-    version from a suffix.
+    The suffix is appended unless the name ends with it already. Any other dot belongs to the name:
+    ``resnet.v1`` becomes ``resnet.v1.onnx``, since a version cannot be told from a suffix.
 
     Args:
-        name: The name, with the suffix or without.
-        suffix: The suffix, with its dot; by default what follows the last dot of ``name``.
+        name: The name, with or without the suffix.
+        suffix: The suffix with its dot; by default the part of ``name`` from its last dot.
 
     Attributes:
         suffix: The suffix with its dot, or an empty string.
@@ -47,7 +46,7 @@ class FileName(str):
         return self.removesuffix(self.suffix)
 
     def sibling(self, suffix: str) -> FileName:
-        """Return the name of the file in the same folder that differs in its suffix.
+        """Return the same file name with another suffix.
 
         Example:
             >>> FileName("resnet.v1", suffix=".xml").sibling(".bin")
@@ -68,12 +67,12 @@ def _check_name(name: object, suffix: str) -> None:
     if _has_separator(name):
         raise ParamsError(
             f"{name!r} is not a file name: expected a name without a folder",
-            hint="give the folder as --work-dir",
+            hint="pass the folder as --work-dir",
         )
     if name in {"", ".", "..", suffix} or "\0" in name:
         raise ParamsError(f"{name!r} is not a file name: expected a name like 'model{suffix}'")
 
 
 def _has_separator(name: str) -> bool:
-    # Both kinds on every system: an artifact is copied between them.
+    # Both separators on every system, since artifacts are copied between systems.
     return "/" in name or "\\" in name

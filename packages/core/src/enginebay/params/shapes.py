@@ -30,20 +30,20 @@ Dims: TypeAlias = tuple[int | None, ...]
 #: Dims by input name; the empty name for the only input.
 Shapes: TypeAlias = Mapping[str, Dims]
 
-#: No framework or file format counts further than a signed 64-bit number.
+#: Frameworks and file formats store sizes as signed 64-bit integers.
 _LARGEST_DIM = 2**63 - 1
 
 _SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?|-1)(?:x(?:[0-9]+|\?|-1))*)?)")
 
 
 def parse_shapes(text: str) -> dict[str, Dims]:
-    """Read shapes from text.
+    """Parse shapes.
 
     Returns:
-        Dims by input name, in the order of the text, with None for ``?``.
+        Input name → shape, in the order of the text, with None for ``?``.
 
     Raises:
-        ParamsError: The text does not follow the grammar, or a name comes twice.
+        ParamsError: The text does not follow the grammar, or a name occurs twice.
 
     Example:
         >>> parse_shapes("input:1x3x224x224,mask:1x?")
@@ -55,7 +55,7 @@ def parse_shapes(text: str) -> dict[str, Dims]:
     for item in filter(None, re.split(r"[,\s]+", text)):
         name, dims = _parse_shape(item)
         if name in shapes:
-            what = f"the name {name!r} comes twice" if name else "more than one has no name"
+            what = f"the name {name!r} occurs twice" if name else "more than one has no name"
             raise ParamsError(f"{text!r} does not have one shape for each input: {what}")
         shapes[name] = dims
     check_shapes(shapes)
@@ -63,21 +63,20 @@ def parse_shapes(text: str) -> dict[str, Dims]:
 
 
 def format_dims(dims: Dims) -> str:
-    """Write one shape's dims: ``1x3x?``."""
+    """Return one shape as text: ``1x3x?``."""
     return "x".join("?" if dim is None else str(dim) for dim in dims)
 
 
 def check_shapes(shapes: Shapes) -> None:
-    """Check shapes that were not read from text.
+    """Check the names and sizes of shapes.
 
     Raises:
-        ParamsError: A name holds a comma or a blank, one of several names is missing, or a dim
-            is negative or beyond 64 bits.
+        ParamsError: A name contains a comma or a blank, one of several shapes has no name, or a
+            size is negative or exceeds 64 bits.
     """
     if "" in shapes and len(shapes) > 1:
         raise ParamsError(
-            f"a shape without a name is followed by {len(shapes) - 1} more: "
-            "only a single input needs no name",
+            f"one of {len(shapes)} shapes has no name: only a single input needs no name",
             hint=f"write NAME:{format_dims(shapes[''])}",
         )
     for name, dims in shapes.items():
@@ -89,7 +88,9 @@ def check_shapes(shapes: Shapes) -> None:
 def _parse_shape(item: str) -> tuple[str, Dims]:
     match = _SHAPE.fullmatch(item)
     if match is None:
-        raise ParamsError(f"{item!r} is not a shape: expected {_wanted(item)}", hint=_hint(item))
+        raise ParamsError(
+            f"{item!r} is not a shape: expected {_expected_form(item)}", hint=_suggest_form(item)
+        )
     dims = match["dims"].split("x") if match["dims"] else []
     return match["name"] or "", tuple(_parse_dim(item, dim) for dim in dims)
 
@@ -103,11 +104,11 @@ def _parse_dim(item: str, dim: str) -> int | None:
     return int(dim)
 
 
-def _wanted(item: str) -> str:
+def _expected_form(item: str) -> str:
     return "NAME:1x3x224x224" if re.search("[:=]", item) else "1x3x224x224 or NAME:1x3x224x224"
 
 
-def _hint(item: str) -> str | None:
+def _suggest_form(item: str) -> str | None:
     if re.search(r"(^|[:=x])-[0-9]+", item):
         return "write ? for an open dim"
     if item.isidentifier():
@@ -132,9 +133,9 @@ class ShapeProfile(msgspec.Struct, frozen=True):
     """The shapes that one input may take.
 
     Attributes:
-        min: Its smallest dims.
-        opt: The dims to tune for.
-        max: Its largest dims. None is an open dim.
+        min: The smallest shape.
+        opt: The usual shape, for which engines are tuned.
+        max: The largest shape, with None for an unlimited size.
     """
 
     min: Dims
@@ -143,14 +144,14 @@ class ShapeProfile(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """Return True if every dim is a fixed number."""
+        """True if every size is fixed."""
         return self.min == self.max and None not in self.min
 
 
 def resolve_profiles(
     main: Shapes, minimum: Shapes | None = None, maximum: Shapes | None = None
 ) -> dict[str, ShapeProfile]:
-    """Combine the three kinds of shapes.
+    """Combine the usual, smallest and largest shapes of each input.
 
     Args:
         main: The usual shapes.
@@ -159,7 +160,7 @@ def resolve_profiles(
         maximum: The largest shapes, in the same form.
 
     Returns:
-        One profile an input, in the order of ``main``.
+        Input name → profile, in the order of ``main``.
 
     Raises:
         ParamsError: The names or ranks differ, or a dim is not min ≤ main ≤ max.
@@ -176,13 +177,13 @@ def resolve_profiles(
 
 
 def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
-    """Give the shape without a name the name of the only input, and check the other names.
+    """Return shapes by the names of the model's inputs.
 
-    A container's name, such as a cache's, sets the shape of all inputs in it that have no shape
-    themselves.
+    A shape without a name is that of the only input. The name of a container of inputs, such as a
+    cache, stands for all inputs in it that have no shape of their own.
 
     Raises:
-        ParamsError: A name is not an input's, or a name is missing and there are several inputs.
+        ParamsError: An input is unknown, or one of several inputs has no name.
 
     Example:
         >>> name_shapes({"": (1, 3)}, ["x"])
@@ -200,29 +201,29 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
     if "" in shapes and len(known) != 1:
         raise ParamsError(
             f"the shape '{format_dims(shapes[''])}' has no name: "
-            f"the model's inputs are {_listed(known)}",
+            f"the model's inputs are {_join_names(known)}",
             hint="write NAME:" + format_dims(shapes[""]),
         )
     for name in shapes:
         if name and name not in known:
-            raise _unknown(name, known, "an input: the model's inputs are")
+            raise _unknown_name_error(name, known, "an input: the model's inputs are")
     return {name or known[0]: dims for name, dims in shapes.items()}
 
 
 def inputs_in(container: str, input_names: Iterable[str]) -> list[str]:
-    """The inputs whose names begin with a container's: ``past.0.key`` is in ``past``."""
+    """Return the names of the inputs in a container: ``past.0.key`` is in ``past``."""
     return [name for name in input_names if container and name.startswith(f"{container}.")]
 
 
 def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
-    """Order ``given`` like ``main``, and fill every None with ``main``'s dim."""
+    """Return ``given`` in the order of ``main``, with the sizes of ``main`` instead of None."""
     for name in given:
         if name not in main:
-            raise _unknown(name, main, "in the main shapes: those have")
+            raise _unknown_name_error(name, main, "in the main shapes: those have")
     for name in main:
         if name not in given:
             raise ParamsError(
-                f"the {which} shapes lack {name!r}: found {_listed(given)}",
+                f"the {which} shapes lack {name!r}: found {_join_names(given)}",
                 hint=f"add {name}:{format_dims(main[name])}",
             )
     return {name: _fill(name, main[name], given[name], which) for name in main}
@@ -238,23 +239,23 @@ def _fill(name: str, main: Dims, given: Dims, which: str) -> Dims:
 
 
 def _check_order(name: str, smallest: Dims, usual: Dims, largest: Dims) -> None:
-    for place, dims in enumerate(zip(smallest, usual, largest, strict=True)):
+    for axis, dims in enumerate(zip(smallest, usual, largest, strict=True)):
         known = [dim for dim in dims if dim is not None]
         if known != sorted(known):
             low, middle, high = map(format_dims, (smallest, usual, largest))
             raise ParamsError(
-                f"dim {place} of {name!r} is out of order: expected min ≤ main ≤ max, "
+                f"dim {axis} of {name!r} is out of order: expected min ≤ main ≤ max, "
                 f"found '{low}', '{middle}', '{high}'"
             )
 
 
-def _unknown(name: str, known: Iterable[str], wanted: str) -> ParamsError:
+def _unknown_name_error(name: str, known: Iterable[str], expected: str) -> ParamsError:
     guess = nearest(name, known)
     return ParamsError(
-        f"{name!r} is not {wanted} {_listed(known)}",
+        f"{name!r} is not {expected} {_join_names(known)}",
         hint=f"did you mean {guess!r}?" if guess else None,
     )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"

@@ -88,7 +88,7 @@ def _host_array(value: torch.Tensor) -> NumpyArray:
     tensor = value.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
-    if tensor.is_conj() or tensor.is_neg():
+    if tensor.is_conj() or tensor.is_neg():  # numpy() refuses lazy conjugation and negation
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         # torch cannot convert bfloat16 to NumPy, so its 16 bits are reinterpreted as ml_dtypes'.

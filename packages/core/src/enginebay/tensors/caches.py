@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 _ONNX_NAMES = {"keys": "key", "values": "value"}
 
 
-def cache_items(cache: Any) -> list[tuple[str, Any]]:
-    """List the layers of a cache by number, or the tensors of a layer by name."""
-    items: list[tuple[str, Any]] = []
+def cache_items(cache: object) -> list[tuple[str, object]]:
+    """Return the layers of a cache by index, or the tensors of a layer by name."""
+    items: list[tuple[str, object]] = []
     for attribute in _tensor_attributes(cache):
         part = getattr(cache, attribute)
         if attribute == "layers":
@@ -25,8 +25,8 @@ def cache_items(cache: Any) -> list[tuple[str, Any]]:
     return items
 
 
-def rebuild_cache(cache: Any, parts: Sequence[Any]) -> Any:
-    """Return a copy of a cache or a layer in which ``parts`` replace its own items.
+def rebuild_cache(cache: Any, parts: Sequence[object]) -> object:
+    """Return a copy of a cache or a layer with other items.
 
     Args:
         cache: The cache or the layer.
@@ -46,7 +46,7 @@ def rebuild_cache(cache: Any, parts: Sequence[Any]) -> Any:
     return clone
 
 
-def is_cache(value: Any) -> bool:
+def is_cache(value: object) -> bool:
     """Return True for a transformers cache or a layer of one."""
     # Without an import: an instance can exist only if transformers is loaded already.
     module = sys.modules.get("transformers.cache_utils")
@@ -54,8 +54,8 @@ def is_cache(value: Any) -> bool:
     return any(isinstance(value, getattr(module, name, ())) for name in names)
 
 
-def _tensor_attributes(cache: Any) -> list[str]:
-    """List the attributes that may hold tensors; private ones (a window's size) are constant."""
+def _tensor_attributes(cache: object) -> list[str]:
+    """Return the names of attributes that may contain tensors; private ones are constants."""
     return [
         name
         for name, part in vars(cache).items()
@@ -63,7 +63,7 @@ def _tensor_attributes(cache: Any) -> list[str]:
     ]
 
 
-def _is_constant(part: Any) -> bool:
+def _is_constant(part: object) -> bool:
     import torch
 
     if isinstance(part, dict):

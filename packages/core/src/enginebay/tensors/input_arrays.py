@@ -29,8 +29,8 @@ _DTYPES = (
 )
 
 
-def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
-    """Parse one ``--input``.
+def parse_input(text: str) -> Mapping[str, TensorSpec | NumpyArray]:
+    """Parse the text of an option ``--input``.
 
     Args:
         text: ``name=shape``, ``name=shape:dtype``, ``name=file.npy`` or ``file.npz``. The name may
@@ -42,7 +42,7 @@ def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
         contain several arrays.
 
     Raises:
-        InputError: The text has another form, or the file cannot be read.
+        InputError: The text has none of these forms, or the file cannot be read.
 
     Example:
         >>> parse_input("ids=1x16:int64")
@@ -59,7 +59,7 @@ def parse_input(text: str) -> dict[str, TensorSpec | NumpyArray]:
 
 
 def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
-    """Parse several ``--input``; see :func:`parse_input`.
+    """Parse the texts of several options ``--input``; see :func:`parse_input`.
 
     Raises:
         InputError: One of the texts cannot be parsed, or two name the same input.
@@ -76,21 +76,21 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
 def inputs_for(
     specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
 ) -> dict[str, Array]:
-    """Return one array for each input: the given one, or one generated at the given shape.
+    """Return an array for each input: the caller's, or one generated at the requested shape.
 
     Args:
         specs: The model's inputs.
-        given: The result of :func:`parse_inputs`; the key ``""`` is the only input. Inputs that
-            are missing here are generated at the model's own shape.
+        given: The result of :func:`parse_inputs`; the key ``""`` is the only input. Missing
+            inputs are generated at the shape in ``specs``.
 
     Raises:
-        InputError: A missing input has an open shape, or the only name is missing though the
-            model has several inputs.
+        InputError: A missing input has an open shape, or an array has no name though the model
+            has several inputs.
     """
     named = {_resolve_name(name, specs): value for name, value in given.items()}
     known = {spec.name: spec for spec in specs}
     arrays: dict[str, Array] = {}
-    for name, value in {**known, **named}.items():  # the wrapper refuses unknown names
+    for name, value in {**known, **named}.items():  # the wrapper rejects unknown names
         if isinstance(value, TensorSpec):
             value = generate_input(known.get(name, value), value)
         arrays[name] = value
@@ -123,7 +123,7 @@ def _resolve_name(name: str, specs: Sequence[TensorSpec]) -> str:
         return name
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs)
-        raise InputError(f"an input without a name; the model has the inputs {names}")
+        raise InputError(f"an input has no name; available: {names}")
     return specs[0].name
 
 
@@ -155,7 +155,7 @@ def random_inputs(
 
 
 def resize(array: _A, shape: Sequence[int]) -> _A:
-    """Return the array at another shape of the same rank: cut, or repeated along each axis.
+    """Return the array at another shape of the same rank, cropped or repeated along each axis.
 
     The result contains only values of the array, so indices stay valid and masks stay masks.
 
@@ -191,7 +191,6 @@ def _resize_axis(array: _A, axis: int, size: int) -> _A:
     if isinstance(array, np.ndarray):
         resized: np.ndarray[Any, np.dtype[Any]] = np.take(array, index, axis)
         return resized
-
     return array.index_select(axis, torch.from_numpy(index).to(array.device))
 
 
@@ -228,14 +227,14 @@ def _parse_dtype(text: str) -> str:
     raise InputError(f"unknown dtype '{text}'", hint=f"did you mean '{guess}'?" if guess else None)
 
 
-def _read_npy(path: Path) -> Any:
+def _read_npy(path: Path) -> NumpyArray:
     import numpy as np
 
     with _open_arrays(path) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 
-def _read_npz(path: Path) -> dict[str, Any]:
+def _read_npz(path: Path) -> dict[str, NumpyArray]:
     import numpy as np
 
     with _open_arrays(path) as stream, np.lib.npyio.NpzFile(stream, allow_pickle=False) as archive:
@@ -256,8 +255,8 @@ def _open_arrays(path: Path) -> Iterator[BinaryIO]:
         raise InputError(message, hint="write it with numpy.save or numpy.savez") from err
 
 
-def _rename_only_array(name: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def _rename_only_array(name: str, arrays: dict[str, NumpyArray]) -> dict[str, NumpyArray]:
     if len(arrays) != 1:
         message = f"'{name}' names one input, but the .npz file contains {len(arrays)} arrays"
-        raise InputError(message, hint="leave the name out: each array has its own")
+        raise InputError(message, hint="leave the name out: the arrays in the file have names")
     return {name: next(iter(arrays.values()))}

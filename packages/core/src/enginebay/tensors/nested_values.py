@@ -16,7 +16,7 @@ from typing import Any
 from enginebay.tensors.caches import cache_items, is_cache, rebuild_cache
 
 
-def leaves(value: Any, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, Any]]:
+def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield every leaf with its dotted path, in order.
 
     Args:
@@ -36,7 +36,7 @@ def leaves(value: Any, path: str = "", *, caches: bool = True) -> Iterator[tuple
         yield from leaves(child, f"{path}.{key}" if path else key, caches=caches)
 
 
-def output_leaves(result: Any, *, caches: bool = True) -> Iterator[tuple[str, Any]]:
+def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield every leaf of a forward's result with its path.
 
     A single tensor has the path ``output``, the entries of a list or tuple ``output_0`` ….
@@ -54,7 +54,7 @@ def output_leaves(result: Any, *, caches: bool = True) -> Iterator[tuple[str, An
         yield from leaves(result, caches=caches)
 
 
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+def map_leaves(function: Callable[[Any], object], value: object) -> Any:
     """Return a copy of the structure in which ``function(leaf)`` replaces every leaf.
 
     Example:
@@ -67,7 +67,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return _rebuild_container(value, [map_leaves(function, child) for _, child in parts])
 
 
-def map_named(function: Callable[[str, Any], Any], value: Any, path: str) -> Any:
+def map_named(function: Callable[[str, Any], object], value: object, path: str) -> object:
     """Return a copy of the structure in which ``function(path, leaf)`` replaces every leaf.
 
     Example:
@@ -78,8 +78,8 @@ def map_named(function: Callable[[str, Any], Any], value: Any, path: str) -> Any
     return map_leaves(lambda leaf: function(next(paths), leaf), value)
 
 
-def _list_children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] | None:
-    """List a container's items by key; None for a leaf."""
+def _list_children(value: object, *, caches: bool = True) -> list[tuple[str, object]] | None:
+    """Return a container's items by key; None for a leaf."""
     if is_cache(value):
         return cache_items(value) if caches else None
     if isinstance(value, Mapping):
@@ -93,11 +93,11 @@ def _list_children(value: Any, *, caches: bool = True) -> list[tuple[str, Any]] 
     return _list_pytree_children(value)
 
 
-def _number_children(values: Sequence[Any]) -> list[tuple[str, Any]]:
+def _number_children(values: Sequence[object]) -> list[tuple[str, object]]:
     return [(str(index), child) for index, child in enumerate(values)]
 
 
-def _list_pytree_children(value: Any) -> list[tuple[str, Any]] | None:
+def _list_pytree_children(value: object) -> list[tuple[str, object]] | None:
     from torch.utils import _pytree as pytree
 
     if type(value) not in pytree.SUPPORTED_NODES:
@@ -105,7 +105,7 @@ def _list_pytree_children(value: Any) -> list[tuple[str, Any]] | None:
     return _number_children(pytree.tree_leaves(value, is_leaf=lambda part: part is not value))
 
 
-def _rebuild_container(value: Any, parts: list[Any]) -> Any:
+def _rebuild_container(value: Any, parts: list[object]) -> object:
     if is_cache(value):
         return rebuild_cache(value, parts)
     if isinstance(value, Mapping):
@@ -123,7 +123,7 @@ def _rebuild_container(value: Any, parts: list[Any]) -> Any:
     return pytree.tree_unflatten(parts, structure)
 
 
-def _rebuild_mapping(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
+def _rebuild_mapping(mapping: Any, items: Iterator[tuple[object, object]]) -> object:
     if type(mapping) is dict:  # torch.export's strict mode cannot trace copy.copy of a dict
         return dict(items)
     # Key by key: transformers' ModelOutput forbids update() and sets an attribute for each key.
@@ -133,7 +133,7 @@ def _rebuild_mapping(mapping: Any, items: Iterator[tuple[Any, Any]]) -> Any:
     return clone
 
 
-def _rebuild_dataclass(instance: Any, items: Iterator[tuple[str, Any]]) -> Any:
+def _rebuild_dataclass(instance: object, items: Iterator[tuple[str, object]]) -> object:
     # Not dataclasses.replace(), which runs __post_init__ again and refuses init=False fields.
     clone = copy.copy(instance)
     for name, part in items:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PackedArray(msgspec.Struct, array_like=True):
-    """An array of numbers that msgspec can encode.
+    """An array of numbers in a form that msgspec can encode.
 
     Attributes:
         dtype: The name of its NumPy dtype.

@@ -63,6 +63,7 @@ def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
     """Write an ``.npz`` file with any array names: ``numpy.savez`` refuses the name ``file``."""
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
+            # An entry's size is unknown when it is opened, and may exceed 2 GiB.
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 

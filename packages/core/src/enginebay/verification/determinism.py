@@ -38,7 +38,7 @@ def find_hidden_state(
     if not (changed := state.changed()):
         return ""
     inputs = ProbeGenerator(model.examples, ProbeSettings(domain=domain)).draw_similar().inputs
-    now = state.again()
+    now = state.record_again()
     try:
         afterwards = model.run(inputs)
         restored_runs = []

@@ -1,0 +1,143 @@
+"""Shapes of a model's inputs at other sizes of their open dimensions, to verify an artifact at."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from enginebay.models.dynamic import DynamicDim, DynamicShapes
+
+
+def extreme_shapes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Yield the shapes with all open dimensions at their smallest, then at their largest size.
+
+    A dimension without a limit keeps its usual size. Shapes equal to the usual ones are skipped.
+
+    Example:
+        >>> from enginebay.models.dynamic import DynamicDim
+        >>> list(extreme_shapes({"x": {0: DynamicDim("batch", 1, 8)}}, {"x": (2, 3)}))
+        [{'x': (1, 3)}, {'x': (8, 3)}]
+    """
+    for bound in ("min", "max"):
+        shapes = _resize_shapes(dynamic, usual, partial(_choose_limit, bound))
+        if shapes != dict(usual):
+            yield shapes
+
+
+def _resize_shapes(
+    dynamic: DynamicShapes,
+    usual: Mapping[str, tuple[int, ...]],
+    choose: Callable[[DynamicDim, int], int],
+) -> dict[str, tuple[int, ...]]:
+    return {
+        name: tuple(
+            choose(dim, size) if (dim := dynamic.get(name, {}).get(axis)) else size
+            for axis, size in enumerate(shape)
+        )
+        for name, shape in usual.items()
+    }
+
+
+def _choose_limit(bound: str, dim: DynamicDim, size: int) -> int:
+    """Return the limit ``min`` or ``max`` of a dimension; the usual size if it has none."""
+    if dim.max is None and not dim.min:  # an axis from a config, whose range is unknown
+        return size
+    limit = getattr(dim, bound)
+    return size if limit is None else int(limit)
+
+
+def crossed_shapes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Yield the shapes with open dimensions at sizes that differ from each other.
+
+    The first shapes change all dimensions, and each of the others one. They reveal an engine that
+    swaps height and width, which computes correctly if both are equal.
+
+    Example:
+        >>> from enginebay.models.dynamic import DynamicDim
+        >>> image = {"x": {0: DynamicDim("height", 4, 64), 1: DynamicDim("width", 4, 64)}}
+        >>> list(crossed_shapes(image, {"x": (16, 16)}))
+        [{'x': (31, 29)}, {'x': (31, 16)}, {'x': (16, 29)}]
+    """
+    named = {
+        dim.name: (dim, usual[name][axis])
+        for name, axes in dynamic.items()
+        for axis, dim in axes.items()
+    }
+    if len(named) < 2:
+        return
+    chosen: dict[str, int] = {}
+    for name, (dim, size) in named.items():
+        # Generated lazily, since a large range has many primes.
+        candidates = chain(_prime_sizes(dim, size), (size + 1, dim.max or 0, size - 1, dim.min))
+        taken = (*chosen.values(), size, 0)
+        chosen[name] = next((n for n in candidates if dim.holds(n) and n not in taken), size)
+    seen = [dict(usual)]
+    for sizes in (chosen, *({name: size} for name, size in chosen.items())):
+        shapes = shapes_at(dynamic, usual, sizes)
+        if shapes not in seen:
+            seen.append(shapes)
+            yield shapes
+
+
+def shapes_at(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the usual shapes with other sizes of open dimensions, given by dimension name."""
+    return _resize_shapes(dynamic, usual, lambda dim, size: sizes.get(dim.name, size))
+
+
+def unlimited_sizes(
+    dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, int]:
+    """Return dimension name → its size in ``shapes``, for dimensions without a largest size."""
+    dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
+    return {dim.name: size for dim, size in dims if dim.max is None}
+
+
+def between_shapes(
+    dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
+) -> Iterator[dict[str, tuple[int, ...]]]:
+    """Yield the shapes with all open dimensions at odd sizes, then at prime sizes.
+
+    The sizes are near the middle of the range, which ends at twice the usual size if unlimited. A
+    model may fail at sizes that are not powers of two, or at any size but the example's.
+
+    Example:
+        >>> from enginebay.models.dynamic import DynamicDim
+        >>> list(between_shapes({"x": {0: DynamicDim("batch", 1, 16)}}, {"x": (2, 3)}))
+        [{'x': (9, 3)}, {'x': (7, 3)}]
+    """
+    seen = [dict(usual), *extreme_shapes(dynamic, usual)]
+    for choose in (_choose_odd_size, _choose_prime_size):
+        shapes = _resize_shapes(dynamic, usual, choose)
+        if shapes not in seen:
+            seen.append(shapes)
+            yield shapes
+
+
+def _middle_size(dim: DynamicDim, size: int) -> int:
+    return (dim.min + (dim.max or 2 * size + 1)) // 2
+
+
+def _choose_odd_size(dim: DynamicDim, size: int) -> int:
+    odd = (_middle_size(dim, size) + 1) | 1
+    return odd if dim.holds(odd) else size
+
+
+def _choose_prime_size(dim: DynamicDim, size: int) -> int:
+    return next(_prime_sizes(dim, size), size)
+
+
+def _prime_sizes(dim: DynamicDim, size: int) -> Iterator[int]:
+    """Yield the prime sizes from the middle of the range downwards."""
+    for number in range(_middle_size(dim, size), max(dim.min, 2) - 1, -1):
+        if all(number % other for other in range(2, int(number**0.5) + 1)):
+            yield number
