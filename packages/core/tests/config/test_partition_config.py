@@ -75,7 +75,12 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
                 "end=['MARK:output']), or export_config = dict(cuts=['MARK', …])"
             ),
         ),
-        ({"partition_cfg": []}, ("partition_cfg",), "'partition_cfg' names no part", HINT),
+        (
+            {"partition_cfg": []},
+            ("partition_cfg",),
+            "'partition_cfg' is empty: expected at least one part",
+            HINT,
+        ),
         (
             {"partition_cfg": PART},
             ("partition_cfg",),
@@ -100,13 +105,13 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
         (
             {"partition_cfg": [PART, {"start": "c:input"}]},
             ("partition_cfg", 1, "end"),
-            "'end' names no mark",
+            "'end' is empty: expected a mark",
             "write end=['MARK:input'], or MARK:output",
         ),
         (
             {"partition_cfg": [PART | {"end": ["nms[1]:input"]}]},
             ("partition_cfg", 0, "end"),
-            "'nms[1]:input' is a later call of 'nms', and marks do not count calls",
+            "'nms[1]:input' is a later call of 'nms'; only the first call is supported",
             "mark the tensor in the model: x = enginebay.mark(x, name)",
         ),
     ],

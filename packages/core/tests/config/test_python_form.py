@@ -150,9 +150,9 @@ def test_nothing_is_executed(refused, folder) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = 9 ** 9 ** 9", "'9 ** 9 ** 9': an integer of more than 1024 bits"),
-        ("x = 1 << 100000000", "'1 << 100000000': an integer of more than 1024 bits"),
-        ("x = 3 * (1 << 1023)", "'3 * (1 << 1023)': an integer of more than 1024 bits"),
+        ("x = 9 ** 9 ** 9", "'9 ** 9 ** 9': the result has more than 1024 bits"),
+        ("x = 1 << 100000000", "'1 << 100000000': the result has more than 1024 bits"),
+        ("x = 3 * (1 << 1023)", "'3 * (1 << 1023)': the result has more than 1024 bits"),
         ("x = 0x" + "f" * 1000, "an integer has more than 1024 bits"),
         ("x = " + "9" * 5000, "invalid Python: Exceeds the limit"),
         ("x = range(10_000_000)", "the config has more than 200000 values"),

@@ -232,7 +232,7 @@ def test_the_data_set_of_a_config() -> None:
         ({"ir_config": {"input_shape": [1]}}, "[1] does not fit ir_config.input_shape", None),
         (
             {"partition_config": {"type": "two_stage", "partition_cfg": []}},
-            "'partition_cfg' names no part",
+            "'partition_cfg' is empty: expected at least one part",
             "write export_config = dict(cuts=['MARK', …])",
         ),
         (

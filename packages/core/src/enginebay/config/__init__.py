@@ -1,8 +1,8 @@
 """Deploy configs: files with the options of an export, its engine and the engine's parameters.
 
-TOML, JSON, YAML and Python, the last read without executing it. A file inherits from others with
-``_base_``; ``read_config`` returns the merged result as plain values. Names are imported lazily,
-because ``--help`` must not load the readers.
+A config is a TOML, JSON, YAML or Python file; Python is read without being executed. A file
+inherits from others with ``_base_``; ``read_config`` returns the merged result as plain values.
+Names are imported lazily, because ``--help`` must not load the readers.
 """
 
 from __future__ import annotations

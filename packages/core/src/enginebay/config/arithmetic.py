@@ -34,8 +34,8 @@ _OPERATORS: dict[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
 }
 
 
-def apply_unary(operation: ast.unaryop, value: Any) -> Any:
-    """Apply a apply_unary operator to a number.
+def apply_unary(operation: ast.unaryop, value: object) -> object:
+    """Apply a unary operator to a number.
 
     Raises:
         ValueError: The value is not a number, or does not support the operator.
@@ -46,36 +46,33 @@ def apply_unary(operation: ast.unaryop, value: Any) -> Any:
     return _apply_operator(operation, value)
 
 
-def apply_binary(operation: ast.operator, left: Any, right: Any, budget: Budget) -> Any:
-    """Apply a apply_binary operator to numbers; also join and repeat texts, lists and tuples.
+def apply_binary(operation: ast.operator, left: object, right: object, budget: Budget) -> object:
+    """Apply a binary operator to numbers; also join and repeat texts, lists and tuples.
 
     Raises:
-        ValueError: The operator does not support the values, a division by zero, or a result that
-            is too large.
+        ValueError: The operator does not support the values, the divisor is zero, or the result is
+            too large.
     """
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         budget.spend("values", _joined_size(operation, left, right))
     elif _result_bits(operation, left, right) > MAX_INT_BITS:
-        raise ValueError(f"an integer of more than {MAX_INT_BITS} bits")
+        raise ValueError(f"the result has more than {MAX_INT_BITS} bits")
     return _apply_operator(operation, left, right)
 
 
-def _apply_operator(operation: ast.operator | ast.unaryop, *operands: Any) -> Any:
+def _apply_operator(operation: ast.operator | ast.unaryop, *operands: object) -> object:
     try:
         result = _OPERATORS[type(operation)](*operands)
     except (ArithmeticError, TypeError) as err:
         raise ValueError(str(err.args[-1])) from err
     if isinstance(result, complex):
+        # Such as (-1) ** 0.5.
         raise ValueError("the result is a complex number")  # noqa: TRY004  # no type is wrong
     return result
 
 
 def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
-    """Return the length of two joined sequences, or of a repeated sequence.
-
-    Raises:
-        ValueError: The operator does not support the values.
-    """
+    """Return the length of two joined sequences, or of a repeated sequence."""
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):
         if isinstance(operation, ast.Add) and type(left) is type(right):

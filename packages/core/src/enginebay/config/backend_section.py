@@ -1,4 +1,4 @@
-"""``backend_config``: the backend's parameters, under its own keys or another toolkit's."""
+"""Read ``backend_config``: the backend's parameters, also under another toolkit's keys."""
 
 from __future__ import annotations
 
@@ -25,11 +25,7 @@ _SHAPES = {"input_shapes", "min_shapes", "max_shapes"}
 
 
 def backend_params(
-    params_class: type[Params],
-    sections: Sections,
-    problems: Problems,
-    *,
-    over: Mapping[str, Any],
+    params_class: type[Params], sections: Sections, problems: Problems, *, over: Mapping[str, Any]
 ) -> Params:
     """Return the parameters that a config requests.
 
@@ -67,7 +63,7 @@ def _read_other_sections(sections: Sections) -> dict[str, Any]:
 
 
 class _SectionReader:
-    """Sorts the section's keys: fields of the params class, and other toolkits' names for them."""
+    """Reads the section's keys: fields of the params class, and other toolkits' names for them."""
 
     def __init__(self, params_class: type[BackendParams], problems: Problems) -> None:
         self._fields = {
@@ -82,13 +78,13 @@ class _SectionReader:
         self._aliases: dict[str, Mapping[str, Any]] = {dotted: {} for dotted in self._keys}
 
     def collect_fields(self) -> dict[str, Any]:
-        """Return the fields: a field's own name wins, then the alias that is declared last."""
+        """Return the fields; a field's own name overrides aliases, a later alias an earlier one."""
         result = dict(self._shapes)
         for fields in self._aliases.values():
             result.update(fields)
         return result | self._own
 
-    def read_keys(self, section: Mapping[str, Any], above: tuple[str, ...]) -> None:
+    def read_keys(self, section: Mapping[str, object], above: tuple[str, ...]) -> None:
         for key, value in section.items():
             path = (NAME, *above, key)
             dotted = ".".join(map(str, (*above, key)))
@@ -107,7 +103,7 @@ class _SectionReader:
                 else:
                     self._problems.unknown(path, self._known_keys(above))
 
-    def _read_alias(self, dotted: str, value: Any) -> None:
+    def _read_alias(self, dotted: str, value: object) -> None:
         key = self._keys[dotted]
         field = Field(NAME, dotted, key.type, optional=True, required=False, default=None)
         self._aliases[dotted] = key.fields(None if value is None else field.convert(value))
@@ -124,7 +120,7 @@ class _SectionReader:
         return aliases if above else {*self._fields, *aliases, MODEL_INPUTS, "type"}
 
 
-def _convert_value(field: Field, value: Any) -> Any:
+def _convert_value(field: Field, value: object) -> object:
     """Convert a value to the field's type; the case of a choice is ignored."""
     if isinstance(value, str) and value not in field.choices:
         for choice in field.choices:

@@ -36,7 +36,7 @@ def read_config(
 
     Raises:
         ConfigError: The file or one of its bases cannot be read, contains an expression that
-            configs cannot use, or exceeds a limit on work; the message starts with
+            configs cannot use, or exceeds a limit on sizes; the message starts with
             ``file.py:line:column`` or ``file.toml: section.key``.
         MissingDependencyError: A file is YAML, and no YAML parser is installed.
 
@@ -57,12 +57,12 @@ def read_config(
 def read_table(
     path: str | PathLike[str], *, environment: Mapping[str, str] | None = None
 ) -> LocatedDict:
-    """Read a config like :func:`read_config`, with the location of every key."""
+    """Read a config like :func:`read_config`, and record the location of every key."""
     return _Loader(environment).read_file(_absolute_path(path), None)
 
 
 class _Loader:
-    """Reads each file of one config once."""
+    """Reads a config and its bases, each file once."""
 
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment

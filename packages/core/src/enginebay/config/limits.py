@@ -1,4 +1,4 @@
-"""Limits on the work of reading one config: a config must not be able to exhaust the machine.
+"""Limits on the size of a config, which must not be able to exhaust the machine.
 
 The limits are a hundred times the needs of the largest known deploy configs. A file and its bases
 share them.
@@ -6,7 +6,7 @@ share them.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from enginebay.config.locations import LocatedDict, Location, error_at
 
@@ -23,22 +23,22 @@ _ALLOWED = (list, tuple, range, float, type(None))  # the other types are below
 
 
 class Budget:
-    """The remaining work for one config."""
+    """The numbers of files, values and characters that one config may still contain."""
 
     def __init__(self) -> None:
         self._left = dict(LIMITS)
 
     def spend(self, kind: Literal["files", "values", "characters"], count: int = 1) -> None:
-        """Subtract work from the budget.
+        """Subtract from the remaining number of files, values or characters.
 
         Raises:
-            ValueError: The budget is exceeded.
+            ValueError: The limit is exceeded.
         """
         self._left[kind] -= count
         if self._left[kind] < 0:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
-    def check_value(self, value: Any, depth: int = 0) -> None:
+    def check_value(self, value: object, depth: int = 0) -> None:
         """Check a value and its keys, but not its items.
 
         Raises:
@@ -49,6 +49,7 @@ class Budget:
             raise ValueError(f"values are nested more than {MAX_DEPTH} deep")
         if isinstance(value, str):
             self.spend("characters", len(value))
+            # Half of a surrogate pair cannot be written as UTF-8.
             if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
                 raise ValueError("a text contains half of a surrogate pair")
         elif isinstance(value, int):
@@ -61,11 +62,11 @@ class Budget:
             kind = type(value).__name__
             raise ValueError(f"a config cannot contain a {kind}")  # noqa: TRY004  # the caller adds the location
 
-    def check_all(self, value: Any, location: Location, depth: int = 0) -> None:
+    def check_all(self, value: object, location: Location, depth: int = 0) -> None:
         """Check a value and all its items; an item that occurs twice counts twice.
 
         Raises:
-            ConfigError: A value is too large or too deep, or the budget is exceeded.
+            ConfigError: A value is too large or nested too deep, or a limit is exceeded.
         """
         try:
             self.check_value(value, depth)

@@ -33,7 +33,7 @@ class Location(NamedTuple):
         """The file's path for messages."""
         return display_path(self.path)
 
-    def at_key(self, key: Any) -> Location:
+    def at_key(self, key: object) -> Location:
         """Return the location of a key or an index in the value at this location."""
         return self._replace(keys=(*self.keys, key))
 
@@ -48,7 +48,7 @@ class LocatedDict(dict[Any, Any]):
 
     Attributes:
         locations: A location for each key that was read from a file.
-        variables: Keys of a config that its files use as variables, and so are not sections.
+        variables: Keys of a config that its files use as variables, not as sections.
     """
 
     __slots__ = ("locations", "variables")
@@ -58,7 +58,7 @@ class LocatedDict(dict[Any, Any]):
         self.locations: dict[Any, Location] = locations or {}
         self.variables: frozenset[str] = frozenset()
 
-    def find(self, path: tuple[Any, ...]) -> Location | None:
+    def find(self, path: tuple[object, ...]) -> Location | None:
         """Return the location of a path of keys and indices, or of its nearest existing parent.
 
         Example:
@@ -75,6 +75,7 @@ class LocatedDict(dict[Any, Any]):
                 inner = value[key]
             except (KeyError, IndexError, TypeError):
                 break
+            # A location without a line must name the entry of a list.
             if isinstance(value, list) and nearest is not None and not nearest.line:
                 nearest = nearest.at_key(key)
             value = inner
@@ -92,7 +93,7 @@ def error_at(location: Location | None, message: str, *, hint: str | None = None
     return ConfigError(f"{location}: {message}" if location else message, hint=hint)
 
 
-def _quote_key(key: Any) -> str:
-    """Return a key, in quotes if it contains blanks, dots or surrogates."""
+def _quote_key(key: object) -> str:
+    """Return a key as text, in quotes if it contains blanks, dots or surrogates."""
     text = str(key)
     return text if re.fullmatch(r"[^\s.\ud800-\udfff]+", text) else f"{text!r:.80}"

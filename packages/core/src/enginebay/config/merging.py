@@ -10,7 +10,7 @@ DELETE = "_delete_"
 
 
 def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
-    """Merge a config into its base: dicts are merged, other values are replaced.
+    """Merge a config into its base: dicts are merged, other values replace the base's.
 
     A dict of the child with ``_delete_=True`` replaces the base's dict instead. A number as key of
     the base matches the same number as text in the child: JSON and TOML have only text keys.
@@ -18,6 +18,7 @@ def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
     Raises:
         ConfigError: The child has a dict where the base has something else.
     """
+    # A copy: a base that is inherited twice is read only once.
     merged = LocatedDict(base, dict(base.locations))
     for key, value in child.items():
         name = _find_base_key(key, base)
@@ -60,8 +61,8 @@ def join_bases(tables: list[LocatedDict]) -> LocatedDict:
     return joined
 
 
-def plain(value: Any) -> Any:
-    """Convert tables to dicts and ranges to lists, at every depth."""
+def plain(value: object) -> Any:
+    """Convert every :class:`LocatedDict` to a dict, and every range to a list, at any depth."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
@@ -71,8 +72,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _without_delete(value: Any) -> Any:
-    """Remove ``_delete_``, which has no meaning after merging, at every depth."""
+def _without_delete(value: object) -> object:
+    """Return a value without ``_delete_``, which has no meaning after merging, at any depth."""
     if isinstance(value, LocatedDict):
         items = {key: _without_delete(item) for key, item in value.items() if key != DELETE}
         return LocatedDict(items, value.locations)
@@ -81,7 +82,7 @@ def _without_delete(value: Any) -> Any:
     return value
 
 
-def _find_base_key(key: Any, base: LocatedDict) -> Any:
+def _find_base_key(key: object, base: LocatedDict) -> object:
     # At most 9 digits: int() is slow for thousands, and raises an error from 4,300 on.
     if isinstance(key, str) and key not in base and key.isdecimal() and len(key) < 10:
         return int(key) if int(key) in base else key

@@ -1,4 +1,4 @@
-"""``model_inputs`` in the backend's section: the shapes of the inputs."""
+"""Read ``model_inputs`` in the backend's section: the shapes of the inputs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _KEYS = ("input_shapes", "opt_shapes")
 _WHERE = ("backend_config", "model_inputs")
 
 
-def read_model_inputs(content: Any, problems: Problems) -> dict[str, Shapes]:
-    """Read ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
+def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
+    """Return ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
 
     Args:
         content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
-            list instead of the dict means all three shapes, and ``opt_shapes`` is another name for
-            ``input_shapes``. A dimension of -1 is open.
+            list in place of the inner dict sets all three shapes, and ``opt_shapes`` is another
+            name for ``input_shapes``. A size of -1 is open.
         problems: Collects what is invalid.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
@@ -50,7 +50,7 @@ def read_model_inputs(content: Any, problems: Problems) -> dict[str, Shapes]:
 def _read_input(
     name: str,
     value: Any,
-    path: tuple[Any, ...],
+    path: tuple[object, ...],
     shapes: dict[str, dict[str, Any]],
     problems: Problems,
 ) -> None:

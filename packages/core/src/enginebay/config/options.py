@@ -1,4 +1,4 @@
-"""The options of :func:`enginebay.deploy` and the other verbs: export and verification."""
+"""Options of export and verification, for :func:`enginebay.deploy` and the other verbs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``; fields at their defaults take their values from ``below``."""
+    """Return ``options``, in which each field at its default has its value in ``below``."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
@@ -118,14 +118,14 @@ def merge_options(options: Options, below: Options) -> Options:
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Raise an error if an option of deploy alone is passed to another verb.
+    """Raise an error if a verb other than deploy gets an option that only deploy has.
 
     Args:
         options: The options that the verb was called with.
         verb: The verb's name: ``verify``.
 
     Raises:
-        UsageError: An option of deploy alone is not at its default.
+        UsageError: An option that only deploy has is not at its default.
     """
     defaults = type(options)()
     for name in defaults.__struct_fields__:

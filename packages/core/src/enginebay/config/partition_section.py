@@ -1,4 +1,4 @@
-"""``partition_config``: the cuts of the model that MMDeploy's ``partition_cfg`` specifies."""
+"""Read ``partition_config``: the cuts of the model that MMDeploy's ``partition_cfg`` specifies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
 def read_cuts(content: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]:
-    """Read ``partition_config``.
+    """Return the cuts that ``partition_config`` specifies.
 
     Args:
         content: The section's keys and values; empty if the config has none.
@@ -48,15 +48,13 @@ def read_cuts(content: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]
 
 
 def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]:
-    """Return the cuts at the start and end of MMDeploy's parts."""
     if not section.partition_cfg:
-        problems.wrong((_NAME, _PARTS), f"'{_PARTS}' names no part", _HINT)
+        problems.wrong((_NAME, _PARTS), f"'{_PARTS}' is empty: expected at least one part", _HINT)
     cuts: list[Cut] = []
     for number, content in enumerate(section.partition_cfg):
         for cut in _cut_part(content, (_NAME, _PARTS, number), problems):
-            if not (
-                cuts and {*cut.names} <= {*cuts[-1].names}
-            ):  # skip the end of the previous part
+            # A part may start with the marks at which the previous part ended.
+            if not (cuts and {*cut.names} <= {*cuts[-1].names}):
                 cuts.append(cut)
     problems.notes.append(
         f"{_NAME}.{_PARTS}: the artifact contains every part, also those between and after the "
@@ -66,7 +64,6 @@ def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]
 
 
 def _cut_part(content: Mapping[str, Any], path: KeyPath, problems: Problems) -> list[Cut]:
-    """Return the cuts at the start and the end of one part."""
     known = len(problems)
     part = read_section(PartSection, content, path, problems)
     if len(problems) > known:
@@ -82,20 +79,22 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
     listed = (names,) if isinstance(names, str) else names
     if not listed:
         problems.wrong(
-            path, f"'{path[-1]}' names no mark", f"write {path[-1]}=['MARK:input'], or MARK:output"
+            path,
+            f"'{path[-1]}' is empty: expected a mark",
+            f"write {path[-1]}=['MARK:input'], or MARK:output",
         )
     return tuple(dict.fromkeys(_read_mark(name, path, problems) for name in listed))
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Remove MMDeploy's number of the call from a name; only the first call is supported."""
+    """Return a name without MMDeploy's call index; only the first call is supported."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name
     if int(call["number"]):
         problems.wrong(
             path,
-            f"'{name}' is a later call of '{call['function']}', and marks do not count calls",
+            f"'{name}' is a later call of '{call['function']}'; only the first call is supported",
             "mark the tensor in the model: x = enginebay.mark(x, name)",
         )
     return f"{call['function']}{call['side'] or ''}"

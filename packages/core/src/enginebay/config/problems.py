@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.config.locations import LocatedDict, Location
 from enginebay.errors import BackendNotFoundError, ConfigError, UsageError, nearest
@@ -17,7 +17,7 @@ class Problems(list[ConfigError]):
 
     Args:
         errors: The first errors.
-        name: The name of the whole for messages, if a key is at the top level.
+        name: What contains the top-level keys, in messages.
 
     Attributes:
         notes: Sentences about valid keys that have no effect, with the reason.
@@ -28,11 +28,13 @@ class Problems(list[ConfigError]):
         self.notes: list[str] = []
         self._name = name
 
-    def wrong(self, path: tuple[Any, ...], message: str, hint: str | None = None) -> None:
+    def wrong(self, path: tuple[object, ...], message: str, hint: str | None = None) -> None:
         """Add an error about an invalid value."""
         self.append(ConfigError(message, hint=hint, path=path))
 
-    def unknown(self, path: tuple[Any, ...], known: Iterable[str], hint: str | None = None) -> None:
+    def unknown(
+        self, path: tuple[object, ...], known: Iterable[str], hint: str | None = None
+    ) -> None:
         """Add an error about an unknown key; the default hint is the most similar known key."""
         names = sorted(known)
         where = ".".join(map(str, path[:-1])) or self._name
@@ -44,14 +46,14 @@ class Problems(list[ConfigError]):
         )
 
     @contextmanager
-    def collecting(self, path: tuple[Any, ...]) -> Iterator[None]:
-        """Collect an error that the body raises about the value at a path."""
+    def collecting(self, path: tuple[object, ...]) -> Iterator[None]:
+        """Collect an error that the block raises, as a problem of the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:
             self.wrong(path, str(err), err.hint)
 
-    def with_places(self, config: Mapping[str, Any]) -> Problems:
+    def with_places(self, config: Mapping[str, object]) -> Problems:
         """Return the problems with locations in their messages, in the order of file and line.
 
         Args:
@@ -60,9 +62,8 @@ class Problems(list[ConfigError]):
         if not isinstance(config, LocatedDict):
             return self
         located = [(config.find(problem.path), problem) for problem in self]
-        located.sort(
-            key=lambda pair: (pair[0] or Location(""))[:3]
-        )  # without the keys: a stable sort preserves their order
+        # Without the keys, whose order a stable sort preserves.
+        located.sort(key=lambda pair: (pair[0] or Location(""))[:3])
         return Problems(
             ConfigError(
                 f"{location}: {err}" if location else str(err), hint=err.hint, path=err.path

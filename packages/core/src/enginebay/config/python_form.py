@@ -1,6 +1,6 @@
 """Configs written as Python, evaluated without executing code.
 
-The reader evaluates these forms of the syntax tree; all others are errors with their location.
+The reader evaluates these forms of expressions; any other form is an error with its location.
 It imports and calls nothing, and looks up only names that the file assigns::
 
     name = value                        also several names: a = b = 1
@@ -53,11 +53,7 @@ class PythonConfig:
     """
 
     def __init__(
-        self,
-        text: str,
-        path: Path,
-        environment: Mapping[str, str] | None,
-        budget: Budget,
+        self, text: str, path: Path, environment: Mapping[str, str] | None, budget: Budget
     ) -> None:
         self._path = str(path)
         self._lines = text.encode().split(b"\n")
@@ -71,11 +67,11 @@ class PythonConfig:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that the file uses as variables, and so are not sections."""
+        """Names that the file uses as variables, not as sections."""
         return frozenset(self._used | self._templates.used)
 
-    def read_bases(self) -> tuple[Any, Location | None]:
-        """Return the value of ``_base_`` and its location; None, None without ``_base_``."""
+    def read_bases(self) -> tuple[object, Location | None]:
+        """Return the value of ``_base_`` and its location, or twice None without ``_base_``."""
         nodes = [node for node in self._tree.body if _assigns_base(node)]
         if not nodes:
             return None, None
@@ -132,7 +128,7 @@ class PythonConfig:
         self._depth -= 1
         return value
 
-    def _evaluate_node(self, node: ast.expr) -> Any:
+    def _evaluate_node(self, node: ast.expr) -> object:
         """Evaluate an expression; the caller adds the location to a ValueError."""
         match node:
             case ast.Constant():
@@ -169,7 +165,7 @@ class PythonConfig:
                 return self._templates.evaluate(template, self._location_of(node))
         raise self._unsupported(node)
 
-    def _read_constant(self, node: ast.Constant) -> Any:
+    def _read_constant(self, node: ast.Constant) -> object:
         value = node.value
         if isinstance(value, str):
             return self._templates.fill(value, self._location_of(node)) if "{{" in value else value
@@ -177,7 +173,7 @@ class PythonConfig:
             return value
         raise self._unsupported(node)
 
-    def _look_up_name(self, node: ast.Name) -> Any:
+    def _look_up_name(self, node: ast.Name) -> object:
         for scope in reversed(self._scopes):
             if node.id in scope:
                 if scope is self._scopes[0]:
@@ -187,7 +183,7 @@ class PythonConfig:
         hint = f"did you mean '{guess}'?" if guess else "put quotes around it if it is a text"
         raise error_at(self._location_of(node), f"'{node.id}' is not defined here", hint=hint)
 
-    def _read_attribute(self, node: ast.Attribute) -> Any:
+    def _read_attribute(self, node: ast.Attribute) -> object:
         keys: list[str] = []
         inner: ast.expr = node
         while isinstance(inner, ast.Attribute):
@@ -210,7 +206,7 @@ class PythonConfig:
                 table.locations[key] = self._location_of(key_node)
         return table
 
-    def _read_key(self, node: ast.expr | ast.keyword) -> Any:
+    def _read_key(self, node: ast.expr | ast.keyword) -> object:
         key = node.arg if isinstance(node, ast.keyword) else self.read_value(node)
         if isinstance(key, _SCALAR):
             return key
@@ -231,7 +227,7 @@ class PythonConfig:
         keywords = [(word if word.arg else None, word.value) for word in node.keywords]
         return self._read_table([*((None, argument) for argument in node.args), *keywords])
 
-    def _read_sequence_call(self, node: ast.Call, name: str) -> Any:
+    def _read_sequence_call(self, node: ast.Call, name: str) -> object:
         if node.keywords:
             raise self._unsupported(node, f"{name} takes no keywords")
         arguments = [self.read_value(argument) for argument in node.args]
@@ -249,17 +245,19 @@ class PythonConfig:
         numbers = range(*arguments)
         try:
             count = len(numbers)
+        # len() cannot count beyond sys.maxsize.
         except OverflowError:
             count = sys.maxsize
         self._budget.spend("values", count)
         return numbers
 
     def _run_loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
-        """Assign each item to the loop's name, and yield after each."""
+        """Yield after each assignment of an item to the loop's name."""
         loop = node.generators[0]
         simple = len(node.generators) == 1 and not loop.ifs and not loop.is_async
         if not simple or not isinstance(loop.target, ast.Name):
             raise self._unsupported(node, "only one 'for NAME in …' without 'if' is supported")
+        # Evaluated outside the loop's scope, as Python does.
         items = self.read_value(loop.iter)
         if not isinstance(items, list | tuple | range | dict):
             raise error_at(
@@ -291,9 +289,8 @@ class PythonConfig:
             raise ValueError(f"the format '{spec}' cannot be applied: {err}") from err
 
     def _unsupported(self, node: ast.expr | ast.stmt, why: str = "") -> ConfigError:
-        message = f"a config cannot use '{self._source_text(node)[:60]}'" + (
-            f": {why}" if why else ""
-        )
+        reason = f": {why}" if why else ""
+        message = f"a config cannot use '{self._source_text(node)[:60]}'{reason}"
         hint = "configs are not executed; write literals, dict(…), or names assigned before"
         return error_at(self._location_of(node), message, hint=hint)
 

@@ -19,10 +19,10 @@ _DIMS = {"type": "array", "items": {"type": "integer"}}
 
 
 def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]:
-    """Return the JSON Schema of configs for some backends.
+    """Return the JSON Schema of configs for these backends.
 
     Args:
-        backends: The backends' names and params classes.
+        backends: Name of a backend → its params class.
 
     Example:
         >>> from enginebay.params import BackendParams
@@ -48,12 +48,11 @@ def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]
     }
 
 
-def _object_schema(properties: Mapping[str, Any], *, others: bool = False) -> dict[str, Any]:
-    """Return the schema of a dict with some keys; ``others`` allows additional keys."""
+def _object_schema(properties: Mapping[str, object], *, others: bool = False) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": others}
 
 
-def _section_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _section_schema(kind: type[msgspec.Struct]) -> dict[str, object]:
     texts = read_fields(kind.__doc__ or "")
     properties = {
         name: _describe_optional(_field_schema(field), texts.get(name, ""))
@@ -62,7 +61,7 @@ def _section_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return _object_schema(properties, others=not kind.__struct_config__.forbid_unknown_fields)
 
 
-def _backend_schema(name: str, params: type[BackendParams]) -> dict[str, Any]:
+def _backend_schema(name: str, params: type[BackendParams]) -> dict[str, object]:
     texts: dict[str, str] = {}
     for base in reversed(params.__mro__):
         texts.update(read_fields(vars(base).get("__doc__") or ""))
@@ -81,7 +80,7 @@ def _backend_schema(name: str, params: type[BackendParams]) -> dict[str, Any]:
     return {"title": name, **_object_schema(properties)}
 
 
-def _model_inputs_schema() -> dict[str, Any]:
+def _model_inputs_schema() -> dict[str, object]:
     sizes = _object_schema(dict.fromkeys(("min_shape", "opt_shape", "max_shape"), _DIMS))
     ranges = {"type": "object", "additionalProperties": {"anyOf": [_DIMS, sizes]}}
     return {
@@ -93,29 +92,29 @@ def _model_inputs_schema() -> dict[str, Any]:
     }
 
 
-def _field_schema(field: Field) -> dict[str, Any]:
+def _field_schema(field: Field) -> dict[str, object]:
     if field.type == Shapes:
         dims = {"type": "array", "items": {"type": ["integer", "null"]}}
         return {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": dims}]}
     if field.choices:
-        # The reader ignores the case of choices, a schema cannot: list the capitals too.
+        # The reader ignores the case of choices. A schema cannot, so it lists the upper case too.
         words = [choice for choice in field.choices if isinstance(choice, str)]
         return {"enum": [*field.choices, *dict.fromkeys(w.upper() for w in words if w.islower())]}
     return _type_schema(field.type)
 
 
-def _type_schema(type_: Any) -> dict[str, Any]:
+def _type_schema(type_: object) -> dict[str, object]:
     (schema,), components = msgspec.json.schema_components([type_], schema_hook=_custom_type_schema)
     return {**schema, "$defs": components} if components else dict(schema)
 
 
-def _custom_type_schema(type_: type) -> dict[str, Any]:
+def _custom_type_schema(type_: type) -> dict[str, object]:
     if issubclass(type_, FileName):
         return {"type": "string"}
     return {}  # a type that only the backend knows
 
 
-def _describe_optional(schema: dict[str, Any], text: str) -> dict[str, Any]:
+def _describe_optional(schema: Mapping[str, object], text: str) -> dict[str, object]:
     """Add a description, and allow null, which means the default."""
     described = {"description": text} if text else {}
     return {**described, "anyOf": [schema, {"type": "null"}]}

@@ -1,4 +1,4 @@
-"""Check the fields of one section."""
+"""Read and check the fields of one section."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 def read_section(
-    kind: type[Section], content: Mapping[str, Any], path: KeyPath, problems: Problems
+    kind: type[Section], content: Mapping[str, object], path: KeyPath, problems: Problems
 ) -> Section:
     """Read one section; a field with an invalid value gets its default.
 

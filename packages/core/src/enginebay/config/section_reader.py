@@ -34,7 +34,7 @@ _NO_EFFECT = {
 }
 
 
-def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
+def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
     """Read the sections of a config.
 
     Args:
@@ -69,7 +69,9 @@ def read_sections(config: Mapping[str, Any], problems: Problems) -> Sections:
     )
 
 
-def _require_mapping(config: Mapping[str, Any], name: str, problems: Problems) -> Mapping[str, Any]:
+def _require_mapping(
+    config: Mapping[str, object], name: str, problems: Problems
+) -> Mapping[str, Any]:
     section = config[name]
     if isinstance(section, Mapping):
         return section
@@ -99,7 +101,7 @@ def _read_ir(contents: _Contents, name: str, problems: Problems) -> IRSection:
 
 
 def _read_export(contents: _Contents, ir: IRSection, problems: Problems) -> ExportOptions:
-    """Read ``export_config``; other toolkits' sections fill in what it leaves out."""
+    """Read ``export_config``; other toolkits' sections set the options that it leaves out."""
     others = ExportOptions(
         ir=ir.type,
         opset=ir.opset_version,
@@ -117,7 +119,6 @@ def _read_options(
 
 
 def _list_ineffective(contents: _Contents, name: str, ir: IRSection) -> Iterator[str]:
-    """Yield a sentence for each key that has no effect, with the reason."""
     if name == "ir_config" and "onnx_config" in contents:
         yield "onnx_config has no effect: ir_config overrides it"
     for key, reason in _NO_EFFECT.items():

@@ -6,7 +6,7 @@ Python parses a template outside a text as a set that contains a set.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.config.locations import LocatedDict, error_at
 from enginebay.errors import nearest
@@ -57,8 +57,8 @@ class Templates:
         self.base = LocatedDict()
         self.used: set[str] = set()
 
-    def evaluate(self, template: re.Match[str], location: Location) -> Any:
-        """Evaluate a template outside a text; a variable may be a number.
+    def evaluate(self, template: re.Match[str], location: Location) -> object:
+        """Evaluate a template outside a text; an environment variable may then be a number.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.
@@ -68,22 +68,22 @@ class Templates:
         text = self._evaluate_as_text(template, location)
         return _parse_literal(text) if template["variable"] else text
 
-    def fill(self, text: str, location: Location, pattern: re.Pattern[str] = TEMPLATE) -> Any:
+    def fill(self, text: str, location: Location, pattern: re.Pattern[str] = TEMPLATE) -> object:
         """Replace the templates in a text.
 
         Returns:
-            The text; the value if the whole text is one ``{{_base_.x}}``.
+            The text, or the base's value if the whole text is one ``{{_base_.x}}``.
 
         Raises:
-            ConfigError: :meth:`evaluate` fails, or a template that is only a part of the text has a
-                value that is not a text.
+            ConfigError: A template cannot be evaluated, or one that is only a part of the text has
+                a value that is not a text.
         """
         whole = TEMPLATE.fullmatch(text)
         if whole and whole["base"]:
             return self.evaluate(whole, location)
         return pattern.sub(lambda match: self._evaluate_as_text(match, location), text)
 
-    def look_up(self, keys: list[str], location: Location) -> Any:
+    def look_up(self, keys: list[str], location: Location) -> object:
         """Return the value of ``_base_.a.b``.
 
         Raises:
@@ -138,8 +138,8 @@ class Templates:
         return value
 
 
-def _parse_literal(text: str) -> Any:
-    """Convert a text to a number, bool or None, if it is the literal of one."""
+def _parse_literal(text: str) -> object:
+    """Return the number, bool or None whose literal a text is; any other text unchanged."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _LONGEST_NUMBER:

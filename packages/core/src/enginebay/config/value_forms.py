@@ -61,8 +61,8 @@ class ValueConfig:
             raise error_at(location, f"expected keys and values, found {kind}")
         self._table: LocatedDict = _add_locations(content, location, budget)
 
-    def read_bases(self) -> tuple[Any, Location | None]:
-        """Return the value of ``_base_`` and its location; None, None without ``_base_``."""
+    def read_bases(self) -> tuple[object, Location | None]:
+        """Return the value of ``_base_`` and its location, or twice None without ``_base_``."""
         return self._table.pop("_base_", None), self._table.locations.pop("_base_", None)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:  # noqa: ARG002  # only .py configs refer to it
@@ -70,12 +70,8 @@ class ValueConfig:
         return self._table
 
 
-def _add_locations(value: Any, location: Location, budget: Budget, depth: int = 0) -> Any:
-    """Add a location to every key, and check every value.
-
-    Raises:
-        ConfigError: A value has a type that configs cannot contain, or a limit is exceeded.
-    """
+def _add_locations(value: object, location: Location, budget: Budget, depth: int = 0) -> Any:
+    """Add a location to every key, and check every value."""
     try:
         budget.check_value(value, depth)
     except ValueError as err:
@@ -83,7 +79,7 @@ def _add_locations(value: Any, location: Location, budget: Budget, depth: int = 
     if isinstance(value, str) and (template := TEMPLATE.search(value)):
         raise error_at(location, f"only .py configs can use the template {template[0]}")
 
-    def located_item(key: Any, item: Any) -> Any:
+    def located_item(key: object, item: object) -> object:
         return _add_locations(item, location.at_key(key), budget, depth + 1)
 
     if isinstance(value, dict):
@@ -94,16 +90,17 @@ def _add_locations(value: Any, location: Location, budget: Budget, depth: int = 
     return value
 
 
-def _parse_toml(text: str) -> Any:
+def _parse_toml(text: str) -> object:
     if _LONG_KEY.search(text):
         raise ValueError(f"a key has more than {MAX_DEPTH} parts")
     return tomllib.loads(text)
 
 
-def _parse_json(text: str) -> Any:
-    def build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        items: dict[str, Any] = {}
+def _parse_json(text: str) -> object:
+    def build_dict(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        items: dict[str, object] = {}
         for key, value in pairs:
+            # json itself keeps the last of duplicate keys without a word.
             if key in items:
                 raise ValueError(f"duplicate key {key!r:.80}")
             items[key] = value
@@ -115,13 +112,13 @@ def _parse_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=build_dict, parse_constant=refuse_constant)
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_yaml(text: str) -> object:
     from enginebay.config.yaml_loader import parse_yaml
 
     return parse_yaml(text)
 
 
-_FORMATS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_FORMATS: dict[str, tuple[str, Callable[[str], object]]] = {
     ".toml": ("TOML", _parse_toml),
     ".json": ("JSON", _parse_json),
     ".yaml": ("YAML", _parse_yaml),

@@ -1,16 +1,19 @@
-"""Write a config as Python text, from which the same config can be read."""
+"""Write a config in the ``.py`` form, from which the same config can be read."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LINE_WIDTH = 88
 
 
-def as_python(config: dict[Any, Any]) -> str:
-    """Format a config in the ``.py`` form, one assignment for each name.
+def as_python(config: Mapping[str, object]) -> str:
+    """Return a config as Python text, with one assignment for each top-level key.
 
-    Keys that are not Python names are written in a dict literal. Top-level names must be valid.
+    These keys must be Python names. A nested dict with other keys is written as a literal.
 
     Example:
         >>> print(as_python({"backend_config": {"type": "ncnn", "axes": {0: "batch"}}}), end="")
@@ -21,7 +24,7 @@ def as_python(config: dict[Any, Any]) -> str:
     )
 
 
-def _format_value(value: Any, column: int, indent: int = 0) -> str:
+def _format_value(value: object, column: int, indent: int = 0) -> str:
     """Format a value on one line if it fits, otherwise one line for each item."""
     line = _format_line(value)
     if column + len(line) <= _LINE_WIDTH or not isinstance(value, dict | list | tuple) or not value:
@@ -35,7 +38,7 @@ def _format_value(value: Any, column: int, indent: int = 0) -> str:
     return f"{opening}\n{''.join(texts)}{' ' * indent}{closing}"
 
 
-def _format_line(value: Any) -> str:
+def _format_line(value: object) -> str:
     if not isinstance(value, dict | list | tuple):
         return _format_number(value) if isinstance(value, float) else repr(value)
     opening, items, closing = _split_container(value)
@@ -44,7 +47,9 @@ def _format_line(value: Any) -> str:
     return f"{opening}{inside}{comma}{closing}"
 
 
-def _split_container(value: Any) -> tuple[str, list[tuple[str, Any]], str]:
+def _split_container(
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...],
+) -> tuple[str, list[tuple[str, object]], str]:
     if isinstance(value, list):
         return "[", [("", item) for item in value], "]"
     if isinstance(value, tuple):
@@ -62,7 +67,7 @@ def _is_name(key: str) -> bool:
 
 
 def _format_number(value: float) -> str:
-    """Format a number; infinity and NaN, which have no literal, become calculations."""
+    """Return a number as Python text; infinity and NaN, which have no literal, as calculations."""
     if value != value:  # NaN is the only value that differs from itself
         return "(1e999 - 1e999)"
     return repr(value).replace("inf", "1e999")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import yaml
 
 
-def parse_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> object:
     """Parse a YAML text; an empty text returns an empty dict.
 
     Raises:
@@ -25,8 +23,8 @@ def parse_yaml(text: str) -> Any:
 
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    def flatten_mapping(self, node: Any) -> None:
-        """Refuse duplicate keys, and merge keys, whose expansion can take unlimited time."""
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Raise on duplicate keys, and on merge keys, whose expansion can take unlimited time."""
         keys = set[tuple[str, str]]()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
@@ -36,8 +34,8 @@ class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                     raise _error_at(key, f"duplicate key {key.value!r:.80}")
                 keys.add((key.tag, key.value))
 
-    def construct_object(self, node: Any, deep: bool = False) -> Any:
-        """Construct a value; raise an error if it does not fit its tag, as in ``!!int ''``."""
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        """Construct a value; raise if it does not fit its tag, as in ``!!int ''``."""
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, TypeError, AttributeError) as err:
@@ -45,6 +43,6 @@ class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
             raise _error_at(node, f"{text} is not of type {node.tag.rpartition(':')[2]}") from err
 
 
-def _error_at(node: Any, message: str) -> Exception:
+def _error_at(node: yaml.Node, message: str) -> Exception:
     error: Exception = yaml.constructor.ConstructorError(None, None, message, node.start_mark)
     return error

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from enginebay.data.checked_items import CheckedItems as CheckedItems
     from enginebay.data.data_record import DataRecord as DataRecord
-    from enginebay.data.data_set import (
-        CheckedItems as CheckedItems,
-        DataSet as DataSet,
-        Item as Item,
-        NamedData as NamedData,
-    )
+    from enginebay.data.data_set import DataSet as DataSet, NamedData as NamedData
+    from enginebay.data.items import Item as Item
     from enginebay.data.named_data import find_data as find_data
 
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "data.data_set": "CheckedItems DataSet Item NamedData",
+        "data.checked_items": "CheckedItems",
+        "data.data_set": "DataSet NamedData",
+        "data.items": "Item",
         "data.named_data": "find_data",
         "data.data_record": "DataRecord",
     },

@@ -1,4 +1,4 @@
-"""Rows and batches in a data set, for a model with a batch of one or an open batch."""
+"""Adapt rows or batches in a data set to a model whose batch size is 1 or open."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def detect_batch_form(
     first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
 ) -> str:
-    """Detect from the first item how the items of a data set relate to the model's batch axis.
+    """Detect from its first item whether a data set must be adapted to the model's batch axis.
 
     Returns:
         ``rows`` if the item lacks the model's batch axis, whose size is 1 or open; ``batches`` if
-        the item is a batch that must be split: the model's batch is 1, or it is open and the item
-        has a target for each row; else an empty text: the item fits, or its shape is wrong.
+        the item must be split, since the model's batch size is 1, or is open and the item has a
+        target for each row; otherwise an empty text: the item fits, or its shape is wrong.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}
@@ -27,6 +27,7 @@ def detect_batch_form(
     if gaps == {-1} and (sizes == {1} or is_open):
         return "rows"
     lengths = {shape[:1] for shape, _ in shapes}
+    # A batch of size 1 fits already.
     is_batch = gaps == {0} and len(lengths) == 1 and lengths != {(1,)}
     is_split = sizes == {1} or (is_open and getattr(target, "shape", ())[:1] in lengths)
     return "batches" if is_batch and is_split else ""
@@ -34,8 +35,8 @@ def detect_batch_form(
 
 def split_batches(
     batches: Iterable[tuple[dict[str, NumpyArray], Any]],
-) -> Iterator[tuple[dict[str, NumpyArray], Any]]:
-    """Yield inputs and target of each row of each batch, in a batch of one."""
+) -> Iterator[tuple[dict[str, NumpyArray], object]]:
+    """Yield the inputs and the target of each row of the batches, as a batch of size 1."""
     for inputs, target in batches:
         for row in range(min(map(len, inputs.values()))):
             values = {name: array[row : row + 1] for name, array in inputs.items()}

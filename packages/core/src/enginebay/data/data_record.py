@@ -11,10 +11,10 @@ class DataRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: The data set, as the user named it.
         count: The number of used items.
-        indices: Their numbers in the source; empty if all items were used.
+        indices: The indices of the used items in the source; empty if all items were used.
         digest: BLAKE2b over the inputs of all used items, in hexadecimal.
-        targets: The numbering of the targets, as the task that read the files describes it; empty
-            without a task.
+        targets: The meaning of class indices in targets, as the task that read the files describes
+            it; empty without a task.
     """
 
     source: str

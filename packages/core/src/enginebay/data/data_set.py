@@ -1,13 +1,12 @@
-"""The data set: reproducible items, checked against a model's inputs."""
+"""Data sets: reproducible items, checked against a model's inputs."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from hashlib import blake2b
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,37 +14,20 @@ import numpy as np
 from enginebay.data.batch_rows import detect_batch_form, split_batches
 from enginebay.data.data_record import DataRecord
 from enginebay.data.data_sources import IterableSource, UnpreparedFolder, open_source
+from enginebay.data.items import Item, build_item, check_no_nan, compute_digest
 from enginebay.errors import InputError, UsageError
 from enginebay.inference import InputCheck
-from enginebay.tensors import to_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from enginebay.data.data_sources import ItemSource
     from enginebay.hooks import Task
     from enginebay.tensors import NumpyArray, TensorSpec
 
-#: The key of the target in files and dicts.
-TARGET = "target"
-
-
-class Item(NamedTuple):
-    """One item of a data set.
-
-    Attributes:
-        number: Its index in the source, from 0.
-        inputs: Input name → array.
-        target: The value that a metric compares the outputs with; None if there is no target.
-    """
-
-    number: int
-    inputs: dict[str, NumpyArray]
-    target: Any = None
-
 
 class NamedData(msgspec.Struct, frozen=True):
-    """The arguments of a :class:`DataSet` that another process can open too.
+    """The arguments with which another process can open the same :class:`DataSet`.
 
     Attributes:
         source: The name of the data set, as on the command line.
@@ -67,17 +49,18 @@ class DataSet:
     every time.
 
     Args:
-        source: The path of an ``.npz`` file in which the first axis of every array is the item's
-            number, of a folder of ``.npz`` files with one item each, or of a folder of files that a
-            task reads; ``file.py:attr`` or ``module:attr``, which names an iterable or a callable;
+        source: The path of an ``.npz`` file whose arrays have one entry per item along axis 0, of a
+            folder of ``.npz`` files with one item each, or of a folder of files that a task reads;
+            ``file.py:attr`` or ``module:attr``, which names an iterable or a callable;
             ``SCHEME:NAME`` of a plugin; an iterable that can be read repeatedly; or a callable
             that returns an iterable.
         take: Use this many items: drawn at random if the number of items is known, else the first.
         seed: Random seed for ``take``.
 
     Attributes:
-        named: The arguments with which another process can open it; None for a Python object.
-        targets: The numbering of the targets, if a task has read the files; else empty.
+        named: The arguments to open the data set in another process; None for a Python object.
+        targets: The meaning of class indices in targets, if a task has read the files; else
+            empty.
 
     Raises:
         InputError: The source does not exist, cannot be read, or can be read only once.
@@ -109,7 +92,7 @@ class DataSet:
         self._indices = _draw_indices(self._source.count, take, seed)
 
     @classmethod
-    def of(cls, data: Any) -> DataSet:
+    def of(cls, data: object) -> DataSet:
         """Return the data as a data set; a :class:`DataSet` is returned unchanged."""
         return data if isinstance(data, cls) else cls(data)
 
@@ -119,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return the data set for a model with this task, which converts files to inputs.
+        """Return the data set with a folder's files converted by the model's task, if it has one.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -134,23 +117,24 @@ class DataSet:
         return other
 
     def for_inputs(self, inputs: Sequence[TensorSpec], *, row_by_row: bool = False) -> DataSet:
-        """Return the data set for a model with these inputs.
+        """Return the data set with its items adapted to the batch size of the model's inputs.
 
-        Items without a batch axis get one, and batches are split into rows. Other items stay as
-        they are: if they do not fit, reading them raises the error.
+        Items without a batch axis get one, and batches are split into rows. Other items stay
+        unchanged: if they do not fit, reading them raises the error.
 
         Args:
             inputs: The specs of the model's inputs.
-            row_by_row: Also split batches with a target per row if the model's batch is open.
+            row_by_row: Also split batches with a target per row if the model's batch size is open.
         """
         names = [spec.name for spec in inputs]
 
-        def pairs(data: DataSet) -> Iterator[tuple[dict[str, NumpyArray], Any]]:
-            return (_build_item(0, raw, names, frozenset())[1:] for raw in data._read_raw_items())
+        def pairs(data: DataSet) -> Iterator[tuple[dict[str, NumpyArray], object]]:
+            return (build_item(0, raw, names, frozenset())[1:] for raw in data._read_raw_items())
 
         try:
             first, target = next(pairs(self.part(0, 1)))
             form = detect_batch_form(first, target if row_by_row else None, inputs)
+        # Reading the items raises the error, with the item's index.
         except (StopIteration, InputError, KeyError):
             return self
         if form == "rows":
@@ -165,7 +149,7 @@ class DataSet:
 
     @property
     def needs_task(self) -> bool:
-        """True for a folder of files for which no task was given yet."""
+        """True for a folder of files that no task has converted yet."""
         return isinstance(self._source, UnpreparedFolder)
 
     def __len__(self) -> int:
@@ -201,14 +185,14 @@ class DataSet:
         for raw in self._read_raw_items():
             number = count if self._indices is None else self._indices[count]
             try:
-                item = _build_item(number, raw, names, left_out)
+                item = build_item(number, raw, names, left_out)
                 if self._is_rows:
                     item = item._replace(inputs={n: v[None] for n, v in item.inputs.items()})
                 if check is not None:
                     check.check_names(item.inputs)
                     check.check(item.inputs)
-                    _check_no_nan(item.inputs)
-                if "" not in item.inputs:  # the digest includes the name, which is unknown here
+                    check_no_nan(item.inputs)
+                if "" not in item.inputs:  # the digest includes the name, which is still unknown
                     self._check_same(count, item)
             except InputError as err:
                 raise InputError(
@@ -253,16 +237,13 @@ class DataSet:
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:
-        """Return at most ``count`` items: drawn at random, or the first if order is sequential."""
+        """Return at most ``count`` items: drawn at random, or the first if access is sequential."""
         if self._indices is None and not self._source.by_number:
-            return (
-                self
-                if self._take is not None and self._take <= count
-                else self._copy_with(None, count)
-            )
+            is_small = self._take is not None and self._take <= count
+            return self if is_small else self._copy_with(None, count)
         known = range(len(self)) if self._indices is None else self._indices
         drawn = _draw_indices(len(known), count, seed)
-        return self if drawn is None else self._copy_with([known[place] for place in drawn], None)
+        return self if drawn is None else self._copy_with([known[n] for n in drawn], None)
 
     def part(self, start: int, stop: int) -> DataSet:
         """Return the items from ``start`` to ``stop`` (exclusive).
@@ -279,122 +260,27 @@ class DataSet:
         other._digests, other._length, other.named = array("Q"), None, None
         return other
 
-    def _read_raw_items(self) -> Iterator[Any]:
+    def _read_raw_items(self) -> Iterator[object]:
         items = self._source.read(self._indices)
         if self._take is not None and self._indices is None:
             items = (item for item, _ in zip(items, range(self._take), strict=False))
         return items
 
-    def _check_same(self, place: int, item: Item) -> None:
-        digest = _compute_digest(item.inputs)
-        if place == len(self._digests):
+    def _check_same(self, position: int, item: Item) -> None:
+        digest = compute_digest(item.inputs)
+        if position == len(self._digests):
             self._digests.append(digest)
-        elif self._digests[place] != digest:
+        elif self._digests[position] != digest:
             raise InputError(
                 "it differs from the last time the data set was read",
                 hint="a data set must be the same every time: disable shuffling, or fix the seed",
             )
 
 
-class CheckedItems:
-    """A data set bound to a model's inputs, which checks items whenever they are read.
-
-    Args:
-        data: The data set.
-        inputs: The specs of the model's inputs.
-        unused: Names of further inputs that an item may have, which are dropped.
-    """
-
-    def __init__(
-        self, data: DataSet, inputs: Sequence[TensorSpec], unused: Iterable[str] = ()
-    ) -> None:
-        self._data = data
-        self._inputs = tuple(inputs)
-        self._unused = frozenset(unused)
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return len(self._data)
-
-    def __iter__(self) -> Iterator[dict[str, NumpyArray]]:
-        """Iterate over the inputs of each item."""
-        return (item.inputs for item in self._data.items(self._inputs, self._unused))
-
-    def check_varied(self) -> None:
-        """Raise InputError if every float input is constant: calibration needs a range."""
-        values: dict[str, Any] = {}
-        pairs = (pair for inputs in self for pair in inputs.items())
-        for name, elements in (
-            pair for pair in pairs if pair[1].dtype.kind in "fV" and pair[1].size
-        ):
-            if (elements != values.setdefault(name, elements.flat[0])).any():
-                return
-        if constants := ", ".join(f"'{name}' is {value}" for name, value in values.items()):
-            raise InputError(
-                f"{self._data.description} cannot be used for calibration: {constants} throughout",
-                hint="pass data that resembles the inputs in production",
-            )
-
-
 def _draw_indices(count: int | None, take: int | None, seed: int) -> list[int] | None:
-    """Draw the numbers of the items to use; None for all items or the first ones."""
+    """Return ``take`` random indices; None for all items, or if their number is unknown."""
     if take is None or count is None or take >= count:
         return None
+    # Sorted below, since sources read ascending indices.
     chosen = np.random.default_rng(seed).choice(count, take, replace=False)
     return sorted(int(number) for number in chosen)
-
-
-def _build_item(number: int, raw: Any, names: Sequence[str] | None, unused: frozenset[str]) -> Item:
-    inputs, target = raw, None
-    if isinstance(raw, Item):  # the source is another data set
-        inputs, target = raw.inputs.get("", raw.inputs), raw.target
-    elif isinstance(raw, tuple | list) and len(raw) == 2:
-        inputs, target = raw
-    if isinstance(inputs, Mapping):
-        named = {str(name): value for name, value in inputs.items()}
-        if target is None and TARGET not in (names or ()):
-            target = named.pop(TARGET, None)
-    else:
-        values = list(inputs) if isinstance(inputs, tuple | list) else [inputs]
-        known = ["" if len(values) == 1 else str(n) for n in range(len(values))]
-        if names is not None:
-            known = [name for name in names if name not in unused]
-        if target is None and len(values) == len(known) + 1:
-            *values, target = values
-        elif target is not None and len(values) == len(known) - 1:
-            values, target = [*values, target], None  # a pair is all inputs of a model with two
-        if len(values) != len(known):
-            raise InputError(
-                f"expected {len(known)} inputs ({', '.join(known)}), found {len(values)} without "
-                "names",
-                hint="pass a dict of arrays by name, or a pair of inputs and a target",
-            )
-        named = dict(zip(known, values, strict=True))
-    arrays = {
-        name: _check_array(name, value) for name, value in named.items() if name not in unused
-    }
-    return Item(number, arrays, target)
-
-
-def _check_array(name: str, value: Any) -> NumpyArray:
-    array = value if isinstance(value, np.ndarray) else to_numpy(value)
-    if array.dtype.kind in "OUS":
-        raise InputError(f"input '{name}': expected numbers, found dtype {array.dtype}")
-    return array
-
-
-def _check_no_nan(inputs: Mapping[str, NumpyArray]) -> None:
-    for name, values in inputs.items():
-        if values.dtype.kind == "f" and (is_nan := np.isnan(values)).any():
-            position = [int(axis) for axis in np.argwhere(is_nan)[0]]
-            raise InputError(f"input '{name}' contains NaN at {position}")
-
-
-def _compute_digest(inputs: Mapping[str, NumpyArray]) -> int:
-    digest = blake2b(digest_size=8)
-    for name in sorted(inputs):
-        values = np.ascontiguousarray(inputs[name])
-        digest.update(f"{name}:{values.dtype.str}:{values.shape}".encode())
-        if values.size:
-            digest.update(values.reshape(-1).view(np.uint8).data)
-    return int.from_bytes(digest.digest(), "little")

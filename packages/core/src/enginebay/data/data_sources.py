@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from io import SEEK_CUR, BufferedReader
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Protocol
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Size of the buffer for reading a stacked file.
 _BUFFER_BYTES = 1 << 16
-#: Size of the header of each file in a zip archive; its last four bytes are two lengths.
+#: Size of the header before each file in a zip archive; its last four bytes are two lengths.
 _LOCAL_HEADER_BYTES = 30
 
 #: How to write a stacked file.
@@ -36,20 +36,20 @@ class ItemSource(Protocol):
     Attributes:
         description: The name of the source in messages: ``'calib.npz'``.
         count: The number of items; None if it is unknown before reading.
-        by_number: True if an item can be read without those before it.
+        by_number: True if an item can be read without reading the items before it.
     """
 
     description: str
     count: int | None
     by_number: bool
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:
-        """Yield the items with these numbers, which ascend; None for all items."""
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:
+        """Yield the items with these ascending indices; None for all items."""
         ...
 
 
 class RecordedSamples:
-    """Samples that Enginebay recorded, without the probes."""
+    """Samples that an artifact recorded, without the generated probes."""
 
     by_number = True
 
@@ -60,7 +60,7 @@ class RecordedSamples:
         self._samples = [sample.inputs for sample in samples if sample.kind in ("example", "item")]
         self.count: int | None = len(self._samples)
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:
         """Yield the inputs of each sample."""
         chosen = range(len(self._samples)) if indices is None else indices
         return (self._samples[index] for index in chosen)
@@ -92,7 +92,7 @@ class StackedArrays:
             )
         self.count: int | None = next(iter(lengths.values()), 0)
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:
         """Yield one entry of each array."""
         chosen = range(self.count or 0) if indices is None else indices
         with _report_read_errors(self._path), ZipFile(self._path) as archive:
@@ -110,7 +110,7 @@ class NpzFolder:
         self._files = sorted(path.glob("*.npz"))
         self.count: int | None = len(self._files)
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:
         """Yield the arrays in each file."""
         for path in self._files if indices is None else (self._files[index] for index in indices):
             with _report_read_errors(path), np.load(path, allow_pickle=False) as file:
@@ -119,7 +119,7 @@ class NpzFolder:
 
 
 class UnpreparedFolder:
-    """A folder of other files, which need a task that converts them to inputs."""
+    """A folder of files other than ``.npz``, which only a task can convert to inputs."""
 
     by_number = False
 
@@ -128,8 +128,8 @@ class UnpreparedFolder:
         self.path = path
         self.count: int | None = None
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:  # noqa: ARG002  # as a ItemSource
-        """Raise InputError: without a task the files cannot be read."""
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:  # noqa: ARG002  # as in ItemSource
+        """Raise InputError, since the files cannot be read without a task."""
         raise InputError(
             f"{self.description} contains no .npz files; other files require a task",
             hint="deploy the model with a task: --task FILE.json",
@@ -147,10 +147,10 @@ class IterableSource:
         if isinstance(values, Iterator):
             raise InputError(
                 f"{description} can be read only once",
-                hint="give a list, an object with __iter__, or a function that returns an iterator",
+                hint="pass a list, an object with __iter__, or a function that returns an iterator",
             )
 
-    def read(self, indices: Sequence[int] | None) -> Iterator[Any]:
+    def read(self, indices: Sequence[int] | None) -> Iterator[object]:
         """Yield the items themselves."""
         if self.by_number:
             chosen = range(self.count or 0) if indices is None else indices
@@ -168,15 +168,16 @@ class IterableSource:
                 if next_index is None:
                     return
 
-    def _iterate_values(self) -> Iterator[Any]:
+    def _iterate_values(self) -> Iterator[object]:
         with self._name_in_errors():
             yield from self._values() if callable(self._values) else self._values
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:
-        """Name the data set in errors that its code raises, SystemExit included."""
+        """Convert errors of the data set's code, SystemExit included, to errors that name it."""
         try:
             yield
+        # GeneratorExit: the reader needs no more items.
         except (EnginebayError, GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as err:
@@ -233,13 +234,14 @@ def _report_read_errors(path: Path) -> Iterator[None]:
         raise InputError(f"'{path}' cannot be read as a data set: {err}", hint=NPZ_HINT) from err
 
 
-def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read the shape, the memory order (True: Fortran) and the dtype of an array in a file."""
     version = np.lib.format.read_magic(stream)
     first = version == (1, 0)
     layout = np.lib.format
     read = layout.read_array_header_1_0 if first else layout.read_array_header_2_0
     shape, fortran, dtype = read(stream)
+    # Objects are stored as pickles, which could run any code.
     if dtype.hasobject:
         raise ValueError("it contains Python objects, which are not read")
     return shape, fortran, dtype
@@ -280,4 +282,5 @@ def _read_rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[
             data = stream.read(size)
             if len(data) != size:
                 raise EOFError(f"'{name}' is truncated in item {index}")
+            # A bytearray, since an array over bytes is read-only.
             yield np.frombuffer(bytearray(data), dtype).reshape(shape[1:])

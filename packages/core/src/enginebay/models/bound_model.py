@@ -91,6 +91,7 @@ class BoundModel:
         parameters = self.source.module.parameters()
         return next((parameter.device for parameter in parameters), torch.device("cpu"))
 
+    # Cached: otherwise each sample on which rounding may decide would copy the model.
     @cached_property
     def doubled(self) -> BoundModel:
         """This bound model with a copy of its module in float64."""
@@ -249,13 +250,7 @@ def _widen_integers(
     generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Read the signature again with a wider range of generated integers, if the model accepts it.
-
-    Args:
-        signature: The signature with zeros and ones.
-        generated: The inputs with generated values.
-        read: Reads the signature, given input name → exclusive bound of its integers.
-    """
+    """Read the signature again with larger generated integers, if the model accepts them."""
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}
@@ -283,7 +278,6 @@ def _integer_bounds(signature: Signature) -> dict[str, int]:
 def _bind_onnx(
     source: ModelSource, args: object, min_shapes: Shapes, max_shapes: Shapes
 ) -> BoundModel:
-    """Bind the inputs of an ONNX file by the specs in it, without running it."""
     file = source.ir
     assert file is not None
     examples = _name_arguments(args, file.inputs)

@@ -138,13 +138,7 @@ def _find_spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
 
 
 def _read_axes(spec: TensorSpec, axes: object, name: str) -> dict[int, DynamicDim]:
-    """Return the open axes of one input.
-
-    Args:
-        spec: The input.
-        axes: The caller's value in ``dynamic``.
-        name: The caller's key in ``dynamic``: the name of the input, or of its container.
-    """
+    """Return the open axes of an input, from the caller's ``axes`` for it or for its container."""
     if axes is None:
         return {}
     if isinstance(axes, list):
@@ -164,6 +158,7 @@ def _check_axis(spec: TensorSpec, axis: object) -> int:
         raise InputError(
             f"dynamic['{spec.name}']: unknown axis {axis!r} of the input {spec.describe()}"
         )
+    # Negative axes count from the end, as in torch.
     return axis % rank
 
 
@@ -199,6 +194,7 @@ def _convert_torch_dim(spec: TensorSpec, axis: int, value: object) -> DynamicDim
     from torch.export import Dim
 
     if isinstance(value, Dim):
+        # torch's Dim has a minimum of 0 by default, every other form 1.
         return _check_dim(DynamicDim(value.__name__, max(value.min, 1), _finite_limit(value.max)))
     if isinstance(value, type(Dim.AUTO)):
         if value.type == Dim.STATIC.type:
@@ -235,6 +231,7 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
     """Give all dimensions with one name the only range that any of them has."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
+        # A name alone, without a range, equals DynamicDim(name).
         first = known.setdefault(dim.name, dim)
         if first == DynamicDim(dim.name):
             known[dim.name] = dim
@@ -249,5 +246,6 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
 
 def name_axis(name: str, axis: int) -> str:
     """Return the default name of an open axis: ``x_0``."""
+    # Names of inputs may contain dots, but exporters require identifiers.
     plain = "".join(char if char.isalnum() else "_" for char in name)
     return f"{plain}_{axis}" if plain.isidentifier() else f"dim_{plain}_{axis}"

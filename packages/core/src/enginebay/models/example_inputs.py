@@ -44,6 +44,7 @@ def example_inputs(
             ranks than the shapes.
     """
     if names and (shapes or isinstance(args, Mapping)):
+        # Not strict: the signature reports a wrong number of names later.
         own_names = dict(zip(names, source.input_names, strict=False))
         below = {own_names.get(name, name): limit for name, limit in (below or {}).items()}
         shapes = {own_names.get(name, name): dims for name, dims in shapes.items()}
@@ -108,13 +109,13 @@ def shapes_of(args: object) -> dict[str, tuple[int, ...]]:
 
 
 def _resize_own_example(source: ModelSource, shapes: Shapes) -> object:
-    """Return the model's own example inputs at the requested shapes."""
     args = source.example_inputs
     if isinstance(args, Mapping):
         # Not all parameters of forward: the keys of the example are the inputs.
         return dict(_resize_arguments(args, args, shapes))
     values = args if isinstance(args, tuple | list) else (args,)
     names = source.input_names
+    # forward may have more parameters than the example, and fewer names than its *args.
     named = dict(zip(names, values, strict=False))
     rest = values[len(named) :]
     return (*(value for _, value in _resize_arguments(named, names, shapes)), *rest)
@@ -123,7 +124,6 @@ def _resize_own_example(source: ModelSource, shapes: Shapes) -> object:
 def _resize_arguments(
     values: Mapping[str, object], names: Iterable[str], shapes: Shapes
 ) -> Iterator[tuple[str, object]]:
-    """Yield the name of each argument and its value with resized tensors."""
     paths = [path for name, value in values.items() for path, _ in leaves(value, name)]
     resized = name_shapes(shapes, dict.fromkeys((*names, *paths)))
     for name, value in values.items():
@@ -146,6 +146,7 @@ def _specs_from_shapes(source: ModelSource, shapes: Shapes) -> dict[str, TensorS
     if known and all(spec.is_static for spec in known):
         return {spec.name: spec for spec in known}
     if source.ir is not None and not shapes:
+        # A file that Enginebay exported records the shapes of its example.
         stored = source.ir.example_shapes
         shapes = {spec.name: stored[spec.name] for spec in known if spec.name in stored}
     if not shapes:
@@ -214,9 +215,6 @@ def _find_unsized_axes(
     """Return the axes with a ``?`` in the usual shapes; None if there are none.
 
     Inputs with the same size at the same axis of their examples share one dimension.
-
-    Raises:
-        ParamsError: A fixed size in the usual shapes differs from the example's.
     """
     sizes = {spec.name: _example_sizes(spec) for spec in signature.inputs}
     opened: dict[str, dict[int, object]] = {}

@@ -29,8 +29,6 @@ class _TensorSlot(int):
 
 
 class _CopiedObject:  # not a dataclass, which map_leaves() would open
-    """An object among the arguments, which is copied for each call."""
-
     def __init__(self, value: object) -> None:
         self.value = value
 
@@ -59,6 +57,7 @@ class Call:
         Objects are copied since a forward may change them: a cache grows with each call, but the
         next call must get the original.
         """
+        # A fast path for most models, which matters in loops over small items.
         if not self.kwargs and all(isinstance(arg, _TensorSlot) for arg in self.args):
             return tuple(tensors[slot] for slot in self.args), {}
         from enginebay.models.object_copies import CopyObjects
@@ -104,10 +103,11 @@ def bind_arguments(model: nn.Module, args: object) -> tuple[Call, dict[str, Tens
     """
     parameters = forward_parameters(model)
     positional, keywords = _split_arguments(parameters, args)
+    # Before binding, whose TypeError suggests no name.
     if error := find_misspelled_input(model, keywords):
         raise error
     bound = _bind_parameters(parameters, positional, keywords)
-    named = _named_arguments(model, parameters, bound)
+    named = _keyword_names(model, parameters, bound)
     tensors: dict[str, Tensor] = {}
     put = _SlotMaker(tensors)
     call = Call((), {})
@@ -120,10 +120,9 @@ def bind_arguments(model: nn.Module, args: object) -> tuple[Call, dict[str, Tens
     return replace(call, caches=caches, notes=tuple(put.notes)), tensors
 
 
-def _named_arguments(
+def _keyword_names(
     model: nn.Module, parameters: inspect.Signature, bound: Mapping[str, object]
 ) -> set[str]:
-    """Return the names of the parameters that are passed by keyword."""
     # An exported program must be called as it was captured. For any other model, positions are
     # possible up to the first parameter that is left out.
     spec = getattr(model, "_in_spec", None)
@@ -214,6 +213,7 @@ def _split_arguments(
     if isinstance(args, Mapping):
         keywords = dict(args)
         return ((), keywords) if _are_keywords(parameters, (), keywords) else ((args,), {})
+    # A named tuple is one argument, not several.
     if not isinstance(args, list | tuple) or hasattr(args, "_fields"):
         return (args,), {}
     if args and isinstance(args[-1], Mapping) and _are_keywords(parameters, args[:-1], args[-1]):
@@ -286,11 +286,11 @@ class _SlotMaker:
 
 
 def _as_tensor(leaf: object) -> Tensor | None:
-    """Return a tensor, or a NumPy array as a tensor; None for any other leaf."""
     import numpy as np
     import torch
 
     if isinstance(leaf, np.ndarray):
+        # A copy, since the caller may change the array later.
         return to_torch(to_numpy(leaf).copy(), torch.device("cpu"))
     return leaf if isinstance(leaf, torch.Tensor) else None
 

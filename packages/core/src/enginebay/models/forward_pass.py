@@ -61,6 +61,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
     Inside the block, functions that ``torch.compile`` wraps run uncompiled, and a GPU computes
     float32 without TF32.
     """
+    # Each module's own mode: model.train() would set all of them alike.
     modes = [(module, module.training) for module in model.modules()]
     try:
         _set_evaluation_mode(model)

@@ -55,6 +55,7 @@ def _find_used_modules(function: Callable[..., object]) -> Iterator[nn.Module | 
         }
         candidates += variables.nonlocals.values()
         candidates += [value for name, value in variables.globals.items() if name in loaded]
+    # By id, since the values need not be hashable.
     for value in {id(item): item for item in candidates}.values():
         if isinstance(value, nn.Module | nn.Parameter):
             yield value

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _MAX_OBJECT_DEPTH = 2
 #: Types of immutable values without parts.
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
+#: Stands for a key that does not exist, since None is a valid value.
 _ABSENT = object()
 
 
@@ -95,6 +96,7 @@ class HolderSnapshot:
         for key, value in self.items.items():
             if now.get(key, _ABSENT) is value:
                 continue
+            # The namespace of a class is read-only.
             if isinstance(self.holder, type):
                 setattr(self.holder, key, value)
             else:
@@ -118,6 +120,7 @@ def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
     name, value, owner, depth = held
     if isinstance(value, dict | list | tuple | set):
         path, _, last = name.rpartition(".")
+        # Users see these items as attributes of the module.
         if isinstance(value, dict) and last in ("_parameters", "_buffers", "_modules"):
             return HolderSnapshot(path, value, _list_items(value), owner=owner, depth=depth)
         item_format = "{0}" if isinstance(value, set) else "{0}[{1!r}]"
@@ -178,12 +181,12 @@ def _can_be_state(value: object) -> bool:
 
 def _is_object(value: object) -> bool:
     """Return True for an object with attributes, of a class outside Python's library and torch."""
+    # A class with a user's metaclass is not an object: its namespace is read-only.
     is_class = isinstance(value, type)
     return not is_class and hasattr(value, "__dict__") and _is_user_class(type(value))
 
 
 def _names_in_code(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function and its inner functions use."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -191,8 +194,8 @@ def _names_in_code(code: CodeType) -> Iterator[str]:
 
 
 def _is_user_class(cls: type) -> bool:
-    """Return True for a class outside Python's standard library and torch."""
     package = cls.__module__.partition(".")[0]
+    # Users make objects of SimpleNamespace, though it belongs to the standard library.
     return cls is SimpleNamespace or package not in {*sys.stdlib_module_names, "torch"}
 
 

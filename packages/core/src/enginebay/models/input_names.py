@@ -31,6 +31,7 @@ def rename_tensors(kind: str, values: dict[str, _T], names: Sequence[str] | None
     """
     if names is None:
         return values
+    # A text would be read as one name per letter.
     if isinstance(names, str) or len(names) != len(values):
         given = [names] if isinstance(names, str) else names
         raise InputError(

@@ -94,9 +94,9 @@ class ModelState:
         copies: dict[int, Tensor] = {}
 
         def detach_leaf(leaf: Any) -> object:
-            return (
-                copies.setdefault(id(leaf), copy_detached(leaf)) if _is_untraceable(leaf) else leaf
-            )
+            if not _is_untraceable(leaf):
+                return leaf
+            return copies.setdefault(id(leaf), copy_detached(leaf))
 
         for snapshot in self._snapshots:
             if isinstance(snapshot.holder, set):  # tensors in a set are hardly ever used
@@ -115,6 +115,7 @@ class ModelState:
                 snapshot.restore()
         for _, tensor, copy in self._tensors:
             if not same_content(tensor, copy):
+                # torch refuses to write into a leaf that requires gradients.
                 with torch.no_grad():
                     tensor.copy_(copy)
 
@@ -133,7 +134,7 @@ class ModelState:
             if is_tensor(held.value):
                 self._record_tensor(held.name, held.value)
             elif (inner := take_snapshot(held)) is not None:
-                if not isinstance(inner.holder, tuple):
+                if not isinstance(inner.holder, tuple):  # a tuple cannot change, but its items can
                     self._snapshots.append(inner)
                 waiting.extend(inner.held_values())
 

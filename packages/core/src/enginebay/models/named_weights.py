@@ -44,5 +44,6 @@ def name_weights(model: str, *, pretrained: bool = False, file: str = "") -> str
         'timm:resnet18?pretrained'
     """
     if file:
+        # The name in a manifest must work in any folder.
         return f"{model}?{_FILE}{Path(file).absolute()}"
     return f"{model}?{_PRETRAINED}" if pretrained else model

@@ -85,6 +85,7 @@ def _load_without_plugin(name: str, scheme: str) -> ModelSource:
         if other := OTHER_WORDS.get(scheme):
             err.hint = f"did you mean '{other}:{name.partition(':')[2]}'?"
         elif _is_library_name(name):
+            # Not OpenMMLab's, whose models are named by configs.
             sources = (f"{source}:{name}" for source in KNOWN_MODEL_SOURCES if source[:2] != "mm")
             err.hint = f"prefix the library that provides it: {', '.join(sources)}"
         if scheme not in KNOWN_MODEL_SOURCES:
@@ -96,7 +97,6 @@ def _load_without_plugin(name: str, scheme: str) -> ModelSource:
 
 
 def _add_weights(source: ModelSource, options: Mapping[str, Any]) -> ModelSource:
-    """Return the source with the requested weights in its name and description."""
     file, pretrained = options.get("checkpoint"), bool(options.get("pretrained"))
     weights = describe_weights(file) if file else source.weights
     named = name_weights(source.named, pretrained=pretrained, file=file or "")

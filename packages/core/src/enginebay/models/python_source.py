@@ -71,6 +71,7 @@ def import_name(name: str) -> Iterator[ModuleType]:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as err:
+            # Another missing module is one that the imported code itself imports.
             if err.name and (name == err.name or name.startswith(f"{err.name}.")):
                 raise missing_module(name, err.name) from err
             raise
@@ -174,7 +175,7 @@ def public_names(file: Path) -> list[str]:
     """Return the names of a Python file's public classes and functions, without running it."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError):  # ValueError: the file contains a null byte
         return []
     kinds = (ast.ClassDef, ast.FunctionDef)
     return [n.name for n in tree.body if isinstance(n, kinds) and not n.name.startswith("_")]

@@ -238,6 +238,7 @@ class RecordedCalls:
             return
         model = unwrap_compiled(self._model)
         with suppress(InputError):  # it has no tensor, or the forward is about to reject it
+            # Sorted, since an application may pass keywords in any order.
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
             tensors = [*named.values()]
             kinds = [_TensorKind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
@@ -269,6 +270,7 @@ class RecordedCalls:
                 return
             if spare:
                 del self._stored[self._random.choice(spare)]
+        # Copied only now, since most calls are not stored.
         self._stored[number] = _StoredCall(
             number, call, tuple(copy_detached(each).cpu() for each in tensors)
         )
@@ -277,12 +279,7 @@ class RecordedCalls:
         return max(self._calls(), key=lambda each: (self._sizes[each.shapes], each.number))
 
     def _calls(self) -> list[_StoredCall]:
-        """Return the stored calls, in order.
-
-        Raises:
-            InputError: There are no calls, they differ in more than sizes, or the recording has
-                not ended.
-        """
+        """Return the stored calls in order, or raise InputError if they cannot be used."""
         name = type(self._model).__name__
         if self._is_open:
             raise InputError(
@@ -304,7 +301,6 @@ class RecordedCalls:
 
 
 def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
-    """Return the indices of the first calls with the smallest and largest size of each axis."""
     return {
         choose(calls, key=lambda call: calls[call][n][axis])
         for n, shape in enumerate(next(iter(calls.values())))

@@ -71,12 +71,14 @@ def crossed_shapes(
         for name, axes in dynamic.items()
         for axis, dim in axes.items()
     }
+    # A single dimension cannot be swapped with another one.
     if len(named) < 2:
         return
     chosen: dict[str, int] = {}
     for name, (dim, size) in named.items():
         # Generated lazily, since a large range has many primes.
         candidates = chain(_prime_sizes(dim, size), (size + 1, dim.max or 0, size - 1, dim.min))
+        # 0 stands for a missing limit among the candidates.
         taken = (*chosen.values(), size, 0)
         chosen[name] = next((n for n in candidates if dim.holds(n) and n not in taken), size)
     seen = [dict(usual)]

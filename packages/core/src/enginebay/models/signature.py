@@ -104,6 +104,7 @@ class Signature:
             args, kwargs = self.call.fill(tensors)
             with torch.no_grad():
                 result = _call_model(module, args, kwargs)
+            # A fast path for most models, which matters in loops over small items.
             if len(self.outputs) == 1 and isinstance(result, torch.Tensor):
                 return [result]
             return output_tensors(result, self.output_paths, caches=self.call.caches)
@@ -172,9 +173,10 @@ def _forward(
     """Run the forward on copies of the inputs; return its result, and indices of mutated inputs."""
     import torch
 
+    # The caller may be in inference mode, whose tensors cannot be traced.
     with torch.inference_mode(mode=False), torch.no_grad(), evaluation(model):
         tensors = [copy_detached(tensor) for tensor in inputs.values()]
-        versions = [tensor._version for tensor in tensors]
+        versions = [tensor._version for tensor in tensors]  # torch counts in-place writes
         args, kwargs = call.fill(tensors)
         named = dict(zip(inputs, tensors, strict=True))
         with observer.watch(named) if observer else nullcontext():

@@ -69,6 +69,7 @@ def _is_module(name: str, folder: Path) -> bool:
     if name in sys.modules:  # such as os.path, which is not in a package
         return True
     top, *rest = name.split(".")
+    # Part by part: find_spec() of a dotted name would import the parent packages.
     spec = PathFinder.find_spec(top, [str(folder)]) or _find_installed(top)
     for depth, _ in enumerate(rest, 2):
         if spec is None or spec.submodule_search_locations is None:
@@ -86,14 +87,10 @@ def _find_installed(top: str) -> ModuleSpec | None:
 
 
 def _check_attribute(path: Path, text: str) -> None:
-    """Check that a file defines the attribute in a model's name, without running the file.
-
-    Raises:
-        ModelSourceError: The file does not define the attribute, or is not valid Python.
-    """
+    """Check that a file defines the attribute in a model's name, without running the file."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError) as err:
+    except (SyntaxError, ValueError) as err:  # ValueError: the file contains a null byte
         reason = err.msg if isinstance(err, SyntaxError) else str(err)
         raise ModelSourceError(f"'{text}' cannot be imported: {reason}") from err
     names = set(_bound_names(tree.body))
@@ -120,12 +117,11 @@ def _bound_names(body: list[ast.stmt]) -> Iterator[str]:
                 for node in ast.walk(statement)
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
             )
-            for block in _blocks(statement):
+            for block in _inner_blocks(statement):
                 yield from _bound_names(block)
 
 
-def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks of an ``if``, a loop, a ``with``, a ``try`` or a ``match``."""
+def _inner_blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for inner in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):

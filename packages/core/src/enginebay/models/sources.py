@@ -16,11 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from enginebay.environment import require
-from enginebay.errors import (
-    ModelSourceError,
-    UsageError,
-    check_text,
-)
+from enginebay.errors import ModelSourceError, UsageError, check_text
 from enginebay.models.forward_arguments import (
     forward_parameters,
     required_parameters,
@@ -41,6 +37,7 @@ _FORMS = "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .p
 
 _PAIR = "to use a function itself as the model, name a tuple (function, inputs)"
 
+#: Suffixes of files that contain weights without a model.
 _WEIGHTS = (".pth", ".ckpt", ".bin", ".safetensors", ".h5", ".npz")
 
 
@@ -134,6 +131,7 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
     if isinstance(source, ModelSource):
         return source
     if isinstance(source, str | PathLike):
+        # Checked first: a path that is not UTF-8 would fail only when the manifest is written.
         check_text(fspath(source))
     if isinstance(source, PathLike) or (isinstance(source, str) and is_file(source)):
         return replace(_from_file(Path(source)), named=str(Path(source).absolute()))
@@ -188,10 +186,7 @@ def _from_exported_program(path: Path) -> ModelSource:
 
     program, ir = read_exported_program(path)
     return ModelSource(
-        description=str(path),
-        model=program,
-        ir=ir,
-        example_inputs=_program_inputs(program),
+        description=str(path), model=program, ir=ir, example_inputs=_program_inputs(program)
     )
 
 
@@ -263,7 +258,6 @@ def _build_model(function: Callable[..., object], description: str) -> object:
 
 
 def _wrap_function(value: object) -> FunctionModel | None:
-    """Return a function as a model; None for any other object."""
     from enginebay.models.function_models import FunctionModel
 
     if _is_model(value) or isinstance(value, type) or not callable(value):

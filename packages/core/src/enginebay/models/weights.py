@@ -77,6 +77,7 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
         return
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
+        # The running statistics are then those of this batch alone.
         norm.momentum = 1.0
         norm.train()
     with torch.no_grad():
@@ -131,6 +132,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
     try:
         model.load_state_dict(state)
     except (RuntimeError, TypeError) as err:
+        # torch's message lists every tensor that differs.
         why = _describe_difference(own, state) or " ".join(str(err).split())[:300]
         message = f"'{origin}' does not fit {type(model).__name__}: {why}"
         raise ModelSourceError(message, hint="expected weights of exactly this model") from err

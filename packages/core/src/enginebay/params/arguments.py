@@ -34,12 +34,14 @@ def add_flags(parser: argparse._ActionsContainer, documented: Iterable[tuple[Fie
         ParamsError: The parser already has a flag or destination of that name; no flag is added.
     """
     pairs = list(documented)
+    # All fields are checked first, so that an error adds no flag.
     for field, _ in pairs:
         _check_free(parser, field)
     for field, text in pairs:
         parser.add_argument(
             _flag(field),
             required=field.required,
+            # argparse formats the help with %.
             help=(text + _default_text(field)).strip().replace("%", "%%"),
             **_options(field),
         )
@@ -80,7 +82,6 @@ def _default_text(field: Field) -> str:
 
 
 def _options(field: Field) -> dict[str, Any]:
-    """Return the options of ``add_argument`` for the field's type."""
     if field.type is bool:
         return {"action": argparse.BooleanOptionalAction}
     if field.choices:

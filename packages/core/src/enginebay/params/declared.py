@@ -59,8 +59,8 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         """
         if not isinstance(mapping, Mapping):
             raise ParamsError(
-                f"{mapping!r} does not define {cls.__name__}: expected a mapping of field to value, "
-                f"found {type(mapping).__name__}"
+                f"{mapping!r} does not define {cls.__name__}: expected a mapping of field to "
+                f"value, found {type(mapping).__name__}"
             )
         return cls(**{str(name): value for name, value in mapping.items()})
 
@@ -129,14 +129,16 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         """
         from enginebay.params.arguments import add_flags
 
-        documented = _documented(cls)
+        documented = _documented_fields(cls)
         names = {field.name for field, _ in documented} if only is None else only
         add_flags(parser, [pair for pair in documented if pair[0].name in {*names} - {*skip}])
 
     @classmethod
     def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:
         """Return the fields that were passed as flags."""
-        values = {field.name: getattr(namespace, field.name, None) for field, _ in _documented(cls)}
+        values = {
+            field.name: getattr(namespace, field.name, None) for field, _ in _documented_fields(cls)
+        }
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
@@ -163,8 +165,7 @@ def _plain(params: Declared, name: str) -> object:
         ) from error
 
 
-def _documented(owner: type[Declared]) -> list[tuple[Field, str]]:
-    """Return the fields that become flags, with their help texts."""
+def _documented_fields(owner: type[Declared]) -> list[tuple[Field, str]]:
     fields = declared_fields(owner)
     pairs = []
     for name, text in _documentation(owner).items():

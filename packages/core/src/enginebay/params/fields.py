@@ -17,10 +17,12 @@ from enginebay.errors import ParamsError, nearest
 from enginebay.params.file_names import FileName
 from enginebay.params.shapes import Shapes, check_shapes, parse_shapes
 
+#: Such as "Expected `int`, got `str` - at `$.threads`", without the backquotes.
 _MSGSPEC_MESSAGE = re.compile(
     r"Expected (?P<wanted>.*?)(?:, got (?P<found>.*?))?(?: - at (?P<place>.*))?"
 )
 _SECTION = re.compile(r"(?:Args|Arguments|Attributes):\s*")
+#: ``name: help`` or ``name (type): help``.
 _FIELD = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\(.*?\))?\s*:(?:\s+(?P<help>.*))?")
 
 

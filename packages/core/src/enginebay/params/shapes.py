@@ -196,7 +196,7 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
         own: dims
         for name, dims in shapes.items()
         for own in inputs_in(name, known) or [name]
-        if own == name or own not in shapes
+        if own == name or own not in shapes  # an input's own shape overrides its container's
     }
     if "" in shapes and len(known) != 1:
         raise ParamsError(

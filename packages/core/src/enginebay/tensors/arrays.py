@@ -73,6 +73,7 @@ def to_numpy(value: Array) -> NumpyArray:
         InputError: The value cannot be an array (a ragged list, a sparse tensor), or has masked
             elements.
     """
+    # np.asarray() would drop the mask and pass on the values under it.
     if np.ma.is_masked(value):
         raise InputError("the array has masked elements", hint="pass array.filled(VALUE)")
     try:

@@ -48,11 +48,11 @@ def parse_input(text: str) -> Mapping[str, TensorSpec | NumpyArray]:
         >>> parse_input("ids=1x16:int64")
         {'ids': TensorSpec(name='ids', dtype='int64', dims=(1, 16))}
     """
+    # From the right, since a name may contain an equals sign.
     name, _, value = text.rpartition("=")
     if value.endswith(".npz"):
-        return (
-            _read_npz(Path(value)) if not name else _rename_only_array(name, _read_npz(Path(value)))
-        )
+        arrays = _read_npz(Path(value))
+        return _rename_only_array(name, arrays) if name else arrays
     if value.endswith(".npy"):
         return {name: _read_npy(Path(value))}
     return {name: _parse_shape(name, value, text)}
@@ -206,6 +206,7 @@ def _random_array(spec: TensorSpec, generator: np.random.Generator, below: int) 
     if dtype.kind in "biu":
         import numpy as np
 
+        # `below` may exceed the range of a narrow dtype such as int8.
         limit = 2 if dtype.kind == "b" else min(below, np.iinfo(dtype).max)
         return generator.integers(0, limit, shape).astype(dtype)
     # Floating point or complex. dtype.kind cannot tell: ml_dtypes' types have the kind "V".
@@ -231,6 +232,7 @@ def _read_npy(path: Path) -> NumpyArray:
     import numpy as np
 
     with _open_arrays(path) as stream:
+        # A pickle could run any code.
         return np.lib.format.read_array(stream, allow_pickle=False)
 
 

@@ -88,6 +88,7 @@ def _list_children(value: object, *, caches: bool = True) -> list[tuple[str, obj
         return list(zip(value._fields, value, strict=True))
     if isinstance(value, list | tuple):
         return _number_children(value)
+    # is_dataclass() is true for the class as well.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     return _list_pytree_children(value)

@@ -28,7 +28,7 @@ class PackedArray(msgspec.Struct, array_like=True):
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytearray
+    data: bytearray  # an array over bytes would be read-only
 
     @classmethod
     def of(cls, array: NumpyArray) -> Self:

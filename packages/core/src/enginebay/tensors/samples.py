@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from enginebay.tensors.arrays import NumpyArray
 
 #: An array's name in the file: ``0/inputs/x:float32``, ``1/probe-outputs/y:bfloat16``.
+#: DOTALL, since the name of a tensor may contain a line break.
 _KEY = re.compile(
     r"(\d+)/(?:(item|probe|non_finite)-)?(inputs|outputs)/(.*):([a-z0-9_]+)", re.DOTALL
 )
@@ -53,9 +54,8 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
         kind = "" if sample.kind == "example" else f"{sample.kind}-"
         for group, values in (("inputs", sample.inputs), ("outputs", sample.outputs)):
             for name, array in values.items():
-                arrays[f"{number}/{kind}{group}/{name}:{array.dtype.name}"] = _to_builtin_dtype(
-                    array
-                )
+                key = f"{number}/{kind}{group}/{name}:{array.dtype.name}"
+                arrays[key] = _to_builtin_dtype(array)
     save_arrays(path, arrays)
 
 

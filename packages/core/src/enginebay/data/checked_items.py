@@ -1,0 +1,53 @@
+"""Items of a data set that are checked against a model's inputs whenever they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from enginebay.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from enginebay.data.data_set import DataSet
+    from enginebay.tensors import NumpyArray, TensorSpec
+
+
+class CheckedItems:
+    """A data set bound to a model's inputs, which checks items whenever they are read.
+
+    Args:
+        data: The data set.
+        inputs: The specs of the model's inputs.
+        unused: Names of further inputs that an item may have, which are dropped.
+    """
+
+    def __init__(
+        self, data: DataSet, inputs: Sequence[TensorSpec], unused: Iterable[str] = ()
+    ) -> None:
+        self._data = data
+        self._inputs = tuple(inputs)
+        self._unused = frozenset(unused)
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[dict[str, NumpyArray]]:
+        """Iterate over the inputs of each item."""
+        return (item.inputs for item in self._data.items(self._inputs, self._unused))
+
+    def check_varied(self) -> None:
+        """Raise InputError if every float input is constant: calibration needs ranges."""
+        values: dict[str, Any] = {}
+        for name, array in (pair for inputs in self for pair in inputs.items()):
+            # "V" is the kind of ml_dtypes' bfloat16 and float8.
+            if array.dtype.kind not in "fV" or not array.size:
+                continue
+            if (array != values.setdefault(name, array.flat[0])).any():
+                return
+        if constants := ", ".join(f"'{name}' is {value}" for name, value in values.items()):
+            raise InputError(
+                f"{self._data.description} cannot be used for calibration: {constants} throughout",
+                hint="pass data that resembles the inputs in production",
+            )
