@@ -32,8 +32,8 @@ def backend_params(
     Args:
         params_class: The backend's params class.
         sections: The config's sections.
-        problems: Collects what is invalid or has no effect; an invalid value is replaced by its
-            default.
+        problems: Collects the errors, and notes about keys without effect; an invalid value is
+            replaced by its default.
         over: Fields that override the config's.
     """
     reader = _SectionReader(params_class, problems)

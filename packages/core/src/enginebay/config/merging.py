@@ -16,7 +16,7 @@ def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
     the base matches the same number as text in the child: JSON and TOML have only text keys.
 
     Raises:
-        ConfigError: The child has a dict where the base has something else.
+        ConfigError: The child has a dict where the base has a value of another type.
     """
     # A copy: a base that is inherited twice is read only once.
     merged = LocatedDict(base, dict(base.locations))

@@ -21,7 +21,7 @@ def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
         content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
             list in place of the inner dict sets all three shapes, and ``opt_shapes`` is another
             name for ``input_shapes``. A size of -1 is open.
-        problems: Collects what is invalid.
+        problems: Collects the errors.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}
     entries = content if isinstance(content, list | tuple) else [content]

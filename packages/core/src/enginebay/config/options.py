@@ -16,7 +16,7 @@ Options = TypeVar("Options", bound=Declared)
 
 
 class ExportOptions(Declared):
-    """How a model becomes an IR.
+    """Options of the export of a model to an IR.
 
     Attributes:
         ir: The IR; by default the backend's preferred ones in order, until one works.

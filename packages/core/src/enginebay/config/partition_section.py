@@ -29,7 +29,7 @@ def read_cuts(content: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]
 
     Args:
         content: The section's keys and values; empty if the config has none.
-        problems: Collects what is invalid or has no effect.
+        problems: Collects the errors, and notes about keys without effect.
     """
     known = len(problems)
     section = read_section(PartitionSection, content, (_NAME,), problems)

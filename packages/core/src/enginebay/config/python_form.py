@@ -49,7 +49,7 @@ class PythonConfig:
         text: The file's text.
         path: The file.
         environment: The environment variables that templates may read; None allows no variable.
-        budget: The limits on work for the config.
+        budget: The limits on the size of the config.
     """
 
     def __init__(

@@ -43,6 +43,7 @@ def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]
     return {
         "$schema": _DIALECT,
         "title": "Enginebay deploy config",
+        # Sections of extensions, and names that are private to a config.
         "patternProperties": {"^(ext_|_)": {}},
         **_object_schema(properties),
     }
@@ -63,6 +64,7 @@ def _section_schema(kind: type[msgspec.Struct]) -> dict[str, object]:
 
 def _backend_schema(name: str, params: type[BackendParams]) -> dict[str, object]:
     texts: dict[str, str] = {}
+    # The text of the nearest class wins.
     for base in reversed(params.__mro__):
         texts.update(read_fields(vars(base).get("__doc__") or ""))
     properties: dict[str, Any] = {"type": {"const": name}, "model_inputs": _model_inputs_schema()}

@@ -27,7 +27,7 @@ def read_section(
         kind: The section's type.
         content: The section's keys and values.
         path: The keys and indices from the config to the section.
-        problems: Collects what is invalid.
+        problems: Collects the errors.
     """
     fields = declared_fields(kind)
     values: dict[str, Any] = {}

@@ -41,7 +41,7 @@ def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
         config: The config. The result of :func:`enginebay.config.read_table` records the names that
             its files use as variables; in other dicts, each name whose value is not a dict is a
             variable.
-        problems: Collects what is invalid or has no effect.
+        problems: Collects the errors, and notes about keys without effect.
     """
     for name, value in config.items():
         if name in (*SECTIONS, SCHEMA) or str(name).startswith((EXTENSION, "_")):

@@ -29,7 +29,7 @@ class ValueConfig:
     Args:
         text: The file's text.
         path: The file, whose suffix selects the format.
-        budget: The limits on work for the config.
+        budget: The limits on the size of the config.
 
     Attributes:
         variables: Always empty: these formats have no variables.

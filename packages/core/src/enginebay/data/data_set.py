@@ -111,6 +111,7 @@ class DataSet:
             return self
         opened = task.open_folder(self._source.path)
         source = open_source(opened, self.description)
+        # Drawn only now, since the task knows the number of items.
         other = self._copy_with(_draw_indices(source.count, self._take, self._seed), self._take)
         other._source, other.named = source, self.named
         other.targets = str(getattr(opened, "targets", ""))
@@ -248,7 +249,7 @@ class DataSet:
     def part(self, start: int, stop: int) -> DataSet:
         """Return the items from ``start`` to ``stop`` (exclusive).
 
-        Earlier items are read only if the source cannot be read by number.
+        Earlier items are read only if the source has no random access.
         """
         last = stop if self.count is None else min(stop, self.count)
         known = range(last) if self._indices is None else self._indices

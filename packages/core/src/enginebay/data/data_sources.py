@@ -31,7 +31,7 @@ NPZ_HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the first whol
 
 
 class ItemSource(Protocol):
-    """A numbered sequence of items.
+    """Protocol of a sequence of items that can be read repeatedly.
 
     Attributes:
         description: The name of the source in messages: ``'calib.npz'``.
@@ -67,7 +67,7 @@ class RecordedSamples:
 
 
 class StackedArrays:
-    """An ``.npz`` file with an array for each input, whose first axis is the item's number.
+    """An ``.npz`` file with one array for each input, in which axis 0 counts the items.
 
     The file is read item by item, so it may be larger than memory.
     """
@@ -165,6 +165,7 @@ class IterableSource:
             elif index == next_index:
                 yield item
                 next_index = next(remaining, None)
+                # The rest of a stream need not be read.
                 if next_index is None:
                     return
 

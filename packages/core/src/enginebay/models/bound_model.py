@@ -100,7 +100,7 @@ class BoundModel:
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive upper bound of its integers, for inputs that index a tensor."""
+        """Input name → exclusive upper bound of its values, for inputs that index a tensor."""
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property

@@ -34,8 +34,8 @@ def example_inputs(
 
     Args:
         args: The caller's example; a dict may contain specs, for which values are generated.
-        source: The model. Its own example inputs, if any, are resized to the usual shapes.
-        shapes: The usual shapes.
+        source: The model. Its own example inputs, if any, are resized to ``shapes``.
+        shapes: Input name → requested shape.
         names: The caller's names of the inputs, if they differ from the model's.
         below: Input name → exclusive bound of generated integers (default: 2).
 
@@ -72,7 +72,7 @@ def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
 def _generate_missing(
     args: Mapping[str, object], source: ModelSource, below: Mapping[str, int]
 ) -> dict[str, object]:
-    """Return the inputs with arrays generated from specs; an empty name gets the only input's."""
+    """Replace specs by generated arrays, and an empty name by the name of the only input."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
@@ -238,7 +238,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return each input's profile; by default its smallest and largest shapes are the usual one.
+    """Return each input's shape profile; missing smallest and largest shapes are the usual one.
 
     Raises:
         ParamsError: The shapes do not match the usual ones.

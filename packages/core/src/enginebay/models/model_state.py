@@ -50,7 +50,7 @@ def unchanged(source: ModelSource) -> Iterator[None]:
 
 
 class ModelState:
-    """The state of a model at the time of creation.
+    """A record of a model's state at the time when this object is created.
 
     Args:
         model: The model.

@@ -83,7 +83,7 @@ class Observation:
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive upper bound of its integers, for inputs that index a tensor."""
+        """Input name → exclusive upper bound of its values, for inputs that index a tensor."""
         return {**self.classes, **self.table_rows}
 
 
@@ -135,6 +135,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
                 self.read(leaf)
         changed = [args[position] for position in written if position < len(args)]
         self._mark((*leaves, *_flatten(changed)), sources)
+        # Without a dimension, max and min return no indices.
         if name in _ORDERING and any(
             getattr(leaf, "dtype", None) == torch.int64 for leaf in leaves
         ):
@@ -171,6 +172,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         return sources
 
 
+#: The observer of the current thread.
 _CURRENT: ContextVar[Observer | None] = ContextVar("_CURRENT", default=None)
 
 #: The active observers of all threads, since the methods are replaced for all of them at once.

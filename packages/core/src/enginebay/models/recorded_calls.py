@@ -38,7 +38,7 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 @contextmanager
 def record(model: object) -> Iterator[RecordedCalls]:
-    """Record an application's calls of a model, to deploy it for such inputs.
+    """Record an application's calls of a model, to deploy it for the inputs of these calls.
 
     :class:`RecordedCalls` describes their use. The model computes as before, except that a module
     compiled by ``torch.compile`` runs uncompiled.

@@ -1,4 +1,4 @@
-"""Shapes of a model's inputs at other sizes of their open dimensions, to verify an artifact at."""
+"""Input shapes with other sizes of open dimensions, at which an artifact is verified."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def extreme_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the shapes with all open dimensions at their smallest, then at their largest size.
+    """Yield the inputs' shapes with all open dimensions at their smallest, then largest size.
 
     A dimension without a limit keeps its usual size. Shapes equal to the usual ones are skipped.
 
@@ -55,10 +55,10 @@ def _choose_limit(bound: str, dim: DynamicDim, size: int) -> int:
 def crossed_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the shapes with open dimensions at sizes that differ from each other.
+    """Yield the inputs' shapes with open dimensions at sizes that differ from each other.
 
-    The first shapes change all dimensions, and each of the others one. They reveal an engine that
-    swaps height and width, which computes correctly if both are equal.
+    The first result changes all dimensions, each further one a single dimension. They reveal an
+    engine that swaps height and width, an error that equal sizes hide.
 
     Example:
         >>> from enginebay.models.dynamic import DynamicDim
@@ -107,7 +107,7 @@ def unlimited_sizes(
 def between_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the shapes with all open dimensions at odd sizes, then at prime sizes.
+    """Yield the inputs' shapes with all open dimensions at odd sizes, then at prime sizes.
 
     The sizes are near the middle of the range, which ends at twice the usual size if unlimited. A
     model may fail at sizes that are not powers of two, or at any size but the example's.

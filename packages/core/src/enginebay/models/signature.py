@@ -131,7 +131,7 @@ def read_signature(
         output_names: One name per output tensor; by default the keys of the result.
 
     Raises:
-        InputError: The example inputs do not match ``forward``, or the names the tensors.
+        InputError: The example inputs do not match ``forward``, or the names do not match them.
         ModelError: The forward raised, or returned no tensor.
     """
     from enginebay.models.observation import Observer  # imports torch

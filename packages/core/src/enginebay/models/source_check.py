@@ -25,9 +25,9 @@ def check_source(text: str, folder: Path, codebase: str = "") -> None:
     """Check a model's name as far as possible without running the model's code.
 
     Args:
-        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. Of
-            ``SCHEME:NAME`` only the scheme of a known plugin is checked. The plugin need not be
-            installed here: another machine may have it.
+        text: A name that :func:`~enginebay.models.plugin_sources.find_model` accepts. For a known
+            plugin, ``SCHEME:NAME`` is not checked further: only another machine may have the
+            plugin.
         folder: The folder in which relative paths and modules are searched.
         codebase: The codebase that a config names, to which a bare name belongs.
 

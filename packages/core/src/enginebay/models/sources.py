@@ -99,7 +99,7 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """A short name for file names: ``build`` for ``net.py:build``, the class of an object."""
+        """A short name for files: ``build`` for ``net.py:build``, the class name for an object."""
         if self.ir is not None:
             return Path(self.description).stem
         _, colon, attribute = self.description.partition("?")[0].rpartition(":")

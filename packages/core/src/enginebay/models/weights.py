@@ -79,6 +79,7 @@ def measure_norms(model: nn.Module, examples: Tensor) -> None:
     for norm in norms:
         # The running statistics are then those of this batch alone.
         norm.momentum = 1.0
+        # Only the norms: dropout and the like stay in evaluation mode.
         norm.train()
     with torch.no_grad():
         model(examples)
@@ -94,7 +95,7 @@ def load_weights(model: nn.Module, path: str) -> None:
         model: The model, with exactly the parameters and buffers in the file.
         path: A ``state_dict`` that ``torch.save`` wrote, alone or in a checkpoint under
             ``state_dict``, ``model_state_dict`` or ``model``; or a ``.safetensors`` file. A prefix
-            of all names is removed, such as the ``module.`` of DataParallel.
+            that all names share is removed, such as the ``module.`` of DataParallel.
 
     Raises:
         ModelSourceError: The file is missing, unreadable, or for another model.

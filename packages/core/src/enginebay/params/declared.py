@@ -62,6 +62,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
                 f"{mapping!r} does not define {cls.__name__}: expected a mapping of field to "
                 f"value, found {type(mapping).__name__}"
             )
+        # A key of another type is thus reported as an unknown field.
         return cls(**{str(name): value for name, value in mapping.items()})
 
     def to_mapping(self) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def _documented_fields(owner: type[Declared]) -> list[tuple[Field, str]]:
 
 
 def _documentation(owner: type) -> dict[str, str]:
-    """Return field → help text, of the nearest base class whose docstring has such a section."""
+    """Return field → help text, from the docstring of the nearest class that documents fields."""
     texts = (read_fields(vars(base).get("__doc__") or "") for base in owner.__mro__)
     return next(filter(None, texts), {})
 

@@ -32,10 +32,10 @@ class Field(msgspec.Struct, frozen=True):
     Attributes:
         owner: The name of the params class.
         name: The field's name.
-        type: Its type, without ``| None``.
+        type: The field's type, without ``| None``.
         optional: True if None is a valid value.
-        required: True if it has no default.
-        default: Its default; None for a required field.
+        required: True if the field has no default.
+        default: The field's default; None for a required field.
     """
 
     owner: str
@@ -103,6 +103,7 @@ class Field(msgspec.Struct, frozen=True):
             return _convert_shapes(value)
         if isinstance(value, PurePath):
             value = str(value)
+        # JSON and TOML have only text keys.
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
     def _expectation(self, message: str, value: object, *, typed: bool) -> str:
@@ -168,7 +169,7 @@ def read_fields(docstring: str) -> dict[str, str]:
 
 
 def _section_lines(docstring: str) -> list[str]:
-    """Return the lines of these sections, dedented so that fields start in the first column."""
+    """Return the lines of the sections about fields, dedented to the first column."""
     lines: list[str] = []
     inside, indent = False, 0
     for line in cleandoc(docstring).splitlines():

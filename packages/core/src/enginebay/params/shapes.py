@@ -37,7 +37,7 @@ _SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?|-1)(?:x(?:[0
 
 
 def parse_shapes(text: str) -> dict[str, Dims]:
-    """Parse shapes.
+    """Parse shapes in the grammar of this module.
 
     Returns:
         Input name → shape, in the order of the text, with None for ``?``.
