@@ -205,10 +205,10 @@ def bind(
         ModelError: The forward raised.
     """
     smallest, largest = min_shapes or {}, max_shapes or {}
-    seen = args if isinstance(args, RecordedCalls) else None
-    if seen is not None:
-        args = seen.example_for(None if source.model is None else source.module)
-    given = example_inputs(args, source, input_shapes or {}, input_names)
+    recorded = args if isinstance(args, RecordedCalls) else None
+    if recorded is not None:
+        args = recorded.example_for(None if source.model is None else source.module)
+    inputs = example_inputs(args, source, input_shapes or {}, input_names)
     if source.model is None:
         if dynamic:
             raise InputError(
@@ -216,7 +216,7 @@ def bind(
                 hint="export the model again with --dynamic; --min-shapes and --max-shapes limit "
                 "dimensions that are open",
             )
-        return _bind_onnx(source, given, smallest, largest)
+        return _bind_onnx(source, inputs, smallest, largest)
     known_inputs, known_outputs = (source.ir.inputs, source.ir.outputs) if source.ir else ((), ())
     read = partial(
         read_signature,
@@ -224,11 +224,11 @@ def bind(
         input_names=input_names or _spec_names(known_inputs),
         output_names=output_names or _spec_names(known_outputs),
     )
-    signature = read(given)
+    signature = read(inputs)
     if generated := [spec for spec in signature.inputs if is_generated(spec, args, source)]:
         make = partial(example_inputs, args, source, input_shapes or {}, input_names)
         signature = _widen_integers(signature, generated, lambda below: read(make(below=below)))
-    opened = open_dimensions(dynamic, signature, input_shapes or {}, smallest, largest, seen)
+    opened = open_dimensions(dynamic, signature, input_shapes or {}, smallest, largest, recorded)
     if source.program is not None:
         captured = captured_dimensions(source.program, signature.inputs, known_inputs)
         check_captured(opened, captured)

@@ -142,7 +142,7 @@ class RecordedCalls:
     def example(self) -> tuple[object, ...]:
         """The last call with the most frequent sizes: its positional arguments, then a dict."""
         usual = self._usual()
-        device = next((each.device for each in self._model.parameters()), "cpu")
+        device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])
         return (*args, kwargs)
 
@@ -176,10 +176,10 @@ class RecordedCalls:
         for name, usual in zip(names, self._usual().shapes, strict=True):
             axes = [*zip(*every[name], strict=True)]
             profiles[name] = [*map(min, axes)], usual, [*map(max, axes)]
-        seen = from_profiles(profiles)
+        varying = from_profiles(profiles)
         decided = {  # by the caller
             (name, axis)
-            for name, axes in seen.items()
+            for name, axes in varying.items()
             for axis in axes
             for key, own in dynamic.items()
             if key == name or inputs_in(key, [name])
@@ -187,13 +187,13 @@ class RecordedCalls:
         }
         opened = {name: dict(axes) for name, axes in requested.items()}
         shared: dict[tuple[int, ...], DynamicDim | None] = {}
-        differing = [(name, axis) for name, axes in seen.items() for axis in axes]
+        differing = [(name, axis) for name, axes in varying.items() for axis in axes]
         # The caller's axes first, so that other axes with the same sizes share their dimensions.
         for name, axis in sorted(differing, key=lambda item: item not in decided):
             sizes = tuple(shape[axis] for shape in every[name])
             if (name, axis) in decided:
                 shared.setdefault(sizes, requested.get(name, {}).get(axis))
-            elif (dim := shared.setdefault(sizes, seen[name][axis])) is not None:
+            elif (dim := shared.setdefault(sizes, varying[name][axis])) is not None:
                 opened.setdefault(name, {})[axis] = dim
         return opened
 
@@ -207,9 +207,9 @@ class RecordedCalls:
         ]
         other = copy(self)
         other._stored = {
-            each.number: each
-            for each in self._calls()
-            if all(each.shapes[n][axis] == size for n, axis, size in closed)
+            call.number: call
+            for call in self._calls()
+            if all(call.shapes[n][axis] == size for n, axis, size in closed)
         }
         return other
 
@@ -219,11 +219,11 @@ class RecordedCalls:
         Inputs of booleans or complex numbers are left out.
         """
         domain = {}
-        for name, *tensors in zip(names, *(each.tensors for each in self._calls()), strict=True):
+        for name, *tensors in zip(names, *(call.tensors for call in self._calls()), strict=True):
             arrays = map(to_numpy, tensors)
-            numbers = [each for each in arrays if each.size and each.dtype.kind not in "bc"]
-            low = min((float(each.min()) for each in numbers), default=0.0)
-            high = max((float(each.max()) for each in numbers), default=0.0)
+            real = [array for array in arrays if array.size and array.dtype.kind not in "bc"]
+            low = min((float(array.min()) for array in real), default=0.0)
+            high = max((float(array.max()) for array in real), default=0.0)
             if low < high:
                 domain[name] = low, high
         return domain
@@ -241,7 +241,7 @@ class RecordedCalls:
             # Sorted, since an application may pass keywords in any order.
             call, named = bind_arguments(model, (*args, dict(sorted(kwargs.items()))))
             tensors = [*named.values()]
-            kinds = [_TensorKind(f"{dtype_name(each)} of rank {each.ndim}") for each in tensors]
+            kinds = [_TensorKind(f"{dtype_name(t)} of rank {t.ndim}") for t in tensors]
             positional, keywords = call.fill(kinds)  # type: ignore[arg-type]  # any leaf will do
             bound = forward_parameters(model).bind(*positional, **keywords).arguments
             with _LOCK:
@@ -260,9 +260,9 @@ class RecordedCalls:
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
         self._sizes[shapes] += 1
         if len(self._stored) >= _MAX_STORED_CALLS:
-            every = {each.number: each.shapes for each in self._stored.values()} | {number: shapes}
+            every = {n: stored.shapes for n, stored in self._stored.items()} | {number: shapes}
             needed = _find_extreme_calls(every)
-            spare = [each for each in self._stored if each not in needed]
+            spare = [n for n in self._stored if n not in needed]
             # Reservoir sampling: each call so far is stored with the same probability.
             if number not in needed and (
                 not spare or self._random.randrange(self._count) >= _MAX_STORED_CALLS
@@ -272,11 +272,11 @@ class RecordedCalls:
                 del self._stored[self._random.choice(spare)]
         # Copied only now, since most calls are not stored.
         self._stored[number] = _StoredCall(
-            number, call, tuple(copy_detached(each).cpu() for each in tensors)
+            number, call, tuple(copy_detached(tensor).cpu() for tensor in tensors)
         )
 
     def _usual(self) -> _StoredCall:
-        return max(self._calls(), key=lambda each: (self._sizes[each.shapes], each.number))
+        return max(self._calls(), key=lambda call: (self._sizes[call.shapes], call.number))
 
     def _calls(self) -> list[_StoredCall]:
         """Return the stored calls in order, or raise InputError if they cannot be used."""

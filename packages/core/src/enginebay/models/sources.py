@@ -104,9 +104,9 @@ class ModelSource:
             return Path(self.description).stem
         _, colon, attribute = self.description.partition("?")[0].rpartition(":")
         # A codebase's config: mmpretrain:configs/resnet18.py
-        own = Path(attribute).name.removesuffix(".py")
+        stem = Path(attribute).name.removesuffix(".py")
         if colon:
-            return own
+            return stem
         named = getattr(self.model, "function_name", type(self.model).__name__)
         return re.sub(r"\W", "", named).lower()
 

@@ -26,16 +26,16 @@ class _DeclaredMeta(msgspec.StructMeta):
         strict = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
         return super().__new__(mcls, name, bases, namespace, **strict | config)
 
-    def __call__(cls, *positional: object, **given: object) -> Any:
+    def __call__(cls, *positional: object, **arguments: object) -> Any:
         if positional:
             raise ParamsError(
                 f"{cls.__name__} takes keyword arguments only, found {positional[0]!r}"
             )
         fields = declared_fields(cls)
-        for name in given:
+        for name in arguments:
             if name not in fields:
                 raise _unknown_field(cls.__name__, name, fields)
-        values = {name: field.value_from(given) for name, field in fields.items()}
+        values = {name: field.value_from(arguments) for name, field in fields.items()}
         return super().__call__(**values)
 
 

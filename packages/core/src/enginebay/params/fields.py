@@ -19,7 +19,7 @@ from enginebay.params.shapes import Shapes, check_shapes, parse_shapes
 
 #: Such as "Expected `int`, got `str` - at `$.threads`", without the backquotes.
 _MSGSPEC_MESSAGE = re.compile(
-    r"Expected (?P<wanted>.*?)(?:, got (?P<found>.*?))?(?: - at (?P<place>.*))?"
+    r"Expected (?P<wanted>.*?)(?:, got (?P<found>.*?))?(?: - at (?P<path>.*))?"
 )
 _SECTION = re.compile(r"(?:Args|Arguments|Attributes):\s*")
 #: ``name: help`` or ``name (type): help``.
@@ -54,16 +54,16 @@ class Field(msgspec.Struct, frozen=True):
             return tuple(member.value for member in self.type)
         return ()
 
-    def value_from(self, given: Mapping[str, object]) -> object:
+    def value_from(self, arguments: Mapping[str, object]) -> object:
         """Return the field's checked value from the constructor's arguments, or its default.
 
         Raises:
             ParamsError: The value is missing, or does not fit the type.
         """
-        value = given.get(self.name, self.default)
+        value = arguments.get(self.name, self.default)
         if value is None and not self.optional:
             value = self.default
-        if value is None and self.required and not (self.optional and self.name in given):
+        if value is None and self.required and not (self.optional and self.name in arguments):
             raise ParamsError(f"{self.owner} needs {self.name!r}: expected {self.describe()}")
         return None if value is None else self.convert(value)
 
@@ -116,10 +116,10 @@ class Field(msgspec.Struct, frozen=True):
         match = _MSGSPEC_MESSAGE.fullmatch(message.replace("`", ""))
         if match is None:
             return f"expected {self.describe()}{found}"
-        place = re.sub(r"\$| in \$", "", match["place"] or "")
+        path = re.sub(r"\$| in \$", "", match["path"] or "")
         # Everything on a command line is text, so "found str" would not help.
         found = f", found {match['found']}" if match["found"] and not typed else ""
-        return "expected " + _use_python_names(match["wanted"] + (place and f" at {place}") + found)
+        return "expected " + _use_python_names(match["wanted"] + (path and f" at {path}") + found)
 
     def describe(self) -> str:
         """Return the type as in an annotation."""
