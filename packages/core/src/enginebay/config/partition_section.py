@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.config.section_fields import join_keys, read_section
 from enginebay.config.sections import PartitionSection, PartSection
@@ -24,7 +24,7 @@ _CALL = re.compile(r"(?P<function>.+)\[(?P<number>\d+)\](?P<side>:.*)?")
 _HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
-def read_cuts(content: Mapping[str, Any], problems: Problems) -> tuple[Cut, ...]:
+def read_cuts(content: Mapping[str, object], problems: Problems) -> tuple[Cut, ...]:
     """Return the cuts that ``partition_config`` specifies.
 
     Args:
@@ -63,7 +63,7 @@ def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]
     return tuple(cuts)
 
 
-def _cut_part(content: Mapping[str, Any], path: KeyPath, problems: Problems) -> list[Cut]:
+def _cut_part(content: Mapping[str, object], path: KeyPath, problems: Problems) -> list[Cut]:
     known = len(problems)
     part = read_section(PartSection, content, path, problems)
     if len(problems) > known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,7 +24,7 @@ from enginebay.config.sections import (
 if TYPE_CHECKING:
     from enginebay.config.problems import Problems
 
-_Contents = Mapping[str, Mapping[str, Any]]  # the keys and values of each section
+_Contents = Mapping[str, Mapping[str, object]]  # the keys and values of each section
 
 #: Keys of an IR section from other toolkits that have no effect here, with the reason.
 _NO_EFFECT = {
@@ -71,7 +71,7 @@ def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
 
 def _require_mapping(
     config: Mapping[str, object], name: str, problems: Problems
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     section = config[name]
     if isinstance(section, Mapping):
         return section

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ def _format_line(value: object) -> str:
 
 
 def _split_container(
-    value: dict[Any, Any] | list[Any] | tuple[Any, ...],
+    value: dict[object, object] | list[object] | tuple[object, ...],
 ) -> tuple[str, list[tuple[str, object]], str]:
     if isinstance(value, list):
         return "[", [("", item) for item in value], "]"

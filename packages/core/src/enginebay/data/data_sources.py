@@ -186,7 +186,7 @@ class IterableSource:
             raise InputError(message) from err
 
 
-def open_source(source: Any, named: str | None = None) -> ItemSource:
+def open_source(source: object, named: str | None = None) -> ItemSource:
     """Return the source for a path or a Python object.
 
     Args:

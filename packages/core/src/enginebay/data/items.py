@@ -14,7 +14,7 @@ from enginebay.tensors import to_numpy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.tensors import NumpyArray
+    from enginebay.tensors import Array, NumpyArray
 
 #: The key of the target in files and dicts.
 TARGET = "target"
@@ -73,7 +73,7 @@ def build_item(
     return Item(number, arrays, target)
 
 
-def _check_array(name: str, value: Any) -> NumpyArray:
+def _check_array(name: str, value: Array) -> NumpyArray:
     array = value if isinstance(value, np.ndarray) else to_numpy(value)
     if array.dtype.kind in "OUS":
         raise InputError(f"input '{name}': expected numbers, found dtype {array.dtype}")

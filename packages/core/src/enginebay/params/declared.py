@@ -51,7 +51,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
     """
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
         """Create params from a config's section, or from a result of :meth:`to_mapping`.
 
         Raises:
@@ -84,7 +84,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
             if not _is_empty(getattr(self, name)) or getattr(self, name) != field.default
         }
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with new values for some fields, checked as in the constructor.
 
         Raises:
@@ -143,7 +143,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
-    def from_args(cls, namespace: argparse.Namespace, **overrides: Any) -> Self:
+    def from_args(cls, namespace: argparse.Namespace, **overrides: object) -> Self:
         """Create params from the flags that were passed; ``overrides`` take precedence.
 
         Raises:

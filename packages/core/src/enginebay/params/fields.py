@@ -46,7 +46,7 @@ class Field(msgspec.Struct, frozen=True):
     default: Any
 
     @property
-    def choices(self) -> tuple[Any, ...]:
+    def choices(self) -> tuple[object, ...]:
         """The values of a ``Literal`` or an ``Enum``; empty for any other type."""
         if get_origin(self.type) is Literal:
             return get_args(self.type)
@@ -205,7 +205,7 @@ def _field(owner: str, info: msgspec.structs.FieldInfo) -> Field:
     return Field(owner, info.name, type_, optional, required, default)
 
 
-def _without_none(type_: Any) -> tuple[Any, bool]:
+def _without_none(type_: object) -> tuple[object, bool]:
     if get_origin(type_) not in {Union, types.UnionType}:
         return type_, False
     rest = tuple(arg for arg in get_args(type_) if arg is not types.NoneType)

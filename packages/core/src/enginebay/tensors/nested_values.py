@@ -16,7 +16,7 @@ from typing import Any
 from enginebay.tensors.caches import cache_items, is_cache, rebuild_cache
 
 
-def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, Any]]:
+def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tuple[str, object]]:
     """Yield every leaf with its dotted path, in order.
 
     Args:
@@ -36,7 +36,7 @@ def leaves(value: object, path: str = "", *, caches: bool = True) -> Iterator[tu
         yield from leaves(child, f"{path}.{key}" if path else key, caches=caches)
 
 
-def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str, Any]]:
+def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str, object]]:
     """Yield every leaf of a forward's result with its path.
 
     A single tensor has the path ``output``, the entries of a list or tuple ``output_0`` ….
