@@ -11,7 +11,7 @@ others may change in any release.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.lazy import lazy_names
 from enginebay.version import __version__ as __version__
@@ -108,7 +108,7 @@ _fetch, __dir__, __all__ = lazy_names(
 __all__ += ["__version__"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name from the package that defines it."""
     if sys.platform == "win32" and name in __all__:
         from enginebay.errors import windows_error

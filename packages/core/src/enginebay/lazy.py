@@ -47,7 +47,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
     root = package.partition(".")[0]
     modules = {name: module for module, names in homes.items() for name in names.split()}
 
-    def fetch(name: str) -> Any:
+    def fetch(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         value = getattr(import_module(f"{root}.{modules[name]}"), name)

@@ -31,7 +31,7 @@ __all__ = ["explain_unread_task", "read_task", "record_task"]
 _EXPECTED = "expected a mapping with the kind under 'type', or the path of a JSON file with one"
 
 
-def record_task(task: Any, origin: str = "the task") -> dict[str, Any]:
+def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
     """Return a task's record for a manifest; the keys of its plugin are not checked.
 
     Args:
@@ -63,7 +63,7 @@ def record_task(task: Any, origin: str = "the task") -> dict[str, Any]:
     return record
 
 
-def read_task(task: Any, origin: str = "the task") -> Task:
+def read_task(task: object, origin: str = "the task") -> Task:
     """Read a task with the plugin that declares its kind.
 
     Args:
@@ -95,7 +95,7 @@ def read_task(task: Any, origin: str = "the task") -> Task:
     return result
 
 
-def explain_unread_task(record: Mapping[str, Any]) -> str:
+def explain_unread_task(record: Mapping[str, object]) -> str:
     """Return why an artifact's task cannot be read here, with a hint; empty if it can be read."""
     try:
         read_task(record)
@@ -104,7 +104,7 @@ def explain_unread_task(record: Mapping[str, Any]) -> str:
     return ""
 
 
-def _read_file(path: Path) -> Mapping[str, Any]:
+def _read_file(path: Path) -> Mapping[str, object]:
     check_text(str(path))
     try:
         data = msgspec.json.decode(path.read_bytes())
@@ -117,7 +117,7 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _unknown_kind(kind: str, kinds: Mapping[str, Any], origin: str) -> EnginebayError:
+def _unknown_kind(kind: str, kinds: Mapping[str, object], origin: str) -> EnginebayError:
     message = f"{origin} is of the kind '{kind}', which no installed plugin declares"
     close = nearest(kind, {*kinds, *KNOWN_TASKS})
     if close and close != kind:

@@ -141,7 +141,7 @@ def load_request(
     )
 
 
-def _check_machine(opened: Artifact, params: dict[str, Any]) -> None:
+def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
     """Refuse an artifact that is built for other machines or bound to another engine."""
     manifest = opened.manifest
     backend = get_backend(manifest.backend)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.artifact.manifest import IRRecord, Manifest, Part, PluginRecord
 from enginebay.artifact.run_records import run_record
@@ -33,7 +33,7 @@ def build_manifest(
     parts: tuple[Part, ...] = (),
     data: DataRecord | None = None,
     kept: tuple[str, ...] = (),
-    task: dict[str, Any] | None = None,
+    task: dict[str, object] | None = None,
     comparators: tuple[ComparatorRecord, ...] = (),
 ) -> Manifest:
     """Build the manifest of an engine's files: their origin and their verdict.
@@ -84,6 +84,6 @@ def build_manifest(
     )
 
 
-def portable_params(params: BackendParams) -> dict[str, Any]:
+def portable_params(params: BackendParams) -> dict[str, object]:
     """Return the parameters as plain data, without the folder, which may be moved."""
     return params.replace(work_dir=None).to_mapping()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     import torch
 
     from enginebay.inference.timing import Timing
-    from enginebay.tensors import NumpyArray, TensorSpec
+    from enginebay.tensors import Array, NumpyArray, TensorSpec
+
+_A = TypeVar("_A", bound="Array")
 
 
 class ChainedWrapper(Wrapper):
@@ -62,7 +64,7 @@ class ChainedWrapper(Wrapper):
         """Run the parts on the tensors' device."""
         return self._run_parts(feed)
 
-    def _run_parts(self, feed: Mapping[str, Any]) -> list[Any]:
+    def _run_parts(self, feed: Mapping[str, _A]) -> list[_A]:
         tensors = dict(feed)
         for part, unused in zip(self._parts, self._last_uses, strict=True):
             tensors.update(part({name: tensors[name] for name in part.input_names}))

@@ -31,7 +31,7 @@ class InputCheck:
             for spec in specs
         )
 
-    def bind_inputs(self, /, *inputs: Any, **by_name: Any) -> dict[str, Any]:
+    def bind_inputs(self, /, *inputs: object, **by_name: object) -> dict[str, Any]:
         """Return all inputs by name.
 
         Args:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("enginebay.inference")
 
 F = TypeVar("F", bound="Callable[..., Any]")
+_R = TypeVar("_R")
 _MARK = "__enginebay_count_time__"
 
 #: The name of the engine's own calls.
@@ -98,7 +99,7 @@ class Counter:
         self._log_every = log_every
         self._to_skip = [None] * warmup  # list.pop is atomic, and subtraction is not
 
-    def measure_call(self, function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    def measure_call(self, function: Callable[..., _R], *args: object, **keywords: object) -> _R:
         """Call a function and record its duration; a call that raises is not counted."""
         self._synchronize()  # earlier work of the device must not count for this call
         start = time.perf_counter()
@@ -144,7 +145,7 @@ def count_time(name: str) -> Callable[[F], F]:
     return mark_method
 
 
-def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
     """Yield attribute name, name of the mark and bound method of each marked method."""
     kind = type(owner)
     for attribute in dir(kind):

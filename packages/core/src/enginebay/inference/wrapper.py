@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from enginebay.inference.receipt import Receipt
     from enginebay.inference.timing import Counter
     from enginebay.tensors import Array, NumpyArray, TensorSpec
+
+_A = TypeVar("_A", bound="Array")
 
 #: Replaces the specs of a closed wrapper. No input matches it, so that every call leaves the fast
 #: path, and the check on the other path raises the error.
@@ -132,7 +134,7 @@ class Wrapper(ABC):
     @overload
     def __call__(self, /, *inputs: Array, **named: Array) -> Any: ...
 
-    def __call__(self, inputs: Any = None, /, *more: Any, **named: Any) -> Any:
+    def __call__(self, inputs: Any = None, /, *more: Array, **named: Array) -> Any:
         """Run the model once.
 
         Args:
@@ -176,7 +178,7 @@ class Wrapper(ABC):
         """Run the model once on a dict of inputs, and return a dict of its outputs in order."""
         return self(inputs)
 
-    def predict(self, item: Any) -> Sequence[Any]:
+    def predict(self, item: object) -> Sequence[Any]:
         """Run the model once on an item of its artifact's task, such as the path of an image.
 
         Args:
@@ -230,7 +232,7 @@ class Wrapper(ABC):
                 'multiprocessing.get_context("spawn")',
             )
 
-    def __name_outputs(self, outputs: Sequence[Any]) -> dict[str, Any]:
+    def __name_outputs(self, outputs: Sequence[_A]) -> dict[str, _A]:
         # Not any iterable: a dict would yield its keys, and an array its rows.
         is_list = isinstance(outputs, (list, tuple))
         if is_list and len(outputs) == len(self.outputs):
@@ -242,7 +244,9 @@ class Wrapper(ABC):
             hint=self.fault_hint,
         )
 
-    def __run_engine(self, execute: Callable[[Any], Sequence[Any]], feed: Mapping[str, Any]) -> Any:
+    def __run_engine(
+        self, execute: Callable[[dict[str, _A]], Sequence[_A]], feed: dict[str, _A]
+    ) -> Sequence[_A]:
         if self.__counter is not None:
             execute = partial(self.__counter.measure_call, execute)
         try:
@@ -297,7 +301,7 @@ class Wrapper(ABC):
                 else:
                     delattr(self, attribute)
 
-    def output_to_list(self, outputs: Mapping[str, Any]) -> list[Any]:
+    def output_to_list(self, outputs: Mapping[str, object]) -> list[object]:
         """Return the outputs as a list in the order of ``output_names``."""
         return [outputs[name] for name in self.output_names]
 

@@ -8,7 +8,7 @@ import warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from threading import enumerate as enumerate_threads, get_ident
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from enginebay.ir.model_lines import model_line
 
@@ -70,7 +70,7 @@ class _ThreadMutedStream:
         self._earlier_threads = {thread.ident for thread in enumerate_threads()} - {self._thread}
 
     @property
-    def rich_proxied_file(self) -> Any:
+    def rich_proxied_file(self) -> object:
         # rich asks for it: a display of an earlier thread continues past this stream.
         return self._stream if get_ident() in self._earlier_threads else self
 
@@ -80,7 +80,7 @@ class _ThreadMutedStream:
     def write(self, text: str) -> int:
         return len(text) if get_ident() == self._thread else self._stream.write(text)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 

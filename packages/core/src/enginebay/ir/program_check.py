@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from enginebay.errors import ModelSourceError
@@ -72,7 +72,7 @@ def _read_programs(path: Path) -> Iterator[bytes]:
                 yield reader.get_record(name)
 
 
-def _check_object(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
+def _check_object(pairs: list[tuple[str, object]], path: Path) -> dict[str, object]:
     # Pairs, not a dict: JSON allows a key twice, and torch may read the other value.
     for key, value in pairs:
         if key == "expr_str":
@@ -83,7 +83,7 @@ def _check_object(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
     return {}
 
 
-def _check_function(name: Any, path: Path) -> None:
+def _check_function(name: object, path: Path) -> None:
     if not isinstance(name, str) or not _OPERATOR_NAME.fullmatch(name):
         raise ModelSourceError(
             f"'{path}' calls {name!r:.80}, which is not an operator of torch",
@@ -91,7 +91,7 @@ def _check_function(name: Any, path: Path) -> None:
         )
 
 
-def check_size_expression(text: Any, path: Path) -> None:
+def check_size_expression(text: object, path: Path) -> None:
     """Refuse an expression that is more than arithmetic on sizes.
 
     Raises:
@@ -105,7 +105,7 @@ def check_size_expression(text: Any, path: Path) -> None:
         )
 
 
-def _is_size_expression(text: Any) -> bool:
+def _is_size_expression(text: object) -> bool:
     if not isinstance(text, str) or len(text) > _MAX_CHARACTERS:
         return False
     try:

@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.environment import require
 from enginebay.errors import ModelSourceError, first_line
@@ -93,7 +93,9 @@ def program_specs(
     return _build_specs(inputs, input_names, symbols), _build_specs(outputs, output_names, symbols)
 
 
-def _name_outputs(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> dict[str, Any]:
+def _name_outputs(
+    program: torch.export.ExportedProgram, outputs: Sequence[object]
+) -> dict[str, object]:
     """Return the graph's outputs by their paths in the value that the model returns."""
     from torch.utils import _pytree as pytree
 
@@ -104,8 +106,8 @@ def _name_outputs(program: torch.export.ExportedProgram, outputs: Sequence[Any])
 
 
 def _example_tensors(
-    program: torch.export.ExportedProgram, names: Mapping[str, Any]
-) -> dict[str, Any]:
+    program: torch.export.ExportedProgram, names: Mapping[str, object]
+) -> dict[str, torch.Tensor]:
     """Return the example values of inputs or outputs, without those that are constants."""
     import torch
 
@@ -115,7 +117,7 @@ def _example_tensors(
 
 
 def _build_specs(
-    tensors: Mapping[str, Any], names: Sequence[str] | None, symbols: Mapping[str, str]
+    tensors: Mapping[str, torch.Tensor], names: Sequence[str] | None, symbols: Mapping[str, str]
 ) -> tuple[TensorSpec, ...]:
     from enginebay.tensors import dtype_name
 

@@ -55,7 +55,7 @@ class Raised(msgspec.Struct, tag="raised"):
     hint: str | None
 
 
-def encode_value(value: Any) -> bytes:
+def encode_value(value: object) -> bytes:
     """Encode a value.
 
     Raises:
@@ -73,7 +73,7 @@ def decode_value(data: bytes, kind: Any) -> Any:
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 
 
-def _encode_path(value: Any) -> str | bytes:
+def _encode_path(value: object) -> str | bytes:
     if isinstance(value, PurePath):
         try:
             os.fspath(value).encode()

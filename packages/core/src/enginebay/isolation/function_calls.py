@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -30,7 +30,7 @@ from enginebay.isolation.child import {serve}
 def call(
     function: str,
     /,
-    *args: Any,
+    *args: object,
     timeout: float | None,
     result_type: type[T],
     on_line: Callable[[str], None] | None = None,
@@ -94,7 +94,7 @@ def child_command(function: str, serve: str) -> list[str]:
     return [sys.executable, "-P", "-u", "-c", _BOOT.format(serve=serve), function, *path]
 
 
-def encode_arguments(function: str, args: tuple[Any, ...]) -> bytes:
+def encode_arguments(function: str, args: tuple[object, ...]) -> bytes:
     """Encode a function's arguments.
 
     Raises:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -102,7 +102,7 @@ def run_to_end(
     timeout: float | None,
     on_line: Callable[[str], None] | None,
     subject: str = "",
-    **options: Any,
+    **options: object,
 ) -> Finished:
     """Run a child and return its result for any exit code.
 
@@ -144,7 +144,7 @@ def timeout_error(finished: Finished, limit: str, subject: str = "") -> ChildTim
 
 
 def start_child(
-    group: ProcessGroup, argv: list[str], options: dict[str, Any]
+    group: ProcessGroup, argv: list[str], options: dict[str, object]
 ) -> subprocess.Popen[bytes]:
     """Start a child in a group.
 

@@ -9,7 +9,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
 from enginebay.isolation.child import LENGTH_BYTES, Raised, Returned, decode_value, frame_message
 from enginebay.isolation.function_calls import child_command, encode_arguments, raise_from_child
@@ -48,7 +48,7 @@ class Worker:
         IsolationError: It cannot be started, or an argument cannot be sent.
     """
 
-    def __init__(self, name: str, function: str, /, *args: Any) -> None:
+    def __init__(self, name: str, function: str, /, *args: object) -> None:
         self._name = name
         self._log = OutputLog(_logger.debug)
         self._started = time.monotonic()

@@ -206,7 +206,7 @@ def _convert_request(build: Build, ir: IRModel, **fields: Any) -> ConvertRequest
     )
 
 
-def _convert_whole(build: Build, ir: IRModel, **fields: Any) -> tuple[Path, ...]:
+def _convert_whole(build: Build, ir: IRModel, **fields: object) -> tuple[Path, ...]:
     simulation = simulation_folder(build.folder) if build.built_for else None
     request = _convert_request(build, ir, simulation=simulation, **fields)
     return build.settings.backend.convert(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,7 +32,7 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
     ir: str | None
 
 
-def check(config: Mapping[str, Any]) -> ConfigCheck:
+def check(config: Mapping[str, object]) -> ConfigCheck:
     """Check every section; the backend checks its own parameters.
 
     Args:
@@ -63,7 +63,7 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
         backend_params(engine.Params, sections, problems, over={})
 
 
-def _note_codebase(config: Mapping[str, Any], problems: Problems) -> None:
+def _note_codebase(config: Mapping[str, object], problems: Problems) -> None:
     """Add a note if no installed plugin has the codebase's models."""
     section = config.get("codebase_config")
     name = section.get("type") if isinstance(section, Mapping) else None

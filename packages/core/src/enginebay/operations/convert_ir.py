@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,8 +32,8 @@ def convert(
     *,
     backend: str,
     work_dir: str | Path,
-    params: BackendParams | Mapping[str, Any] | None = None,
-    data: Any = None,
+    params: BackendParams | Mapping[str, object] | None = None,
+    data: object = None,
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Artifact:

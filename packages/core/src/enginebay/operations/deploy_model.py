@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 def deploy(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
     backend: str | None = None,
     work_dir: str | Path | None = None,
     precision: str | None = None,
-    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
-    data: Any = None,
+    dynamic: Mapping[str, object] | Sequence[str] | None = None,
+    data: object = None,
     int8_keep: Sequence[str] = (),
-    params: BackendParams | Mapping[str, Any] | None = None,
+    params: BackendParams | Mapping[str, object] | None = None,
     export: ExportOptions | None = None,
     verify: VerifyOptions | None = None,
-    config: Mapping[str, Any] | str | Path | None = None,
+    config: Mapping[str, object] | str | Path | None = None,
     overwrite: bool = False,
     watch: Callable[[Step], None] | bool | None = None,
 ) -> Deployment:

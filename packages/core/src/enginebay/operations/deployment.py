@@ -6,7 +6,7 @@ import shlex
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
         if outputs := list(self.verification.output_blocks()):
             yield from ("", *outputs)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the document that ``enginebay deploy --json`` prints."""
         report = self.rewriting
         rewriting = report and {
@@ -170,7 +170,7 @@ class Deployer:
         )
         self._data: DataSet | None = settings.open_data()
 
-    def prepare_model(self, source: ModelSource, args: Any) -> PreparedModel:
+    def prepare_model(self, source: ModelSource, args: object) -> PreparedModel:
         """Bind the model's inputs and record the reference.
 
         Args:

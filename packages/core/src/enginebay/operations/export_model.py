@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def export(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
     path: str | Path | None = None,
     backend: str | None = None,
-    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
+    dynamic: Mapping[str, object] | Sequence[str] | None = None,
     min_shapes: Shapes | None = None,
     max_shapes: Shapes | None = None,
     options: ExportOptions | None = None,

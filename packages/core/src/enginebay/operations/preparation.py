@@ -53,7 +53,7 @@ class PreparedModel:
 def prepare_model(
     settings: Settings,
     source: ModelSource,
-    args: Any,
+    args: object,
     data: DataSet | None,
     *,
     items: int,

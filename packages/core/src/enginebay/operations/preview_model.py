@@ -105,7 +105,7 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
             yield ""
         yield Fields([field for backend in self.backends for field in _backend_fields(backend)])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the document that ``enginebay preview --json`` prints."""
         return document({"preview": self})
 
@@ -137,8 +137,8 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
     backends: Sequence[str] = (),
     rewriters: Sequence[RewriterSet | str] = (),
@@ -259,7 +259,7 @@ def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
 
 
 def draft_ir(
-    model: Any, args: Any, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
+    model: object, args: object, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
     """Write a draft of the backend's preferred IR, with its obstacles."""
     source = find_model(model, None, shapes_of(args))

@@ -25,7 +25,7 @@ def rewrite(
     backend: str | None,
     ir: IRKind = "onnx",
     rewriters: Sequence[RewriterSet | str] = (),
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     **options: Any,
 ) -> Rewriting:
     """Return the context of an export, inside which the rewriters for an engine apply.
@@ -100,7 +100,7 @@ def _resolve_rewriters(
     backend: str | None,
     ir: IRKind,
     rewriters: Sequence[RewriterSet | str],
-    **options: Any,
+    **options: object,
 ) -> dict[str, Any]:
     """Return the arguments of :func:`enginebay.rewriting.rewrite`, which knows no backends."""
     caller_sets = find_sets(rewriters)

@@ -52,12 +52,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The coarsest precision that the engine may compute in."""
         return self.backend.allowed_precision(self.params)
 
-    def find_model(self, model: Any, args: Any) -> ModelSource:
+    def find_model(self, model: object, args: object) -> ModelSource:
         """Find the caller's model; sources see the config's section and the shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
-        self, source: ModelSource, args: Any, data: DataSet | None, task: Task | None
+        self, source: ModelSource, args: object, data: DataSet | None, task: Task | None
     ) -> tuple[BoundModel, Task | None]:
         """Bind the model's inputs to the arguments, the model's own example, or an item.
 
@@ -103,13 +103,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve_settings(
-    config: Mapping[str, Any] | str | Path | None,
+    config: Mapping[str, object] | str | Path | None,
     *,
     backend: str | None = None,
-    params: BackendParams | Mapping[str, Any] | None = None,
+    params: BackendParams | Mapping[str, object] | None = None,
     precision: str | None = None,
-    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
-    data: Any = None,
+    dynamic: Mapping[str, object] | Sequence[str] | None = None,
+    data: object = None,
     export: ExportOptions | None = None,
     verify: VerifyOptions | None = None,
 ) -> Settings:
@@ -204,8 +204,8 @@ def check_timeout(seconds: float) -> None:
 
 
 def _with_precision(
-    params: BackendParams | Mapping[str, Any] | None, precision: str | None
-) -> BackendParams | Mapping[str, Any] | None:
+    params: BackendParams | Mapping[str, object] | None, precision: str | None
+) -> BackendParams | Mapping[str, object] | None:
     if precision is None:
         return params
     if isinstance(params, BackendParams):

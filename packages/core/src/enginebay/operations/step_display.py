@@ -12,6 +12,8 @@ from enginebay.display import html_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from rich.progress import ProgressColumn
+
     from enginebay.operations.steps import Step
 
 
@@ -91,7 +93,7 @@ def _on_terminal(*, transient: bool) -> Iterator[Callable[[Step], None]]:
         bar.live.transient = transient
 
 
-def _build_column() -> Any:
+def _build_column() -> ProgressColumn:
     """Return the column with a mark, the step's name, its seconds and its detail."""
     from rich.progress import SpinnerColumn, Task
     from rich.table import Column

@@ -9,7 +9,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 def verify(
     artifact: str | Path | Artifact,
-    inputs: Any = None,
-    reference: Any = None,
+    inputs: object = None,
+    reference: object = None,
     *,
     options: VerifyOptions | None = None,
 ) -> Verification:
@@ -105,8 +105,8 @@ class RecordedVerification(NamedTuple):
 
 def verify_here(
     artifact: str | Path | Artifact,
-    inputs: Any = None,
-    reference: Any = None,
+    inputs: object = None,
+    reference: object = None,
     *,
     options: VerifyOptions | None = None,
 ) -> RecordedVerification:
@@ -161,14 +161,16 @@ def verify_here(
     return use_artifact(artifact, verify_opened)
 
 
-def _find_comparators(opened: Artifact, compare: Any) -> tuple[Comparator, ...]:
+def _find_comparators(
+    opened: Artifact, compare: Mapping[str, object] | None
+) -> tuple[Comparator, ...]:
     if compare is not None:
         return find_comparators(compare)
     recorded = [(record.outputs, record.comparator) for record in opened.manifest.comparators]
     return recorded_comparators(recorded, opened.path)
 
 
-def _read_samples(inputs: Any) -> RecordedReference | None:
+def _read_samples(inputs: object) -> RecordedReference | None:
     """Return samples that were passed with their outputs; None for any other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
@@ -182,7 +184,7 @@ def _label_samples(count: int) -> tuple[str, ...]:
     return (EXAMPLE,) if count == 1 else tuple(f"{ITEM}{number}" for number in range(count))
 
 
-def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | None:
+def input_sets(opened: Artifact, inputs: object) -> list[dict[str, NumpyArray]] | None:
     """Return the caller's sets of inputs as checked arrays; None without inputs."""
     if inputs is None:
         return None
@@ -201,7 +203,7 @@ def input_sets(opened: Artifact, inputs: Any) -> list[dict[str, NumpyArray]] | N
 def _collect_samples(
     opened: Artifact,
     inputs: list[dict[str, NumpyArray]] | None,
-    reference: Any,
+    reference: object,
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
@@ -240,7 +242,7 @@ def _describe_reference(artifact: Artifact) -> str:
 
 def _compute_reference(
     inputs: list[dict[str, NumpyArray]] | None,
-    reference: Any,
+    reference: object,
     artifact: Artifact,
     precision: str,
     model_use: ExitStack,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 
-def default_work_dir(model: Any, backend: str) -> Path:
+def default_work_dir(model: object, backend: str) -> Path:
     """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
 
     A module that is passed as an object is named after its class.

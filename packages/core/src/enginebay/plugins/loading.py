@@ -58,7 +58,7 @@ class PluginTeam:
         for module in members:
             plugin_checks.register(self._manager, module)
 
-    def call(self, hook: str, **arguments: Any) -> Any:
+    def call(self, hook: str, **arguments: object) -> Any:
         """Return the first result of a hook that is not None; None if all are None.
 
         The backend is called first, unless another plugin's implementation is marked ``tryfirst``
@@ -71,7 +71,7 @@ class PluginTeam:
         found = getattr(self._manager.hook, hook).get_hookimpls()
         return any(not (one.wrapper or one.hookwrapper) for one in found)
 
-    def call_all(self, hook: str, **arguments: Any) -> list[tuple[BackendStatus, Any]]:
+    def call_all(self, hook: str, **arguments: object) -> list[tuple[BackendStatus, Any]]:
         """Return the results of all plugins, each with its plugin, the backend's first.
 
         Plugins are called one by one, so that an error can name its plugin; wrappers surround each
@@ -139,7 +139,7 @@ def _errors_of(hook: str, status: BackendStatus) -> AbstractContextManager[None]
     return errors_named(PluginError, failure, status.fault_hint(f"{hook}() of {status.module}"))
 
 
-def wrong_result(hook: str, status: BackendStatus, result: Any, wanted: str) -> PluginError:
+def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) -> PluginError:
     """Build the error for a hook that returned an unexpected type."""
     return PluginError(
         f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: "
