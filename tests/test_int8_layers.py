@@ -144,7 +144,7 @@ def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
     [
         (
             {"int8_keep": ["Conv"], "params": {}},
-            "int8_keep keeps layers out of int8, and precision fp32 has none",
+            "int8_keep keeps layers out of int8, and precision fp32 has no such layers",
             "--precision int8",
         ),
         (

@@ -85,7 +85,7 @@ def test_a_backend_without_custom_operators_says_so(loopback: str) -> None:
     check = backend.check_env(with_custom_ops=True).failed
     assert check is not None
     assert (check.tier, check.name) == (Tier.DEVICE, "custom ops")
-    assert check.found == "backend 'loopback' loads none"
+    assert check.found == "backend 'loopback' does not load custom operators"
     assert check.fix == "enginebay check-env loopback  # without --with-custom-ops"
     assert not backend.is_available(with_custom_ops=True)
 
@@ -253,11 +253,11 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
         ("[]", "backend 'odd' wrote no file"),
         (
             "['model.onnx']",
-            "backend 'odd' promised the file 'model.onnx', which is missing",
+            "backend 'odd' returned the file 'model.onnx', which is missing",
         ),
         (
             "(request.work_dir / 'no.bin').touch() or ['no.bin']",
-            "backend 'odd' promised the file 'no.bin', which is empty",
+            "backend 'odd' returned the file 'no.bin', which is empty",
         ),
         (
             "({}[name] for name in ['gone'])",

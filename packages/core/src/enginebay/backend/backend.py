@@ -13,7 +13,7 @@ import msgspec
 
 from enginebay.backend.contributed import collect_rewriters
 from enginebay.backend.lowered import Lowering
-from enginebay.backend.output_files import written_files
+from enginebay.backend.output_files import check_output_files
 from enginebay.errors import (
     BackendUnavailableError,
     ConversionError,
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from enginebay.rewriting import RewriterSet
     from enginebay.tensors import TensorSpec
 
-#: Taken where no backend is named and several are installed.
+#: The backend if none is named, and not exactly one is installed.
 DEFAULT_BACKEND = "onnxruntime"
 
 
 def default_backend() -> str:
-    """The name of the only installed backend, else ``onnxruntime``."""
+    """Return the name of the only installed backend, else ``onnxruntime``."""
     from enginebay.plugins import installed_backends
 
     usable = installed_backends()
@@ -63,8 +63,9 @@ def get_backend(name: str) -> Backend:
     """Load one backend by name.
 
     Raises:
-        BackendNotFoundError: No installed distribution provides it.
-        PluginError: Its plugin is broken, duplicated, disabled or made for another API version.
+        BackendNotFoundError: No installed distribution provides a backend of this name.
+        PluginError: Its plugin is broken, disabled, provided by several distributions, or written
+            for another API version.
     """
     from enginebay.plugins import load_backend
 
@@ -72,14 +73,14 @@ def get_backend(name: str) -> Backend:
 
 
 class Backend:
-    """One backend, as callers use it.
+    """A backend: its plugin's hooks as typed methods that check requests and results.
 
     Attributes:
-        name: The name users type.
-        info: Its name, IRs and abilities, as the plugin declares them.
-        Params: The class that declares its parameters.
+        name: The backend's name.
+        info: The capabilities that the plugin declares.
+        Params: The class that declares the backend's parameters.
         distribution: The distribution that provides the plugin.
-        distribution_version: That distribution's version.
+        distribution_version: The version of this distribution.
     """
 
     def __init__(self, plugin: LoadedPlugin) -> None:
@@ -94,10 +95,10 @@ class Backend:
     def __repr__(self) -> str:
         return f"<Backend {self.name} from {self.distribution}>"
 
-    # -- is it usable? ------------------------------------------------------------------------
+    # -- environment --------------------------------------------------------------------------
 
     def get_version(self) -> str:
-        """The installed version of the engine.
+        """Return the installed version of the engine.
 
         Raises:
             BackendUnavailableError: The engine is not installed.
@@ -123,13 +124,13 @@ class Backend:
         timeout: float = 120.0,
         log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
-        """Check the environment in four tiers, each in a child process.
+        """Check in four tiers, each in a child process, if the backend works on this machine.
 
         Args:
             params: The parameters to check with; by default the backend's defaults.
-            with_custom_ops: Whether its custom-op libraries must load too.
-            timeout: Seconds that each tier may take.
-            log_callback: Gets a line for each check, when its tier has ended.
+            with_custom_ops: True to load the custom operators in ``params`` too.
+            timeout: The time limit of each tier in seconds.
+            log_callback: Called with one line for each check, when its tier has ended.
         """
         from enginebay.backend.tiers import check_environment
 
@@ -141,24 +142,24 @@ class Backend:
         )
 
     def check_tier(self, request: CheckEnvRequest) -> EnvReport:
-        """The plugin's own checks of one tier, run in this process."""
+        """Run the plugin's own checks of one tier, in this process."""
         from enginebay.environment import EnvReport
 
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
-        """Return True if a tiny model was built, run and compared here; cached for the process."""
+        """Return True if :meth:`check_env` passes; checked once in this process."""
         if with_custom_ops not in self._available:
             report = self.check_env(with_custom_ops=with_custom_ops)
             self._available[with_custom_ops] = report.ok
         return self._available[with_custom_ops]
 
-    def params_from(self, params: BackendParams | Mapping[str, Any] | None) -> BackendParams:
-        """Parameters of this backend's own class.
+    def params_from(self, params: BackendParams | Mapping[str, object] | None) -> BackendParams:
+        """Convert a mapping to an instance of :attr:`Params`; None gives the defaults.
 
         Raises:
-            ParamsError: A field is unknown, or a value does not fit.
-            UsageError: They are another backend's.
+            ParamsError: A field is unknown, or a value is invalid.
+            UsageError: The parameters belong to another backend.
         """
         if params is None:
             return self.Params()
@@ -174,26 +175,26 @@ class Backend:
     # -- IR → engine --------------------------------------------------------------------------
 
     def to_backend(
-        self, ir: str | Path | IRModel, *, data: Any = None, **params: Any
+        self, ir: str | Path | IRModel, *, data: object = None, **params: Any
     ) -> tuple[Path, ...]:
-        """Convert with parameters given by name; see :meth:`to_backend_from_param`."""
+        """Convert an IR with parameters passed by name; see :meth:`to_backend_from_param`."""
         return self.to_backend_from_param(ir, self.Params(**params), data)
 
     def to_backend_from_param(
-        self, ir: str | Path | IRModel, params: BackendParams, data: Any = None
+        self, ir: str | Path | IRModel, params: BackendParams, data: object = None
     ) -> tuple[Path, ...]:
-        """Write the engine's files into ``params.work_dir``, the current folder by default.
+        """Convert an IR into engine files in ``params.work_dir``, by default the current folder.
 
-        This is the bare conversion, without manifest and verification; existing files are
-        replaced. :func:`enginebay.convert` makes an artifact.
+        Existing files are replaced. There is no manifest and no verification:
+        :func:`enginebay.convert` builds an artifact.
 
         Args:
-            ir: The IR or its file.
-            params: The parameters.
+            ir: The IR, or the path of its file.
+            params: The backend's parameters.
             data: The calibration data: an :class:`enginebay.DataSet`, or its source.
 
         Returns:
-            The paths of the files.
+            The paths of the engine's files.
 
         Raises:
             ParamsError: The precision requires calibration data, and none was passed.
@@ -212,14 +213,14 @@ class Backend:
         return tuple(work_dir / file for file in files)
 
     def convert(self, request: ConvertRequest[Any]) -> tuple[Path, ...]:
-        """Ask the plugin to convert, and check the files that it lists.
+        """Convert an IR with the plugin's converter, and check the files that it returns.
 
         Returns:
             The paths of the engine's files relative to the request's ``work_dir``.
 
         Raises:
-            ConversionError: The backend does not take this IR or the dtype of an input, its
-                converter failed, or a file that it promised is missing, empty or outside
+            ConversionError: The backend does not support this kind of IR or the dtype of an
+                input, its converter failed, or a returned file is missing, empty or outside
                 ``work_dir``.
         """
         ir = request.ir
@@ -228,13 +229,13 @@ class Backend:
                 f"backend '{self.name}' does not convert from {ir.kind} ('{ir.path.name}'): "
                 f"it takes {', '.join(self.info.irs)}"
             )
-        request = self._filled_in(request)
+        request = self._complete_request(request)
         try:
             listed = self._plugin.call("to_backend", request=request)
-            return written_files(listed, request.work_dir, self.name)
+            return check_output_files(listed, request.work_dir, self.name)
         except (EnginebayError, KeyboardInterrupt):
             raise
-        except BaseException as err:
+        except BaseException as err:  # a converter may call sys.exit
             if disk_error(err):
                 raise  # not the converter's fault; the caller, which owns the folder, reports it
             raise ConversionError(
@@ -243,31 +244,36 @@ class Backend:
             ) from err
 
     def quantizable_nodes(self, request: ConvertRequest[Any]) -> dict[str, str]:
-        """Ask the plugin which nodes it would compute in 8 bits: their operators by name.
+        """Return the nodes that the engine would compute in 8 bits, as node name → operator.
 
         Raises:
             UsageError: The backend cannot exclude nodes from its 8-bit precision.
-            ConversionError: The engine's quantiser failed, or the plugin returned another type.
+            ConversionError: The engine's quantizer failed.
+            PluginError: The plugin did not return a mapping.
         """
-        request = self._filled_in(request)
-        found = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
-        if found is None:
+        request = self._complete_request(request)
+        operators = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        if operators is None:
             precision = request.params.allowed_precision
             raise UsageError(f"backend '{self.name}' cannot exclude nodes from its {precision}")
-        return dict(found)
+        return dict(operators)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
-        """Ask the plugin for the operators of an IR that the engine lacks; None if it cannot tell.
+        """Return the operators in an IR that the engine lacks, as the plugin lists them.
+
+        Returns:
+            Node or operator → a short description of the reason; None if the backend does not
+            list such operators.
 
         Raises:
-            ConversionError: The IR cannot be read.
+            ConversionError: The engine cannot read the IR.
         """
-        request = self._filled_in(request)
-        found = self._plugin.call_typed("unsupported_operators", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
-        return None if found is None else dict(found)
+        request = self._complete_request(request)
+        lacking = self._plugin.call_typed("unsupported_operators", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        return None if lacking is None else dict(lacking)
 
-    def _filled_in(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Return a request with what only the backend knows, if it takes the inputs' dtypes."""
+    def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
+        """Check the inputs' dtypes, and add the backend's name and ``lower`` to a request."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         if lower is not_lowered:
@@ -275,10 +281,10 @@ class Backend:
         return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
-        """Check, before any work is done, that there is data where the precision needs some.
+        """Check that there is calibration data if the precision requires it.
 
         Raises:
-            ParamsError: There is none.
+            ParamsError: There is no data.
         """
         precision = self.calibrated_precision(params)
         if precision and not has_data:
@@ -303,35 +309,35 @@ class Backend:
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
-        """Check that a precision is calibrated, so that layers can be excluded from it.
+        """Check that the precision is calibrated, such as int8: only then has it 8-bit layers.
 
         Args:
-            params: The parameters.
-            purpose: The operation on 8-bit layers, for the message.
+            params: The backend's parameters.
+            purpose: The operation on 8-bit layers, for the message, as a sentence.
 
         Raises:
-            UsageError: The precision is not a calibrated one.
+            UsageError: The precision is not calibrated.
         """
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
             raise UsageError(
-                f"{purpose}, and precision {precision} has none",
+                f"{purpose}, and precision {precision} has no such layers",
                 hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
     def calibration(
-        self, ir: IRModel, params: BackendParams, data: Any, unused: Iterable[str] = ()
+        self, ir: IRModel, params: BackendParams, data: object, unused: Iterable[str] = ()
     ) -> CalibrationData | None:
-        """Return the data as a converter takes it; None if the precision needs none.
+        """Return the calibration data for a converter; None if the precision requires none.
 
         Args:
             ir: The IR to convert.
-            params: The parameters.
-            data: An :class:`enginebay.DataSet`, or its source; None for none.
-            unused: Inputs of the model that the IR does not have.
+            params: The backend's parameters.
+            data: An :class:`enginebay.DataSet`, or its source; None without data.
+            unused: Inputs of the model that the exporter has dropped; they may be in the data.
 
         Raises:
-            InputError: The data do not fit the IR, or hold one value alone.
+            InputError: The data does not fit the IR's inputs, or all its elements are equal.
         """
         from enginebay.data import CheckedItems, DataSet
 
@@ -344,7 +350,7 @@ class Backend:
     # -- engine → wrapper ---------------------------------------------------------------------
 
     def build_wrapper(self, **params: Any) -> Wrapper:
-        """Load converted files with parameters given by name."""
+        """Load converted files with parameters passed by name."""
         return self.build_wrapper_from_param(self.Params(**params))
 
     def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
@@ -354,24 +360,24 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """The coarsest precision that parameters allow: theirs, or the backend's default."""
+        """Return the coarsest precision that the parameters allow, else the backend's default."""
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
-        """The precision that parameters allow where it is calibrated with data; else empty."""
+        """Return the allowed precision if it requires calibration data, else an empty string."""
         precision = self.allowed_precision(params)
         return precision if precision in self.info.calibrated else ""
 
     def load(self, request: WrapperRequest) -> Wrapper:
-        """Ask the plugin for a wrapper; the request gets the backend's name here.
+        """Load an engine with the plugin, and check its receipt against the request.
 
         Raises:
             ConversionError: The engine cannot load the files.
-            FallbackError: The engine runs on another kind of device than the one asked for; or
-                ``request.strict``, and the receipt lists a fallback.
+            FallbackError: The engine does not run on the requested kind of device, or
+                ``request.strict`` is set and the receipt lists a fallback.
         """
-        wrapper = self._wrapper(request)
-        if request.simulation:  # by another engine, wherever that runs
+        wrapper = self._build_wrapper(request)
+        if request.simulation:  # the graph runs on another engine, with devices of its own
             return wrapper
         receipt, wanted = wrapper.receipt, request.params.device
         fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
@@ -391,7 +397,7 @@ class Backend:
         wrapper.close()
         raise FallbackError(message, hint=hint)
 
-    def _wrapper(self, request: WrapperRequest) -> Wrapper:
+    def _build_wrapper(self, request: WrapperRequest) -> Wrapper:
         from enginebay.inference import Wrapper
 
         request = msgspec.structs.replace(request, backend=self.name)
@@ -416,10 +422,10 @@ class Backend:
         """Return the machines that an engine with these parameters is built for.
 
         Returns:
-            None if it is built for this machine, or for any machine.
+            The machines; None if the engine is built for this machine, or for any machine.
 
         Raises:
-            PluginError: The plugin returned something else.
+            PluginError: The plugin did not return a valid :class:`BuiltFor`.
         """
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("built_for", BuiltFor, request)
@@ -430,24 +436,25 @@ class Backend:
         return found
 
     def elsewhere(self, params: BackendParams) -> BuiltFor | None:
-        """Return the machines that an engine is built for; None if it runs on this machine.
+        """Return the machines that an engine is built for; None if it can run on this machine.
 
         Raises:
-            PluginError: The plugin returned something else.
+            PluginError: The plugin did not return a valid :class:`BuiltFor`.
         """
         found = self.built_for(params)
         return found if found and found.lacking else None
 
     def check_runs_here(self, params: BackendParams, purpose: str, hint: str) -> None:
-        """Check, before any work is done, that an engine with these parameters can run here.
+        """Check that an engine with these parameters can run on this machine.
 
         Args:
-            params: The parameters.
-            purpose: The reason why it has to run, for the message: ``--strict looks at …``.
+            params: The backend's parameters.
+            purpose: The beginning of the message, a sentence about the operation that runs the
+                engine: ``--strict looks at …``.
             hint: The command to type instead.
 
         Raises:
-            UsageError: It is built for other machines.
+            UsageError: The engine is built for other machines.
         """
         if found := self.elsewhere(params):
             message = f"{purpose}, and it cannot run here: it is {found.describe()}"
@@ -457,39 +464,40 @@ class Backend:
         """Return the versions and devices of this machine that an artifact is bound to."""
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
-        facts = dict(found or {})
-        if not all(isinstance(text, str) for text in (*facts, *facts.values())):
-            raise wrong_result("bound_to", self._plugin.status, facts, "a mapping of texts")
-        return facts
+        pinned = dict(found or {})
+        # The manifest stores texts: with any other value, the artifact could not be opened.
+        if not all(isinstance(text, str) for text in (*pinned, *pinned.values())):
+            raise wrong_result("bound_to", self._plugin.status, pinned, "a mapping of texts")
+        return pinned
 
-    # -- the rest of the contract -------------------------------------------------------------
+    # -- rewriters and configs ----------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """Return the rewriters that this plugin and cross-cutting plugins contribute to an export.
+        """Return the rewriters of this plugin, and of the plugins that see every backend.
 
         Raises:
-            PluginError: A plugin returned something else.
+            PluginError: A plugin did not return a ``RewriterSet``.
         """
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
-        """Return the lowerings that a conversion uses.
+        """Return the function ``ConvertRequest.lower`` for one conversion.
 
         Args:
-            ir: The IR that is converted.
-            rewriters: The caller's own.
+            ir: The kind of the IR that is converted.
+            rewriters: The caller's rewriters; the plugins' rewriters are added.
         """
         return Lowering(self.name, ir, rewriters, partial(self.rewriters, ir))
 
     def build_param_from_config(
-        self, config: Mapping[str, Any], work_dir: str | Path | None = None, **over: Any
+        self, config: Mapping[str, object], work_dir: str | Path | None = None, **over: object
     ) -> BackendParams:
-        """The parameters that a deploy config asks for.
+        """Return the parameters that a deploy config specifies.
 
         Args:
             config: A config, as :func:`enginebay.authors.read_config` returns it.
-            work_dir: The folder of the artifact's files.
-            **over: Fields that win over the config's.
+            work_dir: The folder of the engine's files.
+            **over: Fields that take precedence over the config's.
 
         Raises:
             ConfigError: The config is wrong, or for another backend.
@@ -503,12 +511,13 @@ class Backend:
                 ("backend_config", "type"),
                 f"the config is for backend '{sections.backend}', not '{self.name}'",
             )
-        given = {} if work_dir is None else {"work_dir": str(work_dir)}
-        params = backend_params(self.Params, sections, problems, over={**given, **over})
+        if work_dir is not None:
+            over = {"work_dir": str(work_dir), **over}
+        params = backend_params(self.Params, sections, problems, over=over)
         problems.raise_first()
         return params
 
-    # -- the console tool ---------------------------------------------------------------------
+    # -- command line tool --------------------------------------------------------------------
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add a flag for each documented parameter."""
@@ -518,10 +527,10 @@ class Backend:
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> Iterator[Namespace]:
-        """Add the flags, yield the parsed arguments, and convert when the block ends well."""
+        """Add flags, parse and yield the arguments, and convert after the block without error."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
-            parser.add_argument("--data", help="the data set to calibrate with, as deploy takes it")
+            parser.add_argument("--data", help="the calibration data, as for enginebay deploy")
         self.add_arguments(parser)
         parsed = parser.parse_args(args)
         yield parsed
@@ -529,13 +538,13 @@ class Backend:
         self.to_backend_from_param(parsed.ir, self.Params.from_args(parsed), data)
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        """The backend as a console tool, for ``python -m`` of its package.
+        """Run the backend's command line tool, for ``python -m`` with the backend's package.
 
-        ``convert IR [flags]`` converts an IR file, with flags from the parameters; the word
-        ``convert`` may be left out. An error is one line on stderr.
+        ``convert IR [flags]`` converts an IR file, with one flag for each parameter; the word
+        ``convert`` is optional. An error is printed in one line on stderr, with its hint.
 
         Raises:
-            SystemExit: With the error's exit code, or 0 after the help.
+            SystemExit: After an error, with its exit code; after ``--help``, with 0.
         """
         from enginebay.backend.console import run
 
@@ -548,10 +557,10 @@ def device_kind(device: str) -> str:
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
-    """An IR file as an :class:`~enginebay.ir.model.IRModel`.
+    """Read an IR file; an IR is returned as it is.
 
     Raises:
-        UsageError: The file is a Python model rather than an IR.
+        UsageError: The file contains no IR, but a Python model, for example.
     """
     from enginebay.ir import IRModel
     from enginebay.models import find_model

@@ -1,4 +1,7 @@
-"""One tier of the check of a backend, run in a child process; the last one is a tiny real run."""
+"""Check of a backend in one tier, called in a child process.
+
+The last tier builds, runs and compares a tiny model.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
     backend = get_backend(name)
     own = EnvReport()
     if tier is Tier.METADATA:
-        own = check_distributions(backend.info.runtime_distributions)
+        own = check_distributions(backend.info.runtime_distributions)  # imports nothing
     with TemporaryDirectory(prefix="enginebay-check-") as folder:
         request = CheckEnvRequest(
             tier=tier,
@@ -60,27 +63,27 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
         except PluginError as err:
             return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")
         if tier is Tier.DEVICE and with_custom_ops and report.ok:
-            report += _without_custom_ops(name, report)
+            report += _require_custom_ops(name, report)
         if tier is Tier.SMOKE and report.ok:
-            report += _smoke(backend, request.params, Path(folder))
+            report += _run_tiny_model(backend, request.params, Path(folder))
     return report
 
 
-def _without_custom_ops(name: str, report: EnvReport) -> EnvReport:
-    """Fail if the plugin has checked no custom operators: there are none to load."""
+def _require_custom_ops(name: str, report: EnvReport) -> EnvReport:
+    """Report a failure if the plugin has not checked custom operators: it cannot load any."""
     if any(check.name == CUSTOM_OPS for check in report.checks):
         return EnvReport()
     return failed(
         Tier.DEVICE,
         CUSTOM_OPS,
-        found=f"backend '{name}' loads none",
-        wanted="a backend that loads operators of your own",
+        found=f"backend '{name}' does not load custom operators",
+        wanted="a backend that loads custom operators",
         fix=f"enginebay check-env {name}  # without --with-custom-ops",
     )
 
 
-def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
-    """Build relu(2 x), run it, compare."""
+def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
+    """Build relu(2 x), run it, and compare its output."""
     import numpy as np
 
     from enginebay.backend.backend import device_kind
@@ -89,7 +92,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
     what = "build, run, compare"
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
-        ir = _tiny_ir(backend, folder)
+        ir = _write_tiny_ir(backend, folder)
         files = backend.convert(ConvertRequest(ir=ir, params=params, work_dir=folder))
         request = WrapperRequest(
             directory=folder,
@@ -97,7 +100,7 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
             params=params,
             inputs=ir.inputs,
             outputs=ir.outputs,
-            strict=True,  # a device that was requested and is not used is not green
+            strict=True,  # a fallback from the requested device must fail the check
         )
         with backend.load(request) as wrapper:
             receipt = wrapper.receipt
@@ -110,17 +113,17 @@ def _smoke(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
         where = f"it ran on '{receipt.device}'"
         return failed(Tier.SMOKE, what, found=where, wanted=", ".join(devices))
     if (y.dtype, y.shape) != (x.dtype, x.shape):
-        found, wanted = (f"{each.dtype}{list(each.shape)}" for each in (y, x))
+        found, wanted = (f"{array.dtype}{list(array.shape)}" for array in (y, x))
         return failed(Tier.SMOKE, what, found=f"an output {found}", wanted=wanted)
     error = float(np.max(np.abs(y - np.maximum(2 * x, 0))))
     # 2 x has no rounding error in any binary format that holds x; 1/128 is bfloat16's epsilon.
-    if not error <= 2 / 128:
+    if not error <= 2 / 128:  # also true for NaN
         return failed(Tier.SMOKE, what, found=f"wrong by {error:.2g}", wanted="relu(2 x)")
     engine = f"{receipt.engine} on {receipt.provider or receipt.device}"
     return passed(Tier.SMOKE, what, found=f"{engine}, worst difference {error:.1g}")
 
 
-def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
+def _write_tiny_ir(backend: Backend, folder: Path) -> IRModel:
     from enginebay.ir import IRModel
     from enginebay.tensors import TensorSpec
 
@@ -150,17 +153,17 @@ def _tiny_ir(backend: Backend, folder: Path) -> IRModel:
     kind = backend.info.irs[0]
     path = folder / f"smoke-ir{SUFFIXES[kind]}"
     model = bind(find_model(Smoke()), torch.ones(_TINY_SHAPE), output_names=["y"])
-    return write_ir(model, kind, path, patch=partial(_lowered, backend, kind))
+    return write_ir(model, kind, path, patch=partial(_lower_operators, backend, kind))
 
 
 @contextmanager
-def _lowered(
+def _lower_operators(
     backend: Backend,
     kind: IRKind,
     model: nn.Module,
-    exporter: str,  # noqa: ARG001  # as every patch of an export
+    exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """Export with the backend's lowerings where it lists what its engine has."""
+    """Apply the backend's lowerings during an export, if it lists its engine's operators."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

@@ -1,4 +1,4 @@
-"""A backend as a console tool."""
+"""Command line tool of a backend."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ if TYPE_CHECKING:
 
 
 class Converter(Protocol):
-    """The part of a backend that its console tool needs."""
+    """The methods of a backend that its command line tool needs."""
 
     name: str
 
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> AbstractContextManager[Namespace]:
-        """Parse the arguments, and convert when the block ends well."""
+        """Parse the arguments, and convert after a block without error."""
         ...
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert the IR file that the command line names.
+    """Convert the IR file in the command line's arguments.
+
+    Args:
+        backend: The backend that converts.
+        argv: The arguments; None for those of this process.
 
     Raises:
-        SystemExit: With the error's exit code, or 0 after the help.
+        SystemExit: After an error, with its exit code; after ``--help``, with 0.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["convert"]:
@@ -49,6 +53,6 @@ def run(backend: Converter, argv: Sequence[str] | None) -> None:
 
 
 def _program() -> str:
-    """The command that was typed to get here."""
+    """Return the command of this process as the user has typed it."""
     path = Path(sys.argv[0])
     return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name

@@ -14,20 +14,22 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """Collect the rewriters of cross-cutting plugins, for an export without a backend.
+    """Collect the rewriters for an export without a backend.
+
+    They come from the plugins that see every backend.
 
     Raises:
-        PluginError: A plugin returned something else.
+        PluginError: A plugin did not return a ``RewriterSet``.
     """
     return collect_rewriters(load_plugins(), RewritersRequest(backend="", ir=ir))
 
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
-    """Collect everybody's rewriters, each set marked with its distribution."""
+    """Collect the rewriters of all plugins in a team, each set with its distribution's name."""
     from enginebay.rewriting import RewriterSet
 
-    found = team.call_all("rewriters", request=request)
-    for status, rewriters in found:
+    results = team.call_all("rewriters", request=request)
+    for status, rewriters in results:
         if not isinstance(rewriters, RewriterSet):
             raise wrong_result("rewriters", status, rewriters, "a RewriterSet")
-    return [rewriters.from_distribution(status.distribution) for status, rewriters in found]
+    return [rewriters.from_distribution(status.distribution) for status, rewriters in results]

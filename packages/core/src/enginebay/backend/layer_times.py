@@ -1,4 +1,4 @@
-"""The layers of an engine and their times, as its backend returns them."""
+"""Execution times of an engine's layers, which its backend measures."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def times_layers(backend: str) -> bool:
 def time_layers(
     request: WrapperRequest, inputs: Mapping[str, NumpyArray], runs: int
 ) -> list[TimedLayer]:
-    """Ask the plugin to load an engine and time its layers.
+    """Load an engine with its backend, and time its layers.
 
     Args:
         request: The engine, with the backend's name.
-        inputs: The inputs to run it with.
-        runs: How many times.
+        inputs: The inputs of each run.
+        runs: The number of runs.
 
     Raises:
-        UsageError: The backend, or the engine here, cannot time layers.
-        PluginError: It returned something else.
+        UsageError: The backend or the installed engine cannot time layers.
+        PluginError: The plugin did not return layers with times.
     """
     name = request.backend
-    found = load_backend(name).call_typed(
+    layers = load_backend(name).call_typed(
         "time_layers",
         Sequence,  # type: ignore[type-abstract]  # for isinstance
         LayersRequest(load=request, inputs=inputs, runs=runs),
     )
-    if found is None:
+    if layers is None:
         raise UsageError(f"backend '{name}' does not time layers")
-    for layer in found:
+    for layer in layers:
         if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:
             raise PluginError(
                 f"time_layers() of '{name}' returned {layer!r}: expected a TimedLayer with seconds"
             )
-    return list(found)
+    return list(layers)

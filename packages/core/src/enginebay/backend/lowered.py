@@ -1,20 +1,20 @@
-"""What a backend that lowers models itself calls for it."""
+"""``ConvertRequest.lower``, for backends that capture and lower models themselves."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.export import ExportedProgram
 
     from enginebay.ir import IRKind
     from enginebay.rewriting import RewriteReport, RewriterKind, RewriterSet
 
 
-#: A captured graph calls no function or module any more.
+#: A captured graph contains only operators: it calls no functions and modules to rewrite.
 _KINDS: tuple[RewriterKind, ...] = ("lowering",)
 
 
@@ -22,13 +22,13 @@ class Lowering:
     """Lowers modules for one conversion.
 
     Args:
-        backend: The name of the backend that converts.
-        ir: The IR that it converts from.
-        rewriters: The caller's own.
-        plugins: Returns the rewriters that the plugins contribute.
+        backend: The backend's name.
+        ir: The kind of the IR that is converted.
+        rewriters: The caller's rewriters.
+        plugins: A function that returns the plugins' rewriters.
 
     Attributes:
-        report: The lowerings of the last call; None before it.
+        report: The report of the lowerings in the last call; None before the first call.
     """
 
     def __init__(
@@ -45,13 +45,18 @@ class Lowering:
         self._plugins = plugins
 
     def __call__(
-        self, module: Any, inputs: Sequence[Tensor], operators: frozenset[str]
+        self, module: nn.Module, inputs: Sequence[Tensor], operators: frozenset[str]
     ) -> ExportedProgram:
-        """Capture a module and lower it to the operators that the engine has.
+        """Capture a module as a graph, and lower it to the engine's operators.
+
+        Args:
+            module: A module, or TorchScript.
+            inputs: Example inputs, whose sizes become fixed.
+            operators: The engine's operators, such as ``aten.add``.
 
         Raises:
-            RewriterError: A lowering is wrong.
-            LackingOperatorsError: Operators are left that the engine does not have.
+            RewriterError: A lowering is invalid.
+            LackingOperatorsError: The lowered graph contains operators that the engine lacks.
         """
         from enginebay.rewriting import active_lowerings, capture, lower_program, rewrite
 

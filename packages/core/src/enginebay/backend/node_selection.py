@@ -1,4 +1,4 @@
-"""The nodes of an 8-bit engine that stay in floating point, as users name them."""
+"""Selection of the nodes of an 8-bit engine that stay in floating point, by users' names."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 
 
 def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Find the nodes that users mean.
+    """Select the nodes that stay in floating point.
 
     Args:
-        nodes: The operators of all nodes that could be in 8 bits, by the nodes' names.
-        names: Nodes, operators, or the part of nodes' names before a ``/``, which means them all.
+        nodes: Node name → operator, for all nodes that could be computed in 8 bits.
+        names: Names of nodes, operators, and prefixes of node names up to a ``/``; a prefix
+            selects all nodes that it begins.
 
     Returns:
-        Names of nodes, in the order of the network.
+        The names of the selected nodes, in the order of ``nodes``.
 
     Raises:
         UsageError: A name matches no node, or the names match all nodes.
@@ -30,12 +31,12 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
     kept: set[str] = set()
     for name in names:
         prefix = name.rstrip("/") + "/"
-        found = [
+        matches = [
             node for node, kind in nodes.items() if name in (node, kind) or node.startswith(prefix)
         ]
-        if not found:
-            raise _unknown(name, nodes)
-        kept.update(found)
+        if not matches:
+            raise _unknown_name(name, nodes)
+        kept.update(matches)
     if len(kept) == len(nodes):
         raise UsageError(
             f"--int8-keep excludes all {len(nodes)} nodes, so that none is left in 8 bits",
@@ -44,7 +45,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
     return tuple(node for node in nodes if node in kept)
 
 
-def _unknown(name: str, nodes: Mapping[str, str]) -> UsageError:
+def _unknown_name(name: str, nodes: Mapping[str, str]) -> UsageError:
     kinds = sorted(set(nodes.values()))
     close = nearest(name, [*kinds, *nodes])
     return UsageError(

@@ -1,4 +1,4 @@
-"""Check the list of files that a converter returned."""
+"""Check of the files that a converter returns."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 from enginebay.errors import ConversionError
 
 
-def written_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]:
-    """The files that ``to_backend`` listed, relative to the folder they are in.
+def check_output_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]:
+    """Check the files that ``to_backend`` returns, and return their paths relative to a folder.
 
     Args:
-        listed: The return value of the hook.
-        work_dir: Where the files must be.
+        listed: The hook's return value.
+        work_dir: The folder that must contain the files.
         backend: The backend's name, for messages.
 
     Raises:
-        ConversionError: It is not a list of files, or a file is missing, empty or outside.
+        ConversionError: The value is not a list of files, or a file is missing, empty or outside
+            ``work_dir``.
     """
+    # A single path as text would pass as a list of one-letter paths.
     is_list = isinstance(listed, Iterable) and not isinstance(listed, str | Path)
     paths = list(listed) if is_list else []
     if not is_list or not all(isinstance(path, str | Path) for path in paths):
@@ -28,10 +30,10 @@ def written_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]
         )
     if not paths:
         raise ConversionError(f"backend '{backend}' wrote no file")
-    return tuple(_relative(path, work_dir.resolve(), backend) for path in paths)
+    return tuple(_check_file(path, work_dir.resolve(), backend) for path in paths)
 
 
-def _relative(path: str | Path, root: Path, backend: str) -> Path:
+def _check_file(path: str | Path, root: Path, backend: str) -> Path:
     file = (root / path).resolve()
     if not file.is_relative_to(root):
         raise ConversionError(f"backend '{backend}' wrote '{file}' outside its work_dir")
@@ -39,7 +41,7 @@ def _relative(path: str | Path, root: Path, backend: str) -> Path:
     if not file.is_file() or not file.stat().st_size:
         fault = "empty" if file.is_file() else "missing"
         raise ConversionError(
-            f"backend '{backend}' promised the file '{name}', which is {fault}",
-            hint=f"to_backend of '{backend}' returns files that are not empty, and no others",
+            f"backend '{backend}' returned the file '{name}', which is {fault}",
+            hint=f"to_backend of '{backend}' must return existing files that are not empty",
         )
     return name

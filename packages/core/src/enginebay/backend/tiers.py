@@ -1,4 +1,4 @@
-"""Check in four tiers if a backend is usable, each in a child process with a time limit."""
+"""Check of a backend in four tiers, each in a child process with a time limit."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def check_environment(
     timeout: float,
     log: Callable[[str], object] | None,
 ) -> EnvReport:
-    """Run the tiers in order; after a failed tier, the rest is reported as skipped.
+    """Run the tiers in order; after a failed tier, all later ones are reported as skipped.
 
     Args:
-        name: The backend.
+        name: The backend's name.
         params: The parameters to check with.
-        with_custom_ops: Whether its custom-op libraries must load too.
-        timeout: Seconds that each tier may take.
-        log: Gets a line for each check.
+        with_custom_ops: True to load the custom operators in ``params`` too.
+        timeout: The time limit of each tier in seconds.
+        log: Called with one line for each check, when its tier has ended.
     """
     report = EnvReport()
     for tier in Tier:
         if (cause := report.failed) is not None:
-            found = skipped(tier, tier.value, found=f"{cause.name} failed before")
+            tier_report = skipped(tier, tier.value, found=f"{cause.name} failed before")
         else:
-            found = _check_tier(name, tier, params, with_custom_ops, timeout)
-        report += found
+            tier_report = _check_tier(name, tier, params, with_custom_ops, timeout)
+        report += tier_report
         if log:
-            for check in found.checks:
+            for check in tier_report.checks:
                 log(f"{check.tier}: {check.name}: {check.status}, {check.found}")
     return report
 
