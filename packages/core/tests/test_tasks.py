@@ -318,7 +318,7 @@ def test_two_plugins_declare_one_kind() -> None:
         with pytest.raises(PluginError) as caught:
             read_task({"type": "gauge", "unit": "bar"})
     assert str(caught.value) == (
-        "tasks() of 'gauge' (temporary-gauge 0) and of 'meter' (temporary-meter 0) both bring "
+        "tasks() of 'gauge' (temporary-gauge 0) and of 'meter' (temporary-meter 0) both define "
         "'gauge'"
     )
     assert caught.value.hint == "pip uninstall temporary-gauge, or temporary-meter"

@@ -276,7 +276,7 @@ FAULTY = {
     ),
     "misspelt": (
         "import enginebay as eb\n@eb.hookimpl\ndef build_wraper(request): ...\n",
-        "implements 'build_wraper', and there is no such hook",
+        "implements 'build_wraper', which is not a hook",
         "rename it to build_wrapper",
     ),
 }
@@ -385,7 +385,7 @@ def test_a_broken_plugin_is_a_warning_of_one_line(cli: Run, here: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: plugin 'pack' of temporary-pack 0 cannot be used: importing ")
     fix = "report it to the authors of temporary-pack, or correct temporary_pack_"
-    assert f" raised ValueError: no; it stays out. Fix: {fix}" in line
+    assert f" raised ValueError: no; it is not used. Fix: {fix}" in line
 
 
 @pytest.mark.usefixtures("admitted")

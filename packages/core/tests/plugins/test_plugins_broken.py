@@ -62,7 +62,7 @@ def reason(error: PluginError) -> str:
 def test_a_missing_module(fault: Callable[[str], PluginError]) -> None:
     error = fault("no_such_package.plugin")
     assert (
-        reason(error) == "module 'no_such_package' is not there, although my-dist 1.2 is installed"
+        reason(error) == "module 'no_such_package' is missing, although my-dist 1.2 is installed"
     )
     assert error.hint == "pip install --force-reinstall --no-deps my-dist"
 
@@ -180,7 +180,7 @@ def test_another_projects_mark(
 
 def test_a_misspelled_hook(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
     error = fault(good("mine").replace("def to_backend", "def to_backnd"))
-    assert reason(error) == "'MODULE' implements 'to_backnd', and there is no such hook"
+    assert reason(error) == "'MODULE' implements 'to_backnd', which is not a hook"
     assert error.hint == "rename it to to_backend"
 
 
@@ -195,7 +195,7 @@ def test_a_hook_like_no_other(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine", "\n@hookimpl\ndef zzz(): ...\n"))
-    assert reason(error) == "'MODULE' implements 'zzz', and there is no such hook"
+    assert reason(error) == "'MODULE' implements 'zzz', which is not a hook"
     assert error.hint == (
         "the hooks are backend_info, bound_to, build_wrapper, built_for, check_env, comparators, "
         "data_sources, metrics, model_sources, quantizable_nodes, rewriters, tasks, "
@@ -272,22 +272,22 @@ def test_an_optional_hook_that_only_lacks_the_mark(
         ),
         (
             "return BackendInfo(name='mine', irs='onnx')",
-            "its irs must be a tuple out of onnx, torchscript, exported_program, and are 'onnx'",
+            "its irs must be a tuple of onnx, torchscript, exported_program, and are 'onnx'",
         ),
         (
             "return BackendInfo(name='mine', irs=())",
-            "its irs must be a tuple out of onnx, torchscript, exported_program, and are ()",
+            "its irs must be a tuple of onnx, torchscript, exported_program, and are ()",
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx', 'uff'))",
             (
-                "its irs must be a tuple out of onnx, torchscript, exported_program, "
+                "its irs must be a tuple of onnx, torchscript, exported_program, "
                 "and are ('onnx', 'uff')"
             ),
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), opset='17')",
-            "its opset must be a number from 1 on or None, and is '17'",
+            "its opset must be a positive integer or None, and is '17'",
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx',), params=dict)",
@@ -310,7 +310,7 @@ def test_backend_info_takes_nothing(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("backend_info()", "backend_info(request)"))
-    assert reason(error) == "backend_info() takes arguments, and gets none"
+    assert reason(error) == "backend_info() must not take arguments"
 
 
 @pytest.mark.parametrize("other", [API_VERSION - 1, API_VERSION + 1])

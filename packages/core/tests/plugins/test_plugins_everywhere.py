@@ -107,7 +107,7 @@ def test_they_answer_without_any_backend() -> None:
         ("\n", "'MODULE' implements no hook"),
         (
             HEAD + REWRITERS.replace("def rewriters", "def rewriter"),
-            "'MODULE' implements 'rewriter', and there is no such hook",
+            "'MODULE' implements 'rewriter', which is not a hook",
         ),
         (
             HEAD + REWRITERS.replace("(request)", "(ir)"),
@@ -118,7 +118,7 @@ def test_they_answer_without_any_backend() -> None:
         ),
         (
             "no_such_package",
-            "module 'no_such_package' is not there, although bad-dist 5 is installed",
+            "module 'no_such_package' is missing, although bad-dist 5 is installed",
         ),
     ],
 )
@@ -139,7 +139,8 @@ def test_a_broken_one_stays_out_with_one_warning(
     (warning,) = caught
     message = re.sub(r"temporary_bad_\d+", "MODULE", str(warning.message))
     fix = re.sub(r"temporary_bad_\d+", "MODULE", str(status.fix))
-    assert message == f"plugin 'bad' of bad-dist 5 cannot be used: {why}; it stays out. Fix: {fix}"
+    unusable = f"plugin 'bad' of bad-dist 5 cannot be used: {why}"
+    assert message == f"{unusable}; it is not used. Fix: {fix}"
     assert warning.filename == __file__
     assert status.state == "broken"
 

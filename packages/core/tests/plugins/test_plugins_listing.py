@@ -83,7 +83,7 @@ def test_a_module_that_is_not_there_is_a_broken_row() -> None:
         (status,) = rows("gone")
     assert status.state == "broken"
     assert (
-        status.reason == "module 'no_such_package' is not there, although gone-dist 0 is installed"
+        status.reason == "module 'no_such_package' is missing, although gone-dist 0 is installed"
     )
     assert status.fix == "pip install --force-reinstall --no-deps gone-dist"
 

@@ -101,7 +101,7 @@ def test_a_pack_that_crashes_stays_out_and_harms_no_backend(good: Callable[..., 
         new_plugin("mine", good("mine")),
         new_plugin("pack", SEGFAULT, group="enginebay.plugins"),
     ):
-        with pytest.warns(PluginWarning, match="ended with SIGSEGV .*; it stays out") as caught:
+        with pytest.warns(PluginWarning, match="ended with SIGSEGV .*; it is not used") as caught:
             loaded = load_backend("mine")
         assert len(caught) == 1
         assert loaded.info.name == "mine"

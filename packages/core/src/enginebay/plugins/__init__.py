@@ -1,9 +1,8 @@
 """Plugins: list the installed ones, and load one by its name.
 
-Listing (``discovery``) reads metadata and imports nothing of any plugin. Loading (``loading``)
-imports one backend, after a trial in a child process where it is new here (``trial``), checks it
-(``checks``), and registers it together with the plugins that see every backend. What needs pluggy
-and msgspec is imported when a plugin is loaded: it would cost every ``enginebay backends`` 60 ms.
+Listing (``discovery``) reads metadata and imports no plugin. Loading (``loading``) imports one
+backend, checks it (``plugin_checks``), and registers it together with the plugins that see every
+backend. A plugin that was never loaded here is first loaded in a child process (``trial``).
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from enginebay.plugins.entry_points import (
     module_file as module_file,
 )
 
+# These modules import pluggy and msgspec, which would cost every ``enginebay backends`` 60 ms.
 if TYPE_CHECKING:
     from enginebay.plugins.loading import (
         LoadedPlugin as LoadedPlugin,

@@ -1,7 +1,7 @@
-"""The installed plugins, read from metadata alone.
+"""Lists of the installed plugins, from the metadata of distributions.
 
-Nothing of a plugin is imported here, and neither is pluggy, msgspec or NumPy: this module is most
-of what ``enginebay backends`` does, and may cost a few dozen milliseconds with 300 distributions.
+This module imports no plugin, and neither pluggy, msgspec nor NumPy, so that ``enginebay backends``
+takes only a few dozen milliseconds even with 300 distributions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from enginebay.plugins.entry_points import BACKENDS, COMMANDS, PLUGINS, entry_po
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-#: Backends that Enginebay's own distributions provide, as pip is given them in a shell: with the
-#: extra that brings the engine, where one suits every machine.
+#: Backend → the requirement of Enginebay's distribution for pip, quoted for a shell. It has an
+#: extra that installs the engine if one extra suits all machines.
 KNOWN_DISTRIBUTIONS = {
     "ncnn": "enginebay-ncnn",
     "onnxruntime": "'enginebay-onnxruntime[cpu]'",
@@ -26,7 +26,7 @@ KNOWN_DISTRIBUTIONS = {
     "tensorrt-rtx": "'enginebay-tensorrt[rtx]'",
 }
 
-#: Other words that people have for a backend or a model source.
+#: Other common names → the names of backends and model sources.
 OTHER_WORDS = {
     **dict.fromkeys(("onnx", "ort"), "onnxruntime"),
     **dict.fromkeys(("hf", "huggingface"), "transformers"),
@@ -35,7 +35,7 @@ OTHER_WORDS = {
     "tv": "torchvision",
 }
 
-#: Model sources that Enginebay's own distributions provide, by their schemes.
+#: Scheme of a model source → the requirement of Enginebay's distribution, quoted for a shell.
 KNOWN_MODEL_SOURCES = {
     "mmcls": "enginebay-mmpretrain",
     "mmdet": "enginebay-mmdet",
@@ -45,7 +45,7 @@ KNOWN_MODEL_SOURCES = {
     "transformers": "'enginebay-models[transformers]'",
 }
 
-#: Tasks that Enginebay's own distributions declare, by their kinds.
+#: Kind of a task → Enginebay's distribution that declares it.
 KNOWN_TASKS = dict.fromkeys(
     (
         *("depth-estimation", "image-classification", "image-to-image", "keypoint-detection"),
@@ -54,10 +54,10 @@ KNOWN_TASKS = dict.fromkeys(
     "enginebay-vision",
 )
 
-#: Comparators that Enginebay's own distributions provide, by what users type.
+#: Name of a comparator → Enginebay's distribution that provides it.
 KNOWN_COMPARATORS = {"detections": "enginebay-vision"}
 
-#: Commands that Enginebay's own distributions provide, by what users type.
+#: Name of a command → Enginebay's distribution that provides it.
 KNOWN_COMMANDS = dict.fromkeys(
     ("benchmark", "bisect", "compare", "evaluate", "quantize", "report", "sensitivity", "sweep"),
     "enginebay-lab",
@@ -67,18 +67,18 @@ State: TypeAlias = Literal["installed", "disabled", "duplicate", "broken"]
 
 
 class BackendStatus(NamedTuple):
-    """One line of ``enginebay backends``.
+    """An installed plugin and its state, as ``enginebay backends`` lists it.
 
     Attributes:
-        name: What users type.
+        name: The plugin's name, as users type it.
         distribution: The installed distribution that provides it.
-        version: That distribution's version.
+        version: The version of this distribution.
         module: The module that its entry point names.
-        state: ``installed`` (nothing wrong so far: nothing was imported), ``disabled`` by an
-            environment variable, ``duplicate`` (several distributions claim the name; one line
-            for each) or ``broken``.
-        reason: The reason why it is not ``installed``; None if it is.
-        fix: The command to type; None if nothing needs a fix.
+        state: ``installed`` if no error is known, even if the plugin was not imported yet;
+            ``disabled`` by an environment variable; ``duplicate`` if several distributions
+            provide the name, each of which is listed; or ``broken``.
+        reason: Why the state is not ``installed``; None if it is.
+        fix: The command or the change that solves the problem; None if there is no problem.
     """
 
     name: str
@@ -91,7 +91,7 @@ class BackendStatus(NamedTuple):
 
     @property
     def provider(self) -> str:
-        """The distribution with its version, for messages.
+        """The distribution and its version, for messages.
 
         Example:
             >>> BackendStatus("ncnn", "enginebay-ncnn", "0.1.0", "enginebay_ncnn.plugin").provider
@@ -100,55 +100,65 @@ class BackendStatus(NamedTuple):
         return f"{self.distribution} {self.version}"
 
     def fault_hint(self, place: str) -> str:
-        """Return the hint about a fault in the plugin: what its user and its author can do."""
+        """Return the hint about a defect of the plugin, for its user and for its author.
+
+        Args:
+            place: The code to correct, such as ``to_backend() of my_package.plugin``.
+        """
         return f"report it to the authors of {self.distribution}, or correct {place}"
 
 
 class Fault(NamedTuple):
-    """The reason why a plugin cannot be used, the command that helps, and the exception."""
+    """Why a plugin cannot be used.
+
+    Attributes:
+        reason: The reason, as a sentence about the plugin.
+        fix: The command or the change that solves the problem.
+        cause: The plugin's exception; None if there was none.
+    """
 
     reason: str
     fix: str
     cause: BaseException | None = None
 
 
-#: The plugins that failed to load earlier in this process: by group, name and module.
+#: Group, name and module of each plugin that failed to load in this process → the reason.
 load_faults: dict[tuple[str, str, str], Fault] = {}
 
 
 def list_backends() -> list[BackendStatus]:
-    """The installed backends, sorted by name, from metadata alone.
+    """List the installed backends by their metadata, sorted by name.
 
-    A backend that failed to load earlier in this process is ``broken`` from then on.
+    No backend is imported. A backend that failed to load in this process is ``broken``.
 
     Raises:
-        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a backend is broken or a duplicate.
     """
     return _list(BACKENDS, disabled_by)
 
 
 def installed_backends() -> list[str]:
-    """The names of the backends that nothing is known to be wrong with, sorted."""
+    """List the names of the backends whose state is ``installed``, sorted."""
     return [status.name for status in list_backends() if status.state == "installed"]
 
 
 def list_plugins() -> list[BackendStatus]:
-    """The installed plugins that see every backend, like :func:`list_backends`.
+    """List the installed plugins that see every backend, as :func:`list_backends` does.
 
     Raises:
-        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
     """
     return _list(PLUGINS, lambda _name: None)
 
 
 def list_commands(reserved: Collection[str]) -> list[BackendStatus]:
-    """The installed commands that are not core's own, like :func:`list_backends`.
+    """List the commands that plugins provide, as :func:`list_backends` does.
 
     Args:
-        reserved: The names of core's own.
+        reserved: The names of core's commands; a plugin's command of such a name is disabled.
 
     Raises:
-        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken or a duplicate.
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a command is broken or a duplicate.
     """
     taken = Fault("enginebay has a command of this name itself", "its authors must rename it")
     return _list(COMMANDS, lambda name: taken if name in reserved else None)
@@ -169,17 +179,17 @@ def disabled_by(backend: str) -> Fault | None:
 
 
 def is_strict() -> bool:
-    """True if a broken plugin is an error even where it could be left out."""
+    """Return True if a broken plugin is an error even if it was not requested by name."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
 
 
 def fault_of(group: str, status: BackendStatus) -> Fault | None:
-    """Return why it failed to load earlier in this process; None if it did not fail."""
+    """Return why a plugin failed to load in this process; None if it did not fail."""
     return load_faults.get((group, status.name, status.module))
 
 
 def error_for(group: str, status: BackendStatus) -> PluginError:
-    """Build the error for a request for a backend or plugin that cannot be used."""
+    """Build the error about a plugin that cannot be used, from its status."""
     kind = {BACKENDS: "backend", COMMANDS: "command"}.get(group, "plugin")
     return PluginError(
         f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
@@ -188,19 +198,19 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Build the error for a broken plugin that was not requested by name."""
+    """Add to the error about a plugin why it is raised: the plugin was not requested by name."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 
 def _list(group: str, disabled: Callable[[str], Fault | None]) -> list[BackendStatus]:
     # The same name and module twice is one plugin, such as an editable install next to its wheel.
-    found = {
+    plugins = {
         (entry.name, entry.module): BackendStatus(*entry[1:5])
         for entry in entry_points()
         if entry.group == group
     }
     claims: dict[str, list[BackendStatus]] = {}
-    for entry in found.values():
+    for entry in plugins.values():
         claims.setdefault(entry.name, []).append(entry)
     statuses = []
     for name, rivals in sorted(claims.items()):
@@ -246,7 +256,7 @@ def _metadata_fault(entry: BackendStatus) -> Fault | None:
     package = entry.module.partition(".")[0]
     if _is_missing(package):
         return Fault(
-            f"module {package!r} is not there, although {entry.provider} is installed",
+            f"module {package!r} is missing, although {entry.provider} is installed",
             f"pip install --force-reinstall --no-deps {entry.distribution}",
         )
     return None
@@ -260,6 +270,6 @@ def _is_missing(package: str) -> bool:
 
 
 def _names_in(variable: str) -> list[str] | None:
-    """Read the names in a comma-separated environment variable; None if it is not set."""
+    """Return the names in a comma-separated environment variable; None if it is not set."""
     value = os.environ.get(variable)
     return None if value is None else [name for item in value.split(",") if (name := item.strip())]

@@ -1,9 +1,8 @@
-"""Entry points of Enginebay's groups: read from metadata, cached while nothing is installed.
+"""Entry points of Enginebay's groups, with a cache of them for each Python environment.
 
-Reading the metadata of 300 distributions takes several times as long as Python's own start. What
-was found is cached for each environment, with the modification times of the folders on
-``sys.path`` and of the files that were read. A cache that is wrong or cannot be written is only
-slower.
+Reading the metadata of 300 distributions takes several times as long as Python's own start. The
+cache is valid as long as the modification times of the folders on ``sys.path`` and of the files
+with entry points are the same. If it is damaged or cannot be written, the metadata is read again.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ BACKENDS = "enginebay.backends"
 PLUGINS = "enginebay.plugins"
 COMMANDS = "enginebay.commands"
 
-#: The form of the cache.
+#: The version of the cache file's format.
 _VERSION = "1"
-#: Seconds: a folder that changed so short a time ago may change again at the same time stamp.
-_SETTLED = 2.0
+#: The minimum age in seconds of the latest change that is cached: an earlier cache could miss a
+#: second change with the same modification time.
+_SETTLED_SECONDS = 2.0
 
 
 class EntryPoint(NamedTuple):
@@ -36,11 +36,11 @@ class EntryPoint(NamedTuple):
 
     Attributes:
         group: One of Enginebay's groups.
-        name: What users type.
+        name: The name of the entry point, as users type it.
         distribution: The distribution's name.
-        version: Its version.
+        version: The distribution's version.
         module: The module that the entry point names.
-        file: The path of the ``entry_points.txt``; empty if it is not a file.
+        file: The path of the ``entry_points.txt``; empty if the metadata is not in a folder.
     """
 
     group: str
@@ -54,25 +54,23 @@ class EntryPoint(NamedTuple):
 def entry_points() -> list[EntryPoint]:
     """Return the entry points of all distributions on ``sys.path``."""
     folders = _stamps(sys.path)
-    with suppress(OSError, ValueError, TypeError):
-        with open(_cache_file(), encoding="utf-8") as kept:  # noqa: PTH123  # pathlib is half of a start
-            found = _decode(kept.read(), folders)
-        if found is not None:
-            return found
-    found = list(scan())
+    with suppress(OSError, ValueError, TypeError):  # no cache yet, or a damaged one
+        with open(_cache_file(), encoding="utf-8") as file:  # noqa: PTH123  # importing pathlib takes too long
+            entries = _decode(file.read(), folders)
+        if entries is not None:
+            return entries
+    entries = list(scan())
     newest = max((int(stamp) for _, stamp in folders), default=0)
-    if time.time() - newest / 1e9 > _SETTLED:
+    if time.time() - newest / 1e9 > _SETTLED_SECONDS:
         with suppress(OSError, ValueError):
-            _write(_cache_file(), _encode(folders, found))
-    return found
+            _write(_cache_file(), _encode(folders, entries))
+    return entries
 
 
 def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of the distributions on a path, by default ``sys.path``.
-
-    ``importlib.metadata.entry_points()`` is not used: it raises at the first malformed line of any
-    installed distribution, and its parser of the header costs 25 ms.
-    """
+    """Yield the entry points of the distributions on a path, by default ``sys.path``."""
+    # Not importlib.metadata.entry_points(): it raises at the first malformed line of any installed
+    # distribution, and its parser of the header takes 25 ms.
     from importlib_metadata import distributions
 
     seen: set[str] = set()
@@ -90,23 +88,23 @@ def scan(path: Sequence[str] | None = None) -> Iterator[EntryPoint]:
         folder = getattr(distribution, "_path", None)
         file = "" if folder is None else str(folder / "entry_points.txt")
         for group, entry, value in _lines_of(text):
-            module = re.sub(r"\s*\[.*\]$", "", value)
+            module = re.sub(r"\s*\[.*\]$", "", value)  # without the extras
             yield EntryPoint(group, entry, name, version, module, file)
 
 
 def _stamps(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each path with its modification time; 0 for a missing path."""
-    found = []
+    """Return each path with its modification time in nanoseconds; 0 for a missing path."""
+    stamps = []
     for path in paths:
         stamp = 0
         with suppress(OSError, ValueError):
-            stamp = os.stat(path or ".").st_mtime_ns  # noqa: PTH116  # pathlib is half of a start
-        found.append((path or os.getcwd(), str(stamp)))  # noqa: PTH109
-    return found
+            stamp = os.stat(path or ".").st_mtime_ns  # noqa: PTH116  # importing pathlib takes too long
+        stamps.append((path or os.getcwd(), str(stamp)))  # noqa: PTH109
+    return stamps
 
 
 def cache_folder() -> str:
-    """Return Enginebay's folder where the XDG base directory specification has caches.
+    """Return Enginebay's cache folder, in ``$XDG_CACHE_HOME`` or ``~/.cache``.
 
     Raises:
         OSError: The user has no home folder.
@@ -119,38 +117,38 @@ def cache_folder() -> str:
 
 
 def _cache_file() -> str:
-    """Return the file of this environment."""
+    """Return the cache file of this Python environment."""
     name = f"entry-points-{crc32(sys.prefix.encode('utf-8', 'replace')):08x}.txt"
     return os.path.join(cache_folder(), name)  # noqa: PTH118
 
 
-def _encode(folders: Sequence[tuple[str, str]], found: Sequence[EntryPoint]) -> str:
-    """Write the cache: the folders, the files and the entry points, a line each.
+def _encode(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -> str:
+    """Return the cache's text: the folders, the files and the entry points, one line for each.
 
     Raises:
-        ValueError: A text breaks the lines.
+        ValueError: A path or an entry point contains a tab or a line break.
     """
-    files = _stamps(sorted({entry.file for entry in found if entry.file}))
-    rows = [(_VERSION, sys.version), *folders, (), *files, (), *found]
+    files = _stamps(sorted({entry.file for entry in entries if entry.file}))
+    rows = [(_VERSION, sys.version), *folders, (), *files, (), *entries]
     if any("\t" in text or "\n" in text for row in rows[1:] for text in row):
         raise ValueError("a tab or a line break in a path or an entry point")
     return "\n".join("\t".join(row).replace("\n", " ") for row in rows)
 
 
 def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] | None:
-    """Read the cache; None if it is out of date."""
-    head, files, found = text.split("\n\n")
-    wanted = [(_VERSION, sys.version.replace("\n", " ")), *folders]
-    if head != "\n".join("\t".join(row) for row in wanted):
+    """Return the entry points in the cache's text; None if it is out of date."""
+    head, files, entries = text.split("\n\n")
+    expected = [(_VERSION, sys.version.replace("\n", " ")), *folders]
+    if head != "\n".join("\t".join(row) for row in expected):
         return None
-    known = [tuple(line.split("\t")) for line in files.split("\n") if line]
-    if known != _stamps([path for path, _ in known]):
+    stamps = [tuple(line.split("\t")) for line in files.split("\n") if line]
+    if stamps != _stamps([path for path, _ in stamps]):
         return None
-    return [EntryPoint(*line.split("\t")) for line in found.split("\n") if line]
+    return [EntryPoint(*line.split("\t")) for line in entries.split("\n") if line]
 
 
 def _write(file: str, text: str) -> None:
-    """Replace the cache at once: others may read or replace it in the same moment."""
+    """Replace the cache file atomically, since other processes may read or replace it."""
     os.makedirs(os.path.dirname(file), exist_ok=True)  # noqa: PTH103, PTH120
     part = f"{file}.{os.getpid()}"
     with open(part, "w", encoding="utf-8") as written:  # noqa: PTH123
@@ -181,7 +179,7 @@ def _lines_of(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def module_file(module: str) -> str:
-    """Find a module's file without importing its package; empty if it has none."""
+    """Return the path of a module's file, without importing its package; empty if it has none."""
     from importlib.util import find_spec
 
     package, *inside = module.split(".")
@@ -193,5 +191,5 @@ def module_file(module: str) -> str:
         "/".join((folder, *inside)) for folder in (spec and spec.submodule_search_locations) or ()
     ]
     files = [stem + end for stem in stems for end in (".py", "/__init__.py")]
-    own = [spec.origin] if spec and spec.origin else []
-    return next((file for file in (*files, *own) if os.path.isfile(file)), "")  # noqa: PTH113
+    origin = [spec.origin] if spec and spec.origin else []
+    return next((file for file in (*files, *origin) if os.path.isfile(file)), "")  # noqa: PTH113

@@ -1,4 +1,4 @@
-"""Import a plugin and check it, in this process."""
+"""Import of a plugin into this process, with all checks of its module."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
-    """Return a plugin's module, and its info where it is a backend.
+    """Import and check a plugin; return its module, and its info if it is a backend.
 
     Raises:
-        PluginError: It cannot be imported, or is not a plugin of this group.
+        PluginError: The module cannot be imported, or is not a plugin of this group.
     """
-    # stdout belongs to the command's data, whatever a plugin prints.
+    # Scripts read the command's output from stdout: a plugin's prints must not be in it.
     with redirect_stdout(sys.stderr):
         module = _import(status.module)
         if group == BACKENDS:
@@ -40,7 +40,7 @@ def _import(module: str) -> ModuleType:
         return import_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as err:
+    except BaseException as err:  # a plugin may call sys.exit, which must not end the command
         if isinstance(err, ImportError) and (err.name or "").partition(".")[0] == "enginebay":
             raise PluginError(
                 f"importing {module!r} needs another version of enginebay than {__version__}: "

@@ -1,7 +1,7 @@
-"""Load plugins: by name, on use, once in a process.
+"""Loading of plugins: by name, at their first use, once in a process.
 
-A plugin that cannot be loaded becomes a :class:`~enginebay.plugins.discovery.Fault`. A broken
-backend raises only when it is requested; any other broken plugin is left out with a warning.
+The reason why a plugin cannot be loaded is stored as a :class:`~enginebay.plugins.discovery.Fault`.
+A broken backend raises only if it is requested; any other broken plugin is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """A plugin that sees every backend is broken and left out.
+    """A plugin that sees every backend is broken and is not used.
 
-    A warning and not a log line: without the plugin results may differ, so it must be visible
-    without any logging, and a test run can turn it into an error.
+    This is a warning and not a log message: results may differ without the plugin, so users must
+    see it without configured logging, and a test run can turn it into an error.
     """
 
 
 class PluginTeam:
-    """Plugins whose hooks are called together, in a plugin manager of their own.
+    """A fixed set of plugins whose hooks are called together.
 
-    A team never changes. A backend's team holds that backend and the plugins that see every
-    backend, and no other backend: a thread that loads one meanwhile cannot get into its calls.
+    A backend's team contains this backend and the plugins that see every backend, but no other
+    backend. It has its own plugin manager: a backend that another thread loads is never called.
 
     Attributes:
         members: The checked modules, each with its status. Hooks of later modules are called first.
@@ -68,21 +68,23 @@ class PluginTeam:
 
     def implements(self, hook: str) -> bool:
         """Return True if a plugin implements a hook; a wrapper does not count."""
-        found = getattr(self._manager.hook, hook).get_hookimpls()
-        return any(not (one.wrapper or one.hookwrapper) for one in found)
+        implementations = getattr(self._manager.hook, hook).get_hookimpls()
+        return any(not (impl.wrapper or impl.hookwrapper) for impl in implementations)
 
     def call_all(self, hook: str, **arguments: object) -> list[tuple[BackendStatus, Any]]:
-        """Return the results of all plugins, each with its plugin, the backend's first.
+        """Return the results of all plugins for a hook, each with its plugin's status.
 
-        Plugins are called one by one, so that an error can name its plugin; wrappers surround each
-        call.
+        The backend's result is the first one. Hook wrappers surround each call.
 
         Raises:
-            PluginError: An implementation raised something that is not an EnginebayError.
+            PluginError: A plugin raised an exception other than an EnginebayError.
         """
         implementations = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-        plugins = [one.plugin for one in implementations if not (one.wrapper or one.hookwrapper)]
+        plugins = [
+            impl.plugin for impl in implementations if not (impl.wrapper or impl.hookwrapper)
+        ]
         results: list[tuple[BackendStatus, Any]] = []
+        # One call for each plugin, so that an error can name the plugin.
         for plugin in plugins:
             others = [other for other in plugins if other is not plugin]
             caller = self._manager.subset_hook_caller(hook, remove_plugins=others)
@@ -93,11 +95,11 @@ class PluginTeam:
 
 
 class LoadedPlugin(PluginTeam):
-    """One backend, together with the plugins that see every backend.
+    """A loaded backend, together with the plugins that see every backend.
 
     Attributes:
-        status: Its distribution and module.
-        info: Its own description.
+        status: The backend's distribution and module.
+        info: The capabilities that the backend declares.
     """
 
     def __init__(
@@ -108,11 +110,14 @@ class LoadedPlugin(PluginTeam):
         self.info = info
 
     def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
-        """Return the first result of a hook, checked; None if all are None.
+        """Return the first result of a hook that is not None, after a check of its type.
+
+        Returns:
+            The result; None if no plugin returns another value.
 
         Raises:
-            PluginError: It has another type, or an implementation raised something that is not an
-                EnginebayError.
+            PluginError: The result is not a ``result_type``, or a plugin raised an exception other
+                than an EnginebayError.
         """
         with _errors_of(hook, self.status):
             result = self.call(hook, request=request)
@@ -125,12 +130,18 @@ class LoadedPlugin(PluginTeam):
 def errors_named(
     kind: type[EnginebayError], failure: str, hint: str | None = None
 ) -> Iterator[None]:
-    """Turn any other exception of a plugin, an exit too, into an error that names the plugin."""
+    """Turn any exception of a plugin except an EnginebayError into an error that names the plugin.
+
+    Args:
+        kind: The class of the error.
+        failure: The beginning of its message, which ends with ``raised``.
+        hint: Its hint.
+    """
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):
         raise
-    except BaseException as err:
+    except BaseException as err:  # a plugin may call sys.exit
         raise kind(f"{failure} {one_line(err)}", hint=hint) from err
 
 
@@ -140,7 +151,7 @@ def _errors_of(hook: str, status: BackendStatus) -> AbstractContextManager[None]
 
 
 def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) -> PluginError:
-    """Build the error for a hook that returned an unexpected type."""
+    """Build the error about a plugin whose hook returned an invalid result."""
     return PluginError(
         f"{hook}() of {status.name!r} ({status.provider}) returned {result!r:.80}: "
         f"expected {wanted}",
@@ -150,63 +161,65 @@ def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) 
 
 _lock = RLock()  # re-entrant: the import of one plugin may load another plugin
 _backends: dict[str, LoadedPlugin] = {}
-_plugins: list[PluginTeam] = []  # one at most: the team of the plugins that see every backend
+_plugins: list[PluginTeam] = []  # at most one: the team of the plugins that see every backend
 
 
 def load_backend(name: str) -> LoadedPlugin:
     """Load a backend, or return it from the cache of this process.
 
     Raises:
-        BackendNotFoundError: No installed distribution provides it.
-        PluginError: It is broken, disabled, provided twice or made for another API version.
+        BackendNotFoundError: No installed distribution provides a backend of this name.
+        PluginError: The backend is broken, disabled, provided by several distributions, or written
+            for another API version.
     """
     with _lock:
         if name in _backends and not discovery.disabled_by(name):
             return _backends[name]
         status = _find(name)
-        everywhere = load_plugins().members
+        shared = load_plugins().members
         module, info = _load(BACKENDS, status)
         assert info is not None
-        _backends[name] = LoadedPlugin({**everywhere, module: status}, status, info)
+        _backends[name] = LoadedPlugin({**shared, module: status}, status, info)
         return _backends[name]
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins that see every backend, or return them where they are loaded already.
+    """Load the plugins that see every backend, once in this process.
 
-    A broken plugin is left out, with a :class:`PluginWarning`.
+    A broken plugin is skipped with a :class:`PluginWarning`.
 
     Raises:
-        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1``, and one is broken.
+        PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken.
     """
     with _lock:
         if not _plugins:
             team, errors = _load_all()
             _plugins.append(team)  # before a warning that a filter may turn into an exception
             for error in errors:
-                message = f"{error}; it stays out. Fix: {error.hint}"
+                message = f"{error}; it is not used. Fix: {error.hint}"
                 warnings.warn(message, PluginWarning, stacklevel=3)
         return _plugins[0]
 
 
 def load_command(status: BackendStatus) -> ModuleType:
-    """Import the module of a command that is not core's own.
+    """Import the module of a plugin's command.
 
     Raises:
-        PluginError: It is broken, provided twice, or no command.
+        PluginError: The module cannot be imported or is not a command, or several distributions
+            provide the command.
     """
     with _lock:
         return _load(COMMANDS, status)[0]
 
 
 def contributed(hook: str) -> dict[str, Any]:
-    """Return what all plugins bring by name with a hook such as ``metrics``.
+    """Merge the mappings that all plugins return for a hook such as ``metrics``.
 
     Raises:
-        PluginError: A plugin raised, did not return a mapping, or brings a name that another plugin
-            brings too.
+        PluginError: A plugin raised or did not return a mapping, or two plugins define the same
+            name.
     """
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     owners: dict[str, BackendStatus] = {}
     for status, by_name in load_plugins().call_all(hook):
         if not (isinstance(by_name, Mapping) and all(isinstance(name, str) for name in by_name)):
@@ -216,15 +229,15 @@ def contributed(hook: str) -> dict[str, Any]:
                 first, second = sorted((owner, status))
                 raise PluginError(
                     f"{hook}() of {first.name!r} ({first.provider}) and of {second.name!r} "
-                    f"({second.provider}) both bring {name!r}",
+                    f"({second.provider}) both define {name!r}",
                     hint=f"pip uninstall {first.distribution}, or {second.distribution}",
                 )
-        found |= by_name
-    return found
+        merged |= by_name
+    return merged
 
 
 def reset() -> None:
-    """Forget all loaded plugins and all faults; for tests. Imported modules stay."""
+    """Forget all loaded plugins and all faults, for tests; modules stay imported."""
     with _lock:
         _backends.clear()
         _plugins.clear()
@@ -237,7 +250,7 @@ def _load_all() -> tuple[PluginTeam, list[PluginError]]:
     for status in discovery.list_plugins():
         try:
             module, _ = _load(PLUGINS, status)
-            members.setdefault(module, status)
+            members.setdefault(module, status)  # a module may have several entry points
         except PluginError as err:
             if discovery.is_strict():
                 raise discovery.strict_error(err) from err.__cause__
@@ -273,7 +286,7 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
-    """Import a plugin and check it; a failure is cached for the process."""
+    """Import a plugin and check it; a failure is stored in ``load_faults``."""
     if status.state != "installed":
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)

@@ -1,8 +1,7 @@
-"""The checks of a module that an entry point names as a plugin, before it is registered.
+"""Checks of a plugin's module before it is registered.
 
-Each check raises a :class:`PluginError` whose message is the reason alone; ``loading`` adds the
-plugin's name. The API version is compared first: a plugin written for another version may fail
-the other checks too, and their messages would mislead its user.
+Each check raises a :class:`PluginError` whose message is only the reason: ``loading`` adds the
+plugin's name.
 """
 
 from __future__ import annotations
@@ -24,35 +23,37 @@ if TYPE_CHECKING:
 
     from enginebay.plugins.discovery import BackendStatus
 
-#: The hooks without which nothing can be converted and run.
+#: The hooks that every backend must implement.
 REQUIRED = ("backend_info", "to_backend", "build_wrapper")
-#: The functions of a command.
+#: The functions that every command must define.
 COMMAND = ("add_arguments", "run")
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A plugin manager that knows Enginebay's hooks and no plugin."""
+    """Create a plugin manager with Enginebay's hooks and without plugins."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hooks)
     return manager
 
 
 def register(manager: pluggy.PluginManager, module: ModuleType) -> None:
-    """Register a plugin, and check its hooks: ``register`` alone accepts misspelled hooks."""
+    """Register a plugin, and check that all hooks that it implements exist."""
     manager.register(module)
-    manager.check_pending()
+    manager.check_pending()  # register() alone accepts misspelled hooks
 
 
 def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
     """Check a backend's module and return its info.
 
     Raises:
-        PluginError: It is not a backend, or a backend for another API version.
+        PluginError: The module is not a backend, or a backend for another API version.
     """
     marked = _marked_hooks(module)
     _check_marks(module, marked)
     if "backend_info" in marked:
         info = _get_info(module)
+        # First, because a plugin for another version may fail the other checks too, and their
+        # messages would mislead its user.
         _check_api_version(info, status)
     _check_spelling(module, marked)
     _check_arguments(module)
@@ -62,10 +63,10 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
 
 
 def check_plugin(module: ModuleType) -> None:
-    """Check a module of the group whose plugins see every backend.
+    """Check the module of a plugin that sees every backend.
 
     Raises:
-        PluginError: It implements no hook, an unknown hook, or a hook with other arguments.
+        PluginError: The module implements no hook, an unknown hook, or a hook with other arguments.
     """
     marked = _marked_hooks(module)
     _check_marks(module, marked)
@@ -74,10 +75,10 @@ def check_plugin(module: ModuleType) -> None:
 
 
 def check_command(module: ModuleType) -> None:
-    """Check a module of the group whose modules are commands.
+    """Check the module of a command.
 
     Raises:
-        PluginError: It lacks one of the two functions of a command.
+        PluginError: The module lacks one of the two functions of a command.
     """
     missing = [name for name in COMMAND if not callable(getattr(module, name, None))]
     if missing:
@@ -92,8 +93,8 @@ def _known_hooks() -> list[str]:
 
 
 def _marked_hooks(module: ModuleType) -> dict[str, bool]:
-    """Return the hooks that a module implements, with True for the optional ones."""
-    manager = pluggy.PluginManager(PROJECT)  # without hook specifications it refuses none
+    """Return hook → True if it is marked as optional, for each hook that a module implements."""
+    manager = pluggy.PluginManager(PROJECT)  # without hook specifications it accepts any hook
     manager.register(module)
     return {
         caller.name: all(implementation.optionalhook for implementation in caller.get_hookimpls())
@@ -102,12 +103,12 @@ def _marked_hooks(module: ModuleType) -> dict[str, bool]:
 
 
 def _check_marks(module: ModuleType, marked: dict[str, bool]) -> None:
-    """Refuse a module without hooks, and functions that are named like one and not marked.
+    """Refuse a module without hooks, or with a hook's function that lacks the decorator.
 
     Raises:
-        PluginError: It is such a module: nothing would ever call them.
+        PluginError: Names these functions, which would never be called.
     """
-    found = [
+    unmarked = [
         name
         for name in _known_hooks()
         if name not in marked
@@ -115,7 +116,7 @@ def _check_marks(module: ModuleType, marked: dict[str, bool]) -> None:
         and function.__module__ == module.__name__
     ]
     parts = [] if marked else ["implements no hook"]
-    parts += [f"has {', '.join(found)} without @enginebay.hookimpl"] if found else []
+    parts += [f"has {', '.join(unmarked)} without @enginebay.hookimpl"] if unmarked else []
     if parts:
         raise PluginError(
             f"{module.__name__!r} {' and '.join(parts)}",
@@ -129,10 +130,10 @@ def _get_info(module: ModuleType) -> BackendInfo:
     try:
         results = manager.hook.backend_info()
     except pluggy.HookCallError as err:
-        raise PluginError("backend_info() takes arguments, and gets none") from err
+        raise PluginError("backend_info() must not take arguments") from err
     except KeyboardInterrupt:
         raise
-    except BaseException as err:
+    except BaseException as err:  # a plugin may call sys.exit
         raise PluginError(f"backend_info() raised {one_line(err)}") from err
     info = results[0] if results else None
     if not isinstance(info, BackendInfo):
@@ -161,7 +162,7 @@ def _check_spelling(module: ModuleType, marked: dict[str, bool]) -> None:
         if name not in known and not optional:
             close = nearest(name, known)
             raise PluginError(
-                f"{module.__name__!r} implements {name!r}, and there is no such hook",
+                f"{module.__name__!r} implements {name!r}, which is not a hook",
                 hint=f"rename it to {close}" if close else f"the hooks are {', '.join(known)}",
             )
 
@@ -195,10 +196,8 @@ def _check_info(info: BackendInfo, status: BackendStatus) -> None:
         )
     kinds = get_args(IRKind)
     if not isinstance(info.irs, tuple) or not info.irs or not set(info.irs) <= set(kinds):
-        raise PluginError(
-            f"its irs must be a tuple out of {', '.join(kinds)}, and are {info.irs!r}"
-        )
+        raise PluginError(f"its irs must be a tuple of {', '.join(kinds)}, and are {info.irs!r}")
     if not (info.opset is None or (type(info.opset) is int and info.opset > 0)):
-        raise PluginError(f"its opset must be a number from 1 on or None, and is {info.opset!r}")
+        raise PluginError(f"its opset must be a positive integer or None, and is {info.opset!r}")
     if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
         raise PluginError(f"its params must be a subclass of BackendParams, not {info.params!r}")

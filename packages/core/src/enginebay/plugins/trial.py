@@ -1,6 +1,6 @@
-"""The trial of a plugin: its first load is in a child process, where a crash or a hang ends there.
+"""Import trial of a plugin: its first load is in a child process, since it may crash or hang.
 
-The answer is cached, so that only a new plugin costs a process.
+The result is cached, so that only a new plugin costs a process.
 """
 
 from __future__ import annotations
@@ -10,65 +10,65 @@ from enginebay.plugins import trial_cache
 from enginebay.plugins.discovery import BackendStatus  # noqa: TC001  # the child reads load's annotations
 from enginebay.plugins.importing import import_checked
 
-#: Seconds that a first load may take. A plugin should import no engine; if it does, the engine may
-#: be on a cold disk.
+#: The time limit of a trial in seconds. A plugin should import no engine; if it does, the engine
+#: may be on a cold disk.
 TIME_LIMIT = 60.0
 
 _FUNCTION = "enginebay.plugins.trial:load"
 _SURVIVED = ""
-_inside: list[BackendStatus] = []  # the plugin on trial, in the child process
+_on_trial: list[BackendStatus] = []  # filled only in the child process
 
 
 def check_survival(group: str, status: BackendStatus) -> None:
-    """Check that loading a plugin leaves its process alive, by doing so once in a child process.
+    """Check that the import of a plugin does not crash or hang, once in a child process.
 
     Raises:
-        PluginError: It took the child process down, or did not end in time.
+        PluginError: The import ended the child process, or exceeded its time limit.
     """
-    if _inside:  # the import of one plugin may load another plugin
+    if _on_trial:  # the import of one plugin may load another plugin
         return
-    answer = trial_cache.read_answer(status)
-    if answer is None:
-        answer = _ask(group, status)
-    if answer:
+    failure = trial_cache.read_result(status)
+    if failure is None:
+        failure = _try_import(group, status)
+    if failure:
         again = "'enginebay backends --load' tries it again"
         hint = f"{status.fault_hint(status.module)}; {again}"
-        raise PluginError(answer, hint=hint)
+        raise PluginError(failure, hint=hint)
 
 
 def trust(status: BackendStatus) -> None:
-    """Let a plugin be loaded without a trial: one under test, which is debugged where it fails."""
-    trial_cache.store_answer(status, _SURVIVED)
+    """Skip the trial of a plugin under test: its author debugs it in this process."""
+    trial_cache.store_result(status, _SURVIVED)
 
 
 def forget_failures() -> None:
-    """Let plugins that failed be tried again."""
+    """Drop all failed trials from the cache, so that the plugins are tried again."""
     trial_cache.drop_others(_SURVIVED)
 
 
 def load(group: str, status: BackendStatus) -> bool:
-    """Load a plugin in this process; True if it can be used."""
-    _inside.append(status)
+    """Import a plugin and return True if it can be used; called in the child process."""
+    _on_trial.append(status)
     try:
         import_checked(group, status)
-    except BaseException:  # noqa: BLE001  # the parent meets it too, with its own traceback
+    except BaseException:  # noqa: BLE001  # the parent gets the same exception, with its traceback
         return False
     return True
 
 
-def _ask(group: str, status: BackendStatus) -> str:
-    """Return why a plugin cannot be loaded, and cache the reason; empty if it can."""
+def _try_import(group: str, status: BackendStatus) -> str:
+    """Import a plugin in a child process; return how it crashed or hung, empty if it did not."""
     from enginebay.isolation import call
 
     try:
         usable = call(_FUNCTION, group, status, timeout=TIME_LIMIT, result_type=bool)
     except (ChildCrashedError, ChildTimeoutError) as err:
-        answer = f"importing {status.module!r} {err.ending}"
+        result = f"importing {status.module!r} {err.ending}"
     except IsolationError:  # no child process can start here, which is not the plugin's fault
         return _SURVIVED
     else:
-        answer = _SURVIVED
-        if not usable:  # an exception, which the next environment may not raise
-            return answer
-    trial_cache.store_answer(status, answer)
-    return answer
+        result = _SURVIVED
+        if not usable:  # not cached: the reason, such as a missing package, may disappear
+            return result
+    trial_cache.store_result(status, result)
+    return result

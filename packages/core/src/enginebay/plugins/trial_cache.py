@@ -1,7 +1,6 @@
-"""Answers about plugins that outlive the process, in the user's cache folder.
+"""Cache of the results of import trials, in one file in the user's cache folder.
 
-One small file holds them all, the latest last. Without a writable folder nothing is cached, and
-each process tries again.
+If the folder cannot be written, every process tries its plugins again.
 """
 
 from __future__ import annotations
@@ -19,49 +18,52 @@ from enginebay.plugins.entry_points import cache_folder, module_file
 if TYPE_CHECKING:
     from enginebay.plugins.discovery import BackendStatus
 
-#: Older answers are dropped; tests with plugins of their own would let the file grow without end.
-MAX_ANSWERS = 100
+#: The maximum number of results; the oldest are dropped. Without a limit, test runs with
+#: temporary plugins would let the file grow forever.
+MAX_RESULTS = 100
 
-_Answers = dict[str, str]
+_Results = dict[str, str]  # the latest result is the last
 
 
-def read_answer(status: BackendStatus) -> str | None:
-    """Return the cached answer about a plugin as it is installed now; None if it has none."""
+def read_result(status: BackendStatus) -> str | None:
+    """Return the cached result for the installed version of a plugin; None if there is none."""
     return _read().get(_key(status))
 
 
-def store_answer(status: BackendStatus, answer: str) -> None:
-    """Cache an answer about a plugin until another version of it is installed."""
-    answers = _read()
-    answers.pop(_key(status), None)
-    _write({**answers, _key(status): answer})
+def store_result(status: BackendStatus, result: str) -> None:
+    """Cache the result for the installed version of a plugin."""
+    results = _read()
+    results.pop(_key(status), None)  # so that the new result is the last
+    _write({**results, _key(status): result})
 
 
-def drop_others(answer: str) -> None:
-    """Drop all answers that differ from ``answer``."""
-    _write({key: kept for key, kept in _read().items() if kept == answer})
+def drop_others(result: str) -> None:
+    """Drop all results that differ from ``result``."""
+    _write({key: value for key, value in _read().items() if value == result})
 
 
 def _file() -> Path:
     return Path(cache_folder()) / "plugins.json"
 
 
-def _read() -> _Answers:
-    # No file, no home, or another version's format: an empty cache.
+def _read() -> _Results:
+    # No file, no home folder, or another version's format: an empty cache.
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_file().read_bytes(), type=_Answers)
+        return msgspec.json.decode(_file().read_bytes(), type=_Results)
     return {}
 
 
-def _write(answers: _Answers) -> None:
-    """Replace the file at once: others may read or replace it in the same moment."""
-    data = msgspec.json.encode(dict(list(answers.items())[-MAX_ANSWERS:]))
-    with suppress(OSError, EnginebayError):
+def _write(results: _Results) -> None:
+    data = msgspec.json.encode(dict(list(results.items())[-MAX_RESULTS:]))
+    with suppress(OSError, EnginebayError):  # a cache that cannot be written is only slower
         write_whole(_file(), data)
 
 
 def _key(status: BackendStatus) -> str:
-    """Return the cache key of a plugin: its version, and its file where it is edited."""
+    """Return the cache key of a plugin: its version, and its file's modification time.
+
+    An editable install changes its file without a new version.
+    """
     file = module_file(status.module)
     changed = Path(file).stat().st_mtime_ns if file else 0
     return "\n".join((*status[:4], file, str(changed)))
