@@ -1,6 +1,6 @@
-"""The operations deploy, export, rewrite, convert, load, verify and preview, one file each.
+"""The operations deploy, export, rewrite, convert, load, verify and preview, one in each file.
 
-Loading an artifact must not import the dependencies of deploying one.
+``load`` must not import torch and the other packages that only a deployment needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Export and conversion of a model: the engine is built from the first IR that passes both."""
+"""Building of an engine: the export of a model to an IR, and the conversion of the IR."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Build:
     Attributes:
         settings: The settings of the deployment.
         model: The model with its inputs bound.
-        reference: The samples that the engine will be verified with.
+        reference: The inputs and expected outputs that the engine will be verified with.
         folder: The folder for the engine's files.
-        steps: Records the steps.
-        timeout: Seconds that the converter's processes may take.
-        data: The calibration data of int8; None without any.
-        keep: Nodes, operators and parts of names to exclude from int8, as passed by the caller.
-        unordered: Outputs that are compared as sets.
+        steps: The recorder of the deployment's steps.
+        timeout: The time limit of the conversion in seconds.
+        data: The calibration data; None if there is none.
+        keep: Nodes, operators and prefixes of node names that the caller excludes from 8 bits.
+        unordered: The names of outputs that are compared as sets.
     """
 
     settings: Settings
@@ -68,22 +68,22 @@ class Build:
 
     @property
     def built_for(self) -> BuiltFor | None:
-        """The machines that the engine is built for, if it cannot run on this one; else None."""
+        """The machines that the engine is built for; None if it can run on this machine."""
         return self.settings.backend.elsewhere(self.settings.params)
 
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """An engine's files, before the verification.
+    """The files of a built engine, before its verification.
 
     Attributes:
         build: The input of the build.
         ir: The converted IR.
-        files: The engine's files, relative to the folder.
-        parts: The engines that the files belong to, if the model was cut.
-        rewriting: The report of the rewriters; None if no rewriter could apply.
-        notes: Why earlier IRs were not used.
-        kept: Names of the nodes that are excluded from int8.
+        files: The engine's files, relative to ``build.folder``.
+        parts: The parts of the model with their files; empty if the model was not cut.
+        rewriting: The report of the rewriters; None for a model file that needs no export.
+        notes: Why each IR that was tried before ``ir`` was not used.
+        kept: The names of the nodes that are excluded from 8 bits.
     """
 
     build: Build
@@ -96,15 +96,15 @@ class BuiltEngine:
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples without unused inputs, which the exporter has dropped."""
+        """The reference's samples, without the inputs that the exporter has dropped as unused."""
         return _drop_unused_inputs(self.build.reference.samples, self.ir)
 
     def with_reference(self, reference: RecordedReference) -> BuiltEngine:
-        """Return the same engine with other samples for its verification."""
+        """Return a copy with another reference."""
         return replace(self, build=replace(self.build, reference=reference))
 
     def load_request(self, directory: Path, *, strict: bool) -> LoadRequest:
-        """Return the request that loads the engine from a folder with its files."""
+        """Return the request that loads the engine's files from a folder."""
         settings = self.build.settings
         return LoadRequest(
             backend=settings.backend.name,
@@ -120,11 +120,12 @@ class BuiltEngine:
 
 
 def build_engine(build: Build) -> BuiltEngine:
-    """Try the IRs in the backend's order, until one is exported and converted.
+    """Build the engine from the first IR, in the backend's order, that is exported and converted.
 
     Raises:
-        ExportError: The only IR could not be exported.
-        ConversionError: The only IR could not be converted, or several IRs failed.
+        ExportError: There is only one IR to try, and its export failed.
+        ConversionError: There is only one IR to try, and its conversion failed; or there are
+            several IRs, and all failed.
         ChildTimeoutError: A conversion exceeded its time limit; no other IR was tried.
     """
     failures: dict[IRKind, EnginebayError] = {}
@@ -150,7 +151,6 @@ def build_engine(build: Build) -> BuiltEngine:
 
 
 def _choose_irs(settings: Settings) -> tuple[IRKind, ...]:
-    """Return the IRs to try, in order."""
     kinds: tuple[IRKind, ...] = (
         (settings.export.ir,) if settings.export.ir else settings.backend.info.irs
     )
@@ -233,7 +233,7 @@ def _limit_time(seconds: float) -> Iterator[None]:
 
 
 def _export_model(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
-    """Export with the rewriters for the backend; a model file of this kind is returned as it is."""
+    """Export the model with the rewriters for its backend; a file of this IR is not exported."""
     if (file := build.model.file(kind)) is not None:
         return file, None
     settings = build.settings
@@ -264,7 +264,7 @@ def _convert_parts(
     try:
         models = split(exported, settings.export.cuts, build.folder / IR_FOLDER / "parts")
     except UsageError as err:
-        # The mark to cut at may be missing because its function was not found.
+        # The mark to cut at may be missing because the rewriters did not find its function.
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(

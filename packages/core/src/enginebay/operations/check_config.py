@@ -1,4 +1,4 @@
-"""Check of a config: all of its problems at once."""
+"""Check of a deploy config, which lists all problems at once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a check.
+    """The result of :func:`check`.
 
     Attributes:
-        problems: All problems, each with its place.
-        notes: Keys without an effect, and sections that were not checked.
-        backend: The backend that the config is for; None if it names none.
-        ir: The requested IR; None for the backend's choice.
+        problems: All problems, each with its file and line, or its path of keys.
+        notes: Notes on keys that have no effect and on sections that were not checked.
+        backend: The backend that the config names; None if it names none.
+        ir: The requested IR; None if the backend chooses.
     """
 
     problems: tuple[ConfigError, ...]
@@ -33,10 +33,11 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(config: Mapping[str, object]) -> ConfigCheck:
-    """Check every section; the backend checks its own parameters.
+    """Check all sections of a config, with the backend's own check of its parameters.
 
     Args:
-        config: The config; read by :func:`enginebay.config.read` it has places.
+        config: The config. If :func:`enginebay.config.read` has read it, problems have file and
+            line.
     """
     problems = Problems()
     sections = read_sections(config, problems)
@@ -64,7 +65,7 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
 
 
 def _note_codebase(config: Mapping[str, object], problems: Problems) -> None:
-    """Add a note if no installed plugin has the codebase's models."""
+    """Add a note if no installed plugin provides the models of the config's codebase."""
     section = config.get("codebase_config")
     name = section.get("type") if isinstance(section, Mapping) else None
     if isinstance(name, str) and name not in contributed("model_sources"):

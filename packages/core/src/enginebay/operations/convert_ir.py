@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from enginebay.params import BackendParams
 
 
-#: Limit for loading the new engine once, the same as the default of ``deploy``.
+#: The time limit for loading the new engine once, equal to the default of ``deploy``.
 _LOAD_TIMEOUT_SECONDS = 1800.0
 
 
@@ -37,26 +37,26 @@ def convert(
     int8_keep: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Artifact:
-    """Convert an IR to a backend's artifact, and load its engine once.
+    """Convert an IR to an artifact for a backend, and load its engine once.
 
     Args:
         ir: A ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file, or the result of
             :func:`enginebay.export`.
         backend: The backend's name.
         work_dir: The folder of the new artifact; it must not exist yet.
-        params: The backend's parameters, or its fields by name.
-        data: Calibration data for int8: an :class:`enginebay.DataSet`, or its source.
+        params: The backend's parameters, or a mapping of their names and values.
+        data: The calibration data for int8 or fp8: an :class:`enginebay.DataSet`, or its source.
         int8_keep: Nodes that stay in floating point in int8 or fp8; see :func:`enginebay.deploy`.
         overwrite: Replace an existing artifact, once the new one is complete.
 
     Returns:
-        The artifact, with the verdict ``unverified``: nothing was compared.
+        The artifact, with the verdict ``unverified``, since no outputs were compared.
 
     Raises:
         BackendUnavailableError: The backend cannot be used.
-        UsageError: The precision requires data, or the data cannot be used.
+        UsageError: The precision requires calibration data, or the data cannot be used.
         ConversionError: The converter failed, or the engine cannot load the result.
-        ArtifactExistsError: ``work_dir`` is taken.
+        ArtifactExistsError: ``work_dir`` exists.
     """
     command = python_call()
     engine = get_backend(backend)

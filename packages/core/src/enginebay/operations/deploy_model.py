@@ -45,38 +45,40 @@ def deploy(
 ) -> Deployment:
     """Deploy a model: build its artifact and verify it.
 
-    The reference outputs come from the unchanged model. Then it is exported with the rewriters for
-    its engine and converted, and the engine runs in a child process to compare its outputs. The
-    artifact appears at its final name complete, or not at all.
+    The unchanged model computes the reference outputs. Then it is exported with the rewriters for
+    its engine, and converted. The engine runs in a child process, and its outputs are compared with
+    the reference outputs. The artifact appears complete at its final path, or not at all.
 
     Args:
         model: An ``nn.Module``, a function of tensors, or text: ``file.py:attr``,
             ``module:attr``, or a ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
-            the calls that :func:`enginebay.record` recorded, which are also the data and define
-            the open dimensions. By default the model's own example, else an item of the data.
-        backend: The engine; by default the only one installed, else ``onnxruntime``.
-        work_dir: The folder of the new artifact; it must not exist yet. By default a folder in the
-            current one with the names of the model and the backend.
+            the calls that :func:`enginebay.record` recorded, which then also serve as ``data`` and
+            define the open dimensions. By default the example of the model's source, else the
+            first item of ``data``.
+        backend: The backend; by default the only one installed, else ``onnxruntime``.
+        work_dir: The folder of the new artifact; it must not exist yet. By default a subfolder of
+            the current folder, named after the model and the backend.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
         dynamic: The open dimensions: ``"batch"`` for the first axis of the inputs, or
             ``{"x": {0: "batch"}}``, ``{"x": {0: (1, 8)}}``, or text as on the command line,
-            ``["x:0=1:8"]``. By default those with a ``?`` in the params' ``input_shapes``, or with
-            different smallest and largest shapes. The artifact is verified at the example's, the
-            smallest and the largest sizes, and at some in between; a size without a limit is tried
-            up to ten times the example's, if that is quick.
-        data: An :class:`enginebay.DataSet`, or its source. All of it calibrates int8, and every
-            artifact is verified on 64 of its items, or all if there are fewer.
-        int8_keep: Nodes, operators and prefixes of node names (up to a ``/``) that stay in
-            floating point if the precision is int8 or fp8; by the engine's names.
-        params: The backend's parameters, or its fields by name.
+            ``["x:0=1:8"]``. By default the dimensions with a ``?`` in ``params.input_shapes``, or
+            with different sizes in ``params.min_shapes`` and ``params.max_shapes``. The artifact is
+            verified at the example's sizes, the smallest and the largest sizes, and some sizes in
+            between; a size without a limit is tried up to ten times the example's size, if that is
+            quick.
+        data: An :class:`enginebay.DataSet`, or its source. All items calibrate int8 and fp8, and
+            at most 64 items verify the artifact in any precision.
+        int8_keep: Nodes, operators and prefixes of node names (up to a ``/``), as the engine names
+            them, that stay in floating point if the precision is int8 or fp8.
+        params: The backend's parameters, or a mapping of their names and values.
         export: How to export: the IR, the exporter, rewriters of your own, cuts.
         verify: How to compare: probes, tolerances, allowed verdicts.
-        config: A deploy config or its path: it sets what no argument sets, and rewriters see it as
-            ``ctx.config``.
+        config: A deploy config or its path. It sets everything that no argument sets, and
+            rewriters see it as ``ctx.config``.
         overwrite: Replace an existing artifact, once the new one is complete.
-        watch: Called with each step when it starts, when its detail changes and when it ends. True
-            shows the steps, in a notebook, on a terminal or as lines on stderr.
+        watch: A function that is called with each step when it starts, when its detail changes and
+            when it ends. True shows the steps in a notebook, on a terminal or as lines on stderr.
 
     Raises:
         UsageError: An argument is wrong; nothing was written.
@@ -86,7 +88,7 @@ def deploy(
         ConversionError: The engine's converter failed.
         ChildTimeoutError: The converter exceeded ``verify.timeout``.
         NotVerifiedError: The outputs differ, the engine crashed, or there is no evidence that the
-            outputs are right; carries ``.verdict``.
+            outputs are right. Its attribute ``verdict`` has the details.
 
     Example:
         >>> import enginebay as eb, tempfile, torch

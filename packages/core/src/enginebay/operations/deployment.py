@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from enginebay.operations.steps import Steps
     from enginebay.tensors import TensorSpec
 
-#: Items of a data set that an artifact is verified on and stores.
+#: The maximum number of a data set's items that an artifact is verified on and stores.
 _MAX_VERIFIED_ITEMS = 64
 
 
@@ -56,11 +56,11 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`enginebay.deploy`.
 
     Attributes:
-        artifact: The artifact at its final name.
+        artifact: The published artifact.
         verification: The verdict with its figures.
-        receipt: The engine's receipt; None if it crashed.
+        receipt: The engine's receipt; None if the engine crashed or cannot run here.
         steps: The steps with their durations in seconds.
-        notes: Exporters and IRs that were not used, with the reason.
+        notes: Notes such as the reasons why an exporter or IR was not used.
         rewriting: The report of the rewriters; None for a model file that needs no export.
     """
 
@@ -78,7 +78,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the engine is built for other machines, and did not run here."""
+        """True if the engine is built for other machines and did not run on this one."""
         ran = self.receipt is not None or self.verdict == "crashed"
         return bool(self.artifact.manifest.built_for) and not ran
 
@@ -135,12 +135,12 @@ class Deployer:
 
     Args:
         settings: The settings of the deployment.
-        int8_keep: Nodes, operators and prefixes of names that are excluded from 8 bits.
-        command: The command that builds the artifact again.
+        int8_keep: Nodes, operators and prefixes of node names that are excluded from 8 bits.
+        command: The command that builds the artifact again, for its manifest.
 
     Raises:
-        UsageError: An option is wrong, or does not fit the settings.
-        ParamsError: The precision requires data.
+        UsageError: An option is invalid, or cannot be combined with the settings.
+        ParamsError: The precision requires calibration data.
     """
 
     def __init__(
@@ -171,11 +171,12 @@ class Deployer:
         self._data: DataSet | None = settings.open_data()
 
     def prepare_model(self, source: ModelSource, args: object) -> PreparedModel:
-        """Bind the model's inputs and record the reference.
+        """Bind the model's inputs, and record its reference outputs.
 
         Args:
             source: The model.
-            args: Example inputs; None for the model's own, else an item of the data.
+            args: Example inputs; None for the example of the model's source, else the first item
+                of the data.
         """
         return prepare_model(
             *(self.settings, source, args, self._data),
@@ -194,12 +195,12 @@ class Deployer:
         """Build the engine, verify it and publish the artifact.
 
         Args:
-            prepared: The model with its reference.
+            prepared: The model with its reference outputs.
             stage: The directory that the artifact is built in.
-            steps: Records the steps.
+            steps: The recorder of the deployment's steps.
 
         Raises:
-            NotVerifiedError: The artifact is not verified, and no option allows that.
+            NotVerifiedError: The verdict is not ``verified``, and no option allows this verdict.
         """
         verify, model = self.settings.verify, prepared.model
         build = Build(
@@ -286,10 +287,10 @@ class Deployer:
 def _check_verdict(
     verification: Verification, options: VerifyOptions, target: Path, *, ran_here: bool
 ) -> None:
-    """Check that the artifact is verified, or that its verdict is allowed.
+    """Check that the artifact may be published: it is verified, or its verdict is allowed.
 
     Raises:
-        NotVerifiedError: The artifact may not be published.
+        NotVerifiedError: The artifact must not be published.
     """
     verdict = verification.verdict
     # An engine for other machines is always unverified until it runs on one of them.
@@ -319,7 +320,7 @@ def _steps_table(steps: Sequence[Step]) -> Table:
 
 
 def sizes_text(inputs: Sequence[TensorSpec]) -> str:
-    """Describe the open sizes of the inputs; if all are fixed, how to open one.
+    """Describe the open dimensions of the inputs, or how to open one if all are fixed.
 
     Example:
         >>> from enginebay.tensors import TensorSpec

@@ -39,14 +39,15 @@ def export(
             ``.pt`` (TorchScript) or ``.pt2`` file, or ``SCHEME:NAME`` for a plugin's.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
             the calls that :func:`enginebay.record` recorded.
-        path: The file to write; by default the model's name in the current folder. Its suffix
-            selects the IR if the options do not; the default is ONNX.
-        backend: Apply the rewriters for this engine.
+        path: The file to write; by default a file in the current folder with the model's name. If
+            ``options.ir`` is not set, the suffix selects the IR; without both, it is ONNX.
+        backend: The backend whose rewriters are applied; by default, only the rewriters for all
+            backends are.
         dynamic: The open dimensions, as for :func:`enginebay.deploy`.
-        min_shapes: The smallest shape of inputs, an alternative to ``dynamic``.
-        max_shapes: The largest shape of inputs.
-        options: How to export, as for :func:`enginebay.deploy`; cuts, tasks and ``keep_ir``, which
-            concern artifacts, are not allowed.
+        min_shapes: The smallest shape of each input, as an alternative to ``dynamic``.
+        max_shapes: The largest shape of each input.
+        options: How to export, as for :func:`enginebay.deploy`. The options ``cuts``, ``task`` and
+            ``keep_ir`` concern artifacts and are not allowed.
         config: The deployment config that rewriters see as ``ctx.config``. Its
             ``codebase_config`` selects the model source of a bare name.
         overwrite: Replace an existing file.
@@ -75,7 +76,7 @@ def export(
             hint="pass --overwrite, or another name",
         )
     if source.model is None and source.ir is not None:
-        return source.ir  # it is ONNX already
+        return source.ir  # a file of this IR needs no export
     with unchanged(source):
         bound = bind(
             source,

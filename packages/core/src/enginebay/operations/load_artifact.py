@@ -21,25 +21,27 @@ def load(
     strict: bool = False,
     isolated: bool = False,
 ) -> Wrapper:
-    """Load an artifact for inference, which needs no torch.
+    """Load an artifact for inference, without torch.
 
     Args:
-        artifact: The folder, or the result of :func:`enginebay.deploy`.
-        device: Replaces the device that the artifact was made for.
-        strict: Raise if the engine falls back from the requested device or precision; by default
-            its receipt lists fallbacks.
+        artifact: The artifact, or the path of its folder.
+        device: The device to run on; by default the device that the artifact was built for.
+        strict: Raise an error if the engine falls back from the requested device or precision. By
+            default, the receipt of the engine lists the fallbacks.
         isolated: Run the engine in a child process: if it crashes, the call raises
             :class:`~enginebay.errors.ChildCrashedError` and this process continues. Each call
             copies its inputs and outputs, and tensors on a GPU are copied through the host.
 
     Returns:
-        ``wrapper({"x": x}) -> {"y": y}``; close it, or use it in a ``with`` block.
+        The wrapper of the engine, ``wrapper({"x": x}) -> {"y": y}``. Close it, or use it in a
+        ``with`` block.
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
             No engine has read the files.
-        BackendUnavailableError: Its backend cannot be used here.
-        FallbackError: The device is not the requested one, or there is a fallback and ``strict``.
+        BackendUnavailableError: The artifact's backend cannot be used on this machine.
+        FallbackError: The engine does not run on the requested device, or ``strict`` is set and
+            the engine falls back.
     """
 
     def load_opened(opened: Artifact) -> Wrapper:
@@ -50,7 +52,7 @@ def load(
             wrapper: Wrapper = IsolatedWrapper(request)
         else:
             wrapper = request.load()
-        # Read on first use: the task's plugin may be missing, and not be needed.
+        # Read at the first use: without it, a missing plugin of the task is no problem.
         wrapper.set_task(cache(lambda: opened.task))
         return wrapper
 

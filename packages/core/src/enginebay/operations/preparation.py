@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedModel:
-    """A model whose engine can be built and verified.
+    """A model with everything that is needed to build and verify its engine.
 
     Attributes:
         model: The model with its inputs bound.
-        reference: The samples that the engine will be verified with.
+        reference: The inputs and expected outputs that the engine will be verified with.
         task: The record of the model's task; None if unknown.
-        notes: Notes on a task that could not be read.
-        data: The calibration data of int8; None without any.
-        verified_on: The items of ``data`` among the samples; None without any.
+        notes: The reason why the model's task could not be read, if so.
+        data: The calibration data; None if there is none.
+        verified_on: The items of ``data`` that are in ``reference``; None without data.
     """
 
     model: BoundModel
@@ -43,7 +43,7 @@ class PreparedModel:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """Return the record of the calibration data, else of the verified items."""
+        """Return the record of the calibration data, else of ``verified_on``; None without data."""
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record
@@ -66,11 +66,12 @@ def prepare_model(
     Args:
         settings: The settings of the deployment.
         source: The model.
-        args: Example inputs; None for the model's own, else an item of the data.
-        data: The data set; None without any.
-        items: The maximum number of items to record.
-        probes: Which probes to record.
-        task: The model's task; None for the task that comes with the model.
+        args: Example inputs; None for the example of the model's source, else the first item of
+            the data.
+        data: The data set; None without data.
+        items: The maximum number of items whose outputs are recorded.
+        probes: The settings of the probes whose outputs are recorded.
+        task: The model's task; None for the task of the model's source.
         comparators: The comparators of outputs that are sets.
     """
     notes: tuple[str, ...] = ()
@@ -106,7 +107,7 @@ def prepare_model(
 def _read_own_task(
     source: ModelSource, data: DataSet | None
 ) -> tuple[Task | None, tuple[str, ...]]:
-    """Read the task that comes with a model; without its plugin, return a note instead."""
+    """Return the task of a model's source; without the task's plugin, return None and a note."""
     try:
         return read_task(source.task), ()
     except UsageError as err:

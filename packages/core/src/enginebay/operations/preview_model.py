@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: The functions that are called in the child process.
 _PREVIEW = "enginebay.operations.preview_model:preview_in_child"
-_ENGINE = "enginebay.operations.preview_model:ask_engine"
+_LIST_LACKING = "enginebay.operations.preview_model:list_engine_lacks"
 
 #: Files in the folder of a preview: the arguments for the child process, and its draft.
 _ARGUMENTS_FILE, _DRAFT_FILE = "model.pickle", "drafted.json"
@@ -48,11 +48,11 @@ class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
     """The preview of a model on one backend.
 
     Attributes:
-        backend: Name of the backend.
-        ir: The drafted IR; empty if the draft failed.
+        backend: The backend's name.
+        ir: The kind of the draft's IR; empty if the export failed.
         obstacles: The operators that the exporter or the engine lacks.
-        rewritten: By name of a rewriter, how often it has fired.
-        error: Why the engine could not be asked; empty if it was.
+        rewritten: Rewriter → the number of its replacements in the draft.
+        error: Why the obstacles could not be listed; empty if they were.
     """
 
     backend: str
@@ -63,7 +63,7 @@ class BackendPreview(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """True without obstacles and errors."""
+        """True if there are no obstacles and no error."""
         return not (self.obstacles or self.error)
 
 
@@ -71,7 +71,7 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`preview`.
 
     Attributes:
-        model: The name of the model.
+        model: The model's name.
         backends: The preview on each backend.
     """
 
@@ -121,13 +121,13 @@ def _backend_fields(preview: BackendPreview) -> Iterator[tuple[str, str]]:
 
 
 class _Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A drafted IR for an engine, with the obstacles of the draft itself.
+    """A draft: the model exported for a backend, even if operators cannot be translated.
 
     Attributes:
         kind: The IR's kind.
-        ir: The IR; None if the backend lists its operators and lacks some.
-        obstacles: The operators that the exporter or the engine lacks.
-        rewritten: By name of a rewriter, how often it has fired.
+        ir: The IR; None if operators remain that are not in ``BackendInfo.operators``.
+        obstacles: The operators that the exporter cannot translate, or that remain.
+        rewritten: Rewriter → the number of its replacements.
     """
 
     kind: IRKind
@@ -154,19 +154,19 @@ def preview(
 
     Args:
         model: The model, as for :func:`enginebay.deploy`.
-        args: Example inputs, or recorded calls; by default the model's own.
+        args: Example inputs, or recorded calls; by default the example of the model's source.
         backends: Names of backends; by default all with an installed engine.
         rewriters: Rewriters of your own, as for :class:`enginebay.ExportOptions`.
-        timeout: Seconds that each child process may take. The engines run in child processes, and
-            the export too if the model can be sent there: text, or a module whose class can be
-            imported.
+        timeout: The time limit of each child process in seconds. The engines run in child
+            processes. The export does too if the model can be pickled: text, or a module whose
+            class can be imported.
         watch: Called with each backend's name before its preview.
 
     Raises:
         BackendUnavailableError: A backend in ``backends`` cannot be used.
         UsageError: The model or its inputs are wrong, or no engine is installed.
         ModelError: The model's forward raised.
-        RewriterError: One of ``rewriters`` is not a set.
+        RewriterError: An item of ``rewriters`` is not a ``RewriterSet``.
 
     Example:
         >>> import enginebay as eb, torch
@@ -225,7 +225,11 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
 
 
 def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float) -> list[Obstacle]:
-    """Return the operators that the engine lacks; draft the export in the child if possible."""
+    """Export a draft and list the operators that the engine lacks.
+
+    Both happen in a child process if the arguments can be pickled; otherwise the export happens in
+    this process.
+    """
     from enginebay.isolation import call
 
     if pickled := _pickle_arguments(arguments):
@@ -233,14 +237,15 @@ def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float
         function, subject = _PREVIEW, f"the preview on backend '{name}'"
     else:
         draft_ir(*arguments, name, folder)
-        function, subject = _ENGINE, f"the engine of backend '{name}'"
+        function, subject = _LIST_LACKING, f"the engine of backend '{name}'"
     return call(
         function, name, folder, timeout=timeout, result_type=list[Obstacle], subject=subject
     )
 
 
 def _pickle_arguments(arguments: _Arguments) -> bytes:
-    """Pickle the arguments for a child process; empty if it could not import the model's class."""
+    """Pickle the arguments for a child process; return empty bytes if that is not possible."""
+    # Pickle would accept these models, but the child process could not import their class.
     module = type(arguments[0]).__module__
     if module == "__main__" or module.startswith("enginebay_source_"):
         return b""
@@ -251,17 +256,17 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Draft the IR and ask the engine about it; called in a child process."""
+    """Export a draft, and list the operators that the engine lacks; called in a child process."""
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
-    arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # our own file
+    arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)
-    return ask_engine(name, folder)
+    return list_engine_lacks(name, folder)
 
 
 def draft_ir(
     model: object, args: object, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
-    """Write a draft of the backend's preferred IR, with its obstacles."""
+    """Export a model to the backend's preferred IR, and write the draft into a folder."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
         _write_draft(folder, _Draft(kind=source.ir.kind, ir=source.ir))
@@ -289,16 +294,16 @@ def draft_ir(
     _write_draft(folder, _Draft(kind=kind, ir=ir, obstacles=obstacles, rewritten=rewritten))
 
 
-def ask_engine(name: str, folder: Path) -> list[Obstacle]:
-    """Ask a backend which operators of the draft it lacks; called in a child process.
+def list_engine_lacks(name: str, folder: Path) -> list[Obstacle]:
+    """List the operators of a draft that the engine lacks; called in a child process.
 
     Raises:
-        EnginebayError: The backend does not list them, or cannot read the draft.
+        EnginebayError: The backend does not list such operators, or cannot read the draft.
     """
     draft = _read_draft(folder)
     assert draft is not None
     if draft.ir is None:
-        return []  # without an IR there is nothing to ask
+        return []  # the draft's obstacles are complete
     backend = get_backend(name)
     work_dir = folder / "engine"
     work_dir.mkdir()
@@ -314,7 +319,7 @@ def _write_draft(folder: Path, draft: _Draft) -> None:
 
 
 def _read_draft(folder: Path) -> _Draft | None:
-    """Read the draft; None if drafting failed."""
+    """Read the draft in a folder; return None if the export failed."""
     file = folder / _DRAFT_FILE
     if not file.is_file():
         return None

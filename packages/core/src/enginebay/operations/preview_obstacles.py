@@ -1,4 +1,4 @@
-"""Obstacles of a preview: operators that an engine lacks, their modules and their rewriters."""
+"""Obstacles of a preview: the operators that an engine lacks, with their modules and rewriters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
-    """Yield an obstacle for each node or operator that an engine lacks."""
+    """Yield an obstacle for each node or operator that an engine lacks.
+
+    Args:
+        ir: The IR.
+        lacking: Node or operator → reason, as from ``Backend.unsupported_operators``.
+    """
     if not lacking:
         return
     if ir.kind == "onnx":
@@ -50,7 +55,7 @@ def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return, by operator, the modules of a TorchScript file that call it themselves."""
+    """Return operator → the modules of a TorchScript file that call it directly."""
     from enginebay.ir import read_torchscript
 
     module, _ = read_torchscript(ir.path)
@@ -66,7 +71,7 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
 
 
 def find_replacement(backend: str, operator: str) -> str:
-    """Return the name and condition of a rewriter for an operator; empty without any."""
+    """Return the name and condition of a rewriter for an operator; empty if there is none."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:
@@ -78,7 +83,7 @@ def find_replacement(backend: str, operator: str) -> str:
 
 
 def _replaced_operator(rewriter: Rewriter) -> str:
-    """Return the bare name of the operator that a rewriter replaces."""
+    """Return the name of the operator that a rewriter replaces, without namespace and overload."""
     if rewriter.kind == "lowering":  # aten.max.dim
         return rewriter.name.split(".")[1].lower()
     return rewriter.name.rpartition(".")[2].lower()

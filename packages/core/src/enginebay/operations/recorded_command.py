@@ -18,10 +18,10 @@ _typed_command = ContextVar("_typed_command", default="")
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Record a command line in the artifacts that are built inside the block.
+    """Record a command line in the manifests of the artifacts that are built inside the block.
 
     Args:
-        command: The command that builds them again.
+        command: The command line that builds the artifacts again.
     """
     token = _typed_command.set(command)
     try:
@@ -31,9 +31,9 @@ def typed(command: str) -> Iterator[None]:
 
 
 def python_call() -> str:
-    """Return the typed command, else the source of the call of the calling function.
+    """Return the command line of :func:`typed`, else the source text of the caller's call.
 
-    Empty if the source is not available, as at Python's prompt.
+    An empty text is returned if the source is not available, as at Python's prompt.
     """
     if command := _typed_command.get():
         return command

@@ -1,4 +1,4 @@
-"""``rewrite``: the context in which the rewriters for an engine apply."""
+"""``rewrite``: a context in which the rewriters for an engine are applied."""
 
 from __future__ import annotations
 

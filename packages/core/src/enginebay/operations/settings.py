@@ -30,10 +30,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters.
         export: How to export.
         verify: How to compare.
-        dynamic: The open dimensions; None for those that differ between the params' shapes.
+        dynamic: The open dimensions; None for the dimensions whose sizes differ between the
+            shapes in ``params``.
         data: An :class:`enginebay.DataSet`, or its source; None without data.
-        codebase_config: The section for model sources; None if the config has none.
-        values: The config for rewriters.
+        codebase_config: The config's section for model sources; None without this section.
+        values: The config as plain data, for rewriters; None without a config.
         notes: Keys of the config that have no effect, with the reason.
     """
 
@@ -49,20 +50,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def precision(self) -> str:
-        """The coarsest precision that the engine may compute in."""
+        """The coarsest precision that the parameters allow."""
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Find the caller's model; sources see the config's section and the shapes."""
+        """Find the caller's model; its source gets ``codebase_config`` and the input shapes."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
         self, source: ModelSource, args: object, data: DataSet | None, task: Task | None
     ) -> tuple[BoundModel, Task | None]:
-        """Bind the model's inputs to the arguments, the model's own example, or an item.
+        """Bind a model's inputs to example inputs.
+
+        These are ``args``, else the example of the model's source, else the first item of the data.
 
         Returns:
-            The model, and its task, completed with names and dtype.
+            The bound model, and the task with the names and dtypes of the model's inputs and
+            outputs.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -84,11 +88,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Open the data set.
+        """Open the data set, and check that the precision can be calibrated with it.
 
         Raises:
-            ParamsError: The precision requires data.
-            UsageError: The data cannot be used, or the model is cut: no data has its parts' inputs.
+            ParamsError: The precision requires calibration data.
+            UsageError: The data cannot be used; or the model is cut, and no data set has the inputs
+                of its later parts.
         """
         has_data = self.data is not None
         self.backend.check_data(self.params, has_data=has_data)
@@ -116,20 +121,21 @@ def resolve_settings(
     """Resolve the settings of a deployment; arguments take precedence over the config.
 
     Args:
-        config: A config or its path; None without any.
-        backend: The backend's name.
-        params: Fields that take precedence over the config's; an instance replaces all of them.
+        config: A config or its path; None without a config.
+        backend: The backend's name; None for the config's, else the default backend.
+        params: Parameters that take precedence over the config's, by name; an instance of
+            ``BackendParams`` replaces all of the config's.
         precision: The same as ``params={"precision": …}``.
         dynamic: The open dimensions; None for the config's.
-        data: The data set; None for the config's.
-        export: How to export; the config sets all fields that have their default.
-        verify: How to compare; the config sets all fields that have their default.
+        data: The data set or its source; None for the config's.
+        export: How to export; the config replaces all fields that have their default.
+        verify: How to compare; the config replaces all fields that have their default.
 
     Raises:
-        ConfigError: The config is wrong, or for another backend.
+        ConfigError: The config is invalid, or for another backend.
         BackendUnavailableError: The backend cannot be used.
-        ParamsError: The parameters do not fit the backend.
-        UsageError: Two different precisions are set.
+        ParamsError: A parameter is unknown or invalid.
+        UsageError: Two different precisions are set, or ``dynamic`` and other shapes.
     """
     export, verify = export or ExportOptions(), verify or VerifyOptions()
     check_timeout(verify.timeout)
@@ -213,7 +219,7 @@ def _with_precision(
     fields = dict(params or {})
     if fields.setdefault("precision", precision) != precision:
         raise UsageError(
-            f"two precisions: {precision}, and {fields['precision']} in the params",
+            f"two different precisions: {precision}, and {fields['precision']} in the params",
             hint="leave out one of them",
         )
     return fields

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def show_steps(*, transient: bool = False) -> Iterator[Callable[[Step], None]]:
-    """Yield a function that shows each step, with its seconds.
+    """Yield a function that shows each step with its duration in seconds.
 
-    In a notebook the steps are a growing table, on a terminal updated lines on stderr, and
-    otherwise one line on stderr for each step that has ended.
+    In a notebook it updates a table, and on a terminal it updates lines on stderr. Otherwise it
+    prints one line on stderr at the end of each step.
 
     Args:
         transient: True to remove the lines from a terminal at the end, unless there is an error.
@@ -33,7 +33,7 @@ def show_steps(*, transient: bool = False) -> Iterator[Callable[[Step], None]]:
         with _on_terminal(transient=transient) as show_step:
             yield show_step
     else:
-        yield _print_ended
+        yield _print_finished
 
 
 def _is_notebook() -> bool:
@@ -42,13 +42,13 @@ def _is_notebook() -> bool:
 
 
 def _watch_in_notebook() -> Callable[[Step], None]:
-    # rich's own display would need ipywidgets.
+    # rich can update its output in a notebook only with ipywidgets, which may not be installed.
     ipython: Any = import_module("IPython.display")
     steps: list[Step] = []
     handle = ipython.display(ipython.HTML(""), display_id=True)
 
     def show_step(step: Step) -> None:
-        if not any(known is step for known in steps):
+        if not any(known is step for known in steps):  # equal steps may be different ones
             steps.append(step)
         rows = [(_step_mark(step), step.name, _format_seconds(step), step.detail) for step in steps]
         shown = html_table(("", "step", "seconds", ""), rows, right=("seconds",))
@@ -67,7 +67,7 @@ def _format_seconds(step: Step) -> str:
     return "" if step.seconds is None else f"{step.seconds:.1f}"
 
 
-def _print_ended(step: Step) -> None:
+def _print_finished(step: Step) -> None:
     if step.seconds is not None:
         mark, seconds = _step_mark(step), _format_seconds(step)
         sys.stderr.write(f"{mark} {step.name:<17}{seconds:>7} s  {step.detail}".rstrip() + "\n")
@@ -94,7 +94,7 @@ def _on_terminal(*, transient: bool) -> Iterator[Callable[[Step], None]]:
 
 
 def _build_column() -> ProgressColumn:
-    """Return the column with a mark, the step's name, its seconds and its detail."""
+    """Return a column that shows a step: a mark, its name, its seconds and its detail."""
     from rich.progress import SpinnerColumn, Task
     from rich.table import Column
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""The steps of a long operation: names, details and durations, reported immediately."""
+"""The steps of a long operation, recorded and reported with their durations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Step(msgspec.Struct, kw_only=True):
-    """One step.
+    """One step of an operation.
 
     Attributes:
-        name: A verb: ``export``, ``convert``, ``verify``.
-        detail: The choice or the result, in a few words.
-        seconds: Its duration; None while it runs.
-        failed: True if it ended with an error.
+        name: The step's name, such as ``export``, ``convert`` or ``verify``.
+        detail: What the step does or has chosen, in a few words.
+        seconds: The step's duration; None while it runs.
+        failed: True if the step ended with an error.
     """
 
     name: str
@@ -31,10 +31,11 @@ class Step(msgspec.Struct, kw_only=True):
 
 
 class Steps:
-    """Records steps in order.
+    """Records the steps of an operation in order.
 
     Args:
-        watch: Called with the step when it starts, when its detail changes and when it ends.
+        watch: A function that is called with each step when it starts, when its detail changes and
+            when it ends.
     """
 
     def __init__(self, watch: Callable[[Step], None] | None = None) -> None:
@@ -43,10 +44,10 @@ class Steps:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Time the block as one step; the yielded function sets its detail.
+        """Record and time the block as one step; the yielded function sets the step's detail.
 
         Raises:
-            KeyboardInterrupt: A signal came before, and other code suppressed its exception.
+            KeyboardInterrupt: Ctrl-C or SIGTERM came earlier, but its exception was suppressed.
 
         Example:
             >>> steps = Steps()

@@ -53,30 +53,31 @@ def verify(
 ) -> Verification:
     """Compare an artifact with its model on this machine.
 
-    If the engine is built for several machines and only ``artifact`` is passed, the verdict and a
-    record of the run are written into the manifest, whose verdict is then that of the worst run.
-    Other artifacts stay unchanged.
+    If the engine is built for other machines and only ``artifact`` is passed, a record of this run
+    is added to the manifest, and the artifact's verdict becomes the worst verdict of all runs.
+    Otherwise the artifact stays unchanged.
 
     Args:
-        artifact: The folder, or the result of :func:`enginebay.deploy`.
-        inputs: Inputs by name, or the array alone for a single input; several sets of them as a
-            list, or as any data set. By default the inputs that the artifact was verified with,
-            else the model's own example. Samples of another artifact include the expected outputs.
-        reference: The expected outputs by name, or the PyTorch model (an ``nn.Module``, or text
-            that names one as on the command line). By default the outputs that are recorded in the
-            artifact, which needs no torch.
-        options: Tolerances, comparators and the time limit. ``compare`` is by default the
-            artifact's own; ``{}`` compares all outputs by element. Options about probes and
-            publishing are an error: the probes are recorded, and nothing is published.
+        artifact: The artifact, or the path of its folder.
+        inputs: A mapping of inputs by name, or the array of a single input. For several sets of
+            inputs: a list, or a data set or its source. By default the inputs that the artifact was
+            verified with, else the example of the model's source. Samples of another artifact
+            include the expected outputs.
+        reference: The expected outputs by name, or the PyTorch model: an ``nn.Module``, or its name
+            as on the command line. By default the outputs that the artifact contains, which
+            requires no torch.
+        options: Tolerances, comparators and the time limit. By default ``compare`` has the
+            comparators of the artifact; ``{}`` compares all outputs by element. Options about
+            probes and publishing are not allowed, since they only concern a deployment.
 
     Returns:
-        The verdict with its figures; a mismatch is returned, not raised.
+        The verdict with its figures. A mismatch is returned and not raised.
 
     Raises:
         ArtifactError: The artifact is damaged, or bound to another engine or device.
         InputError: The inputs do not fit the artifact.
-        UsageError: There are inputs without a reference, nothing is recorded, or a comparator is
-            unknown or cannot compare these outputs.
+        UsageError: There are inputs but no reference, the artifact contains no expected outputs, or
+            a comparator is unknown or cannot compare these outputs.
     """
     result = verify_here(artifact, inputs, reference, options=options)
     result.verification.warn()
@@ -89,8 +90,8 @@ class RecordedVerification(NamedTuple):
 
     Attributes:
         verification: The verdict with its figures.
-        run: The record in the manifest; None without any.
-        fault: Why the run could not be recorded; else empty.
+        run: The record that was added to the manifest; None if no record was added.
+        fault: Why the record could not be added; empty if there was no problem.
     """
 
     verification: Verification
@@ -110,7 +111,7 @@ def verify_here(
     *,
     options: VerifyOptions | None = None,
 ) -> RecordedVerification:
-    """Verify as :func:`verify` does, and return the recorded run as well."""
+    """Verify as :func:`verify` does, and return also the record of the run."""
     options = options or VerifyOptions()
     refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
@@ -146,7 +147,7 @@ def verify_here(
             while rest := drop_undecided_probes(recorded, verification, comparators):
                 recorded = rest
                 verification, receipt = judge_samples(rest)
-        # With a short time limit, a crash may be a time-out only, which is not worth recording.
+        # A crash with a short time limit may be only a time-out, which should not be recorded.
         is_reliable = is_default and (receipt is not None or timeout >= VerifyOptions().timeout)
         if not (is_reliable and opened.manifest.built_for):
             return RecordedVerification(verification)
@@ -171,7 +172,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return samples that were passed with their outputs; None for any other inputs."""
+    """Return the reference in samples with outputs; None if the inputs are not such samples."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -207,7 +208,15 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the expected outputs; ``model_use`` restores a changed model."""
+    """Return the inputs with the expected outputs.
+
+    Args:
+        opened: The artifact.
+        inputs: The caller's sets of inputs; None for the artifact's.
+        reference: The expected outputs or the model; None for the artifact's outputs.
+        precision: The precision that the engine may use.
+        model_use: Restores the state of a model that is the reference.
+    """
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)
@@ -222,7 +231,7 @@ def _read_recorded(artifact: Artifact) -> RecordedReference:
 
 
 def _recorded_basis(artifact: Artifact) -> Basis:
-    """Return the basis of the artifact's own verdict; empty for artifacts of early versions."""
+    """Return the basis of the artifact's verdict; empty in artifacts of early versions."""
     verification = artifact.manifest.verification
     return (verification and verification.basis) or Basis()
 
@@ -247,7 +256,7 @@ def _compute_reference(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the samples with the reference's outputs; for a model, with new probes as well."""
+    """Return the samples with the outputs of the reference; a model computes new probes as well."""
     basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs

@@ -1,4 +1,4 @@
-"""The default folder of an artifact."""
+"""The default folder of a new artifact."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def default_work_dir(model: object, backend: str) -> Path:
-    """Return ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn: a folder in the current one.
+    """Return a folder in the current one: ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn.
 
-    A module that is passed as an object is named after its class.
+    The folder of a module object has the name of its class.
     """
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
