@@ -229,7 +229,7 @@ def test_half_of_a_surrogate_pair_in_a_manifest(folder, field):
 
 def test_a_model_file_without_a_digest(folder):
     where = relist(folder, model_files=("model.bin",))
-    assert str(refused(folder)) == f'"{where}" has the model file "model.bin" without its digest'
+    assert str(refused(folder)) == f'"{where}" lists the model file "model.bin" without a digest'
 
 
 def test_what_is_pinned_must_be_the_same(manifest):

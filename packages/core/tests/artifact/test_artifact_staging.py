@@ -284,7 +284,7 @@ def publish_failing(tmp_path: Path, prepare, *announced: str, manifest) -> str:
 
 def test_an_announced_file_must_be_there(tmp_path, manifest):
     text = publish_failing(tmp_path, lambda folder: None, "model.engine", manifest=manifest)
-    assert text == 'the backend did not write "model.engine", which it announced'
+    assert text == 'the backend did not write "model.engine", which it listed'
 
 
 def test_the_manifest_is_not_the_backends_to_write(tmp_path, manifest):

@@ -1,8 +1,8 @@
 """An artifact: a directory with an engine's files and a manifest with their digests.
 
-It appears complete or not at all (:func:`staging`), and every file is checked before an engine
-reads it (:func:`open_artifact`, :func:`load_request`). It can be moved and copied, since it
-contains no path to itself. Reading a manifest needs no backend.
+A new artifact appears complete or not at all (:func:`staging`). All of its files are checked before
+an engine reads one (:func:`open_artifact`, :func:`load_request`). An artifact can be moved and
+copied, since it contains no absolute path to itself. Reading its manifest requires no backend.
 """
 
 from __future__ import annotations

@@ -14,31 +14,34 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: How often a reader starts again. With three processes that did nothing but replace a small
+#: The maximum number of attempts. With three processes that did nothing but replace a small
 #: artifact, one read in 60 met a replacement.
 ATTEMPTS = 100
 
 
 def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
-    """Return the result of a reader that saw the same folder from start to end.
+    """Read a folder, again if another process has replaced it during the reading.
 
     Args:
         folder: The folder's path.
-        read: Reads the folder. If the folder was replaced in the meantime, its result is closed or
-            its error ignored, and it is called again.
+        read: A function that reads the folder. If the folder was replaced meanwhile, the result is
+            closed or the exception ignored, and the function is called again.
+
+    Returns:
+        The result of ``read``, all from the same folder.
 
     Raises:
         ArtifactError: The folder was replaced at every attempt.
     """
     for _ in range(ATTEMPTS):
-        with _watch_folder(folder) as is_there:
+        with _watch_folder(folder) as is_unchanged:
             try:
                 result = read()
             except Exception:
-                if is_there():
+                if is_unchanged():
                     raise
                 continue
-            if is_there():
+            if is_unchanged():
                 return result
             if close := getattr(result, "close", None):
                 close()
@@ -50,7 +53,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
 
 @contextmanager
 def _watch_folder(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True as long as the same folder has this path."""
+    """Yield a function that returns True if the path still leads to the same folder."""
     try:
         # Open until the end, so that no new folder gets its inode number.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -19,8 +19,8 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 def exchange_directories(first: Path, second: Path) -> None:
     """Exchange the names of two directories.
 
-    On Linux this is atomic. On other systems ``second`` is renamed first; if the process is killed
-    at that moment, it stays complete in the same folder as ``.NAME.replaced-…``.
+    On Linux this is atomic. On other systems ``second`` is first renamed to ``.NAME.replaced-…`` in
+    its folder, and keeps this name if the process is killed at that moment.
 
     Raises:
         OSError: The exchange failed; both directories are unchanged.
@@ -30,7 +30,7 @@ def exchange_directories(first: Path, second: Path) -> None:
 
 
 def _exchange_atomically(first: Path, second: Path) -> bool:
-    """Exchange by one system call; return False if the system or the file system has none."""
+    """Exchange two names by one system call; return False if it is not supported here."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
@@ -51,7 +51,7 @@ def _exchange_atomically(first: Path, second: Path) -> bool:
 
 
 def exchange_by_renames(first: Path, second: Path) -> None:
-    """Exchange by three renames, which are undone if one fails."""
+    """Exchange two names by three renames, which are undone if one fails."""
     aside = second.parent / f".{second.name[:50]}.replaced-{secrets.token_hex(8)}"
     try:
         second.rename(aside)

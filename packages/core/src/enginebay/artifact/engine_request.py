@@ -1,6 +1,6 @@
-"""The request that loads an engine, after all checks of its artifact.
+"""The request that loads an artifact's engine, after all checks of the artifact.
 
-Load, verify and benchmark all start here, so that none of them skips a check. The request is plain
+``load``, ``verify`` and ``benchmark`` all use it, so that none of them skips a check. It is plain
 data, because the engine may be loaded in a child process.
 """
 
@@ -33,16 +33,16 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to load an engine.
 
     Attributes:
-        backend: The backend that wrote the files.
-        directory: The folder of the files.
-        files: Their names relative to ``directory``.
-        params: The backend's parameters.
+        backend: The name of the backend that wrote the engine's files.
+        directory: The folder of the engine's files.
+        files: The names of the engine's files relative to ``directory``.
+        params: The backend's parameters as plain data.
         inputs: The model's inputs.
         outputs: The model's outputs, in order.
-        parts: The engines that the files belong to, if there are several.
+        parts: The parts of the model, each with its engine; empty if the model was not cut.
         strict: True to refuse fallbacks.
-        built_for: If the engine cannot run on this machine, the machines that it is built for; its
-            graph is loaded instead, with another engine. Else None.
+        built_for: The machines that the engine is built for if it cannot run on this one; then its
+            graph is loaded with another engine. None if it can run here.
     """
 
     backend: str
@@ -56,19 +56,19 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Load the engine in this process, or its graph.
+        """Load the engine in this process; if it cannot run here, load its graph.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
             ConversionError: The engine cannot load the files.
-            FallbackError: The device is not the requested one, or there is a fallback and
-                ``strict``.
+            FallbackError: The engine does not run on the requested device, or ``strict`` is set and
+                the receipt lists a fallback.
         """
         backend = get_backend(self.backend)
         return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
-        """Build the request to the backend, for all parts together.
+        """Build the request to the backend for the whole model.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -88,18 +88,18 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Load the engine in this process, and time its layers.
 
         Args:
-            inputs: The inputs to run it with.
+            inputs: The inputs of each run, by name.
             runs: The number of runs.
 
         Raises:
             UsageError: The backend cannot time layers, or the model was cut into several engines.
         """
         if self.parts:
-            raise UsageError("the model is in several engines, whose layers cannot be timed")
+            raise UsageError("the layers of a model that was cut cannot be timed")
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """Return the coarsest precision that the parameters or the dtypes allow."""
+        """Return the coarsest precision of the parameters and of the input and output dtypes."""
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
@@ -114,15 +114,15 @@ def load_request(
     """Check an artifact and its machine, and return the request that loads its engine.
 
     Args:
-        artifact: The directory, or an open artifact.
-        device: Replaces the device that the artifact was made for.
+        artifact: The artifact's directory, or an open artifact.
+        device: The device to run on; None for the device that the artifact was built for.
         strict: True to refuse fallbacks.
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
-        UsageError: Its path is not text in this locale.
-        BackendUnavailableError: It is bound to an engine or device, and its backend cannot be used
-            here; or it is built for other machines.
+        UsageError: The path cannot be encoded in this locale.
+        BackendUnavailableError: The artifact is bound to an engine or device, and its backend
+            cannot be used here; or it is built for other machines.
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest
@@ -156,7 +156,7 @@ def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
 
 
 def _command_to_rebuild(opened: Artifact) -> str:
-    """Return the command that rebuilds an artifact here, and the one from its IR if it has one."""
+    """Return the command that rebuilds an artifact, and one that converts its IR if it has one."""
     manifest = opened.manifest
     command = manifest.command or "deploy the model again here"
     if (file := opened.ir_file) is None:

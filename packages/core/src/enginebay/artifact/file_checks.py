@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def list_files(root: Path) -> tuple[FileEntry, ...]:
-    """List every file under ``root`` with its digest, sorted by path; flush each to disk.
+    """List every file under ``root`` with its digest, sorted by path, and flush it to disk.
 
     Raises:
-        ArtifactError: An entry is not a regular file, or has a name that JSON cannot represent.
-        OSError: A file cannot be read, or not be flushed to disk.
+        ArtifactError: An entry is not a regular file, or its name is not portable.
+        OSError: A file cannot be read or flushed to disk.
     """
     paths = sorted(walk_files(root))
     return tuple(_describe_file(root, path) for path in paths if path != MANIFEST_NAME)
@@ -55,10 +55,14 @@ def _describe_file(root: Path, path: str) -> FileEntry:
 
 
 def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
-    """Check that listed paths are inside the artifact and unique, without reading a file.
+    """Check the paths in a manifest's list of files, without access to the files.
+
+    Args:
+        entries: The list.
+        where: The manifest, for messages.
 
     Raises:
-        ArtifactError: Names the path.
+        ArtifactError: A path is not inside the artifact, or is listed twice.
     """
     seen: set[str] = set()
     for entry in entries:
@@ -72,21 +76,22 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
 
 
 def _is_portable(path: str) -> bool:
-    """Return True if a path stays below its root on any system, and is in normal form."""
+    """Return True if a relative path stays below its root on any system, and is normalized."""
     try:
         path.encode()
     except UnicodeEncodeError:  # bytes of a file name that are not UTF-8
         return False
     parts = PurePosixPath(path).parts
-    plain = not any(char in path for char in "\\:\0") and ".." not in parts
-    return bool(parts) and plain and "/".join(parts) == path
+    # On Windows, "\" separates folders and ":" follows a drive.
+    is_plain = not any(char in path for char in "\\:\0") and ".." not in parts
+    return bool(parts) and is_plain and "/".join(parts) == path
 
 
 def check_file(root: Path, entry: FileEntry) -> None:
-    """Check that a file is byte for byte the listed one.
+    """Check that a file has the size and the digest in its entry.
 
     Raises:
-        ArtifactError: Names the file, and the expected and the found value.
+        ArtifactError: The file is missing or different; the message has both values.
         OSError: The file cannot be read.
     """
     path = check_presence(root, entry)
@@ -100,10 +105,10 @@ def check_file(root: Path, entry: FileEntry) -> None:
 
 
 def check_presence(root: Path, entry: FileEntry) -> Path:
-    """Return the path of a listed file, which must exist inside ``root`` with the right size.
+    """Check that a file exists inside ``root`` and has the size in its entry; return its path.
 
     Raises:
-        ArtifactError: Names the file, and the expected and the found value.
+        ArtifactError: The file is missing, outside ``root`` or of another size.
     """
     path = root / entry.path
     real = Path(os.path.realpath(path))

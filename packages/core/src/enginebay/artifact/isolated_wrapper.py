@@ -1,7 +1,7 @@
 """Wrapper that runs an artifact's engine in a child process.
 
-A crash of the engine ends the child, and raises an error in the caller. Each call copies its inputs
-and outputs through a socket.
+A crash of the engine ends only the child process, and raises an error in this process. The inputs
+and outputs of each call are copied through a socket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The function that is called in the child process.
 _SERVE = "enginebay.artifact.isolated_wrapper:serve_engine"
-#: Limit of loading, and of each call.
+#: The time limit of loading, and of each call.
 _TIMEOUT_SECONDS = 1800.0
 
 
@@ -30,12 +30,12 @@ class IsolatedWrapper(Wrapper):
     """Runs an engine in a child process.
 
     Args:
-        request: The engine.
+        request: The request that loads the engine.
 
     Raises:
-        ChildCrashedError: Loading the engine crashed the child process.
-        ChildTimeoutError: Loading the engine took too long.
-        EnginebayError: Any error that loading raised.
+        ChildCrashedError: The child process crashed when it loaded the engine.
+        ChildTimeoutError: Loading the engine exceeded the time limit.
+        EnginebayError: Loading the engine raised this error.
     """
 
     def __init__(self, request: LoadRequest) -> None:
@@ -52,7 +52,7 @@ class IsolatedWrapper(Wrapper):
         super().__init__(inputs=request.inputs, outputs=request.outputs)
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Send the inputs to the child, and wait for the outputs."""
+        """Send the inputs to the child process, and wait for the outputs."""
         packed = {name: PackedArray.of(array) for name, array in feed.items()}
         self._worker.send(msgspec.msgpack.encode(packed))
         reply = self._worker.receive(_TIMEOUT_SECONDS)
@@ -60,16 +60,20 @@ class IsolatedWrapper(Wrapper):
 
     @property
     def receipt(self) -> Receipt:
-        """The engine's own receipt."""
+        """The receipt of the engine in the child process."""
         return self._receipt
 
     def release(self) -> None:
-        """End the child."""
+        """End the child process."""
         self._worker.close()
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """Load an engine in this process; called in a child process."""
+    """Load an engine, and return a function that runs it; called in the child process.
+
+    The function takes encoded inputs and returns encoded outputs; for an empty message, it returns
+    the encoded receipt.
+    """
     wrapper = request.load()
 
     def reply_to(message: bytes) -> bytes:

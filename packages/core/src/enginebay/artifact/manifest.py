@@ -21,19 +21,19 @@ from enginebay.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Increases when an older Enginebay could no longer read the manifest, not with a new field.
+#: Increases if an older Enginebay could not read the manifest any more, but not for a new field.
 MANIFEST_FORMAT: Final = 1
 
 MANIFEST_NAME: Final = "manifest.json"
 
-#: Names of a new manifest while it is written; a killed writer leaves such a file.
+#: The names of temporary files for a new manifest; a killed writer leaves such a file.
 MANIFEST_PART: Final = re.compile(r"\.manifest\.json\.[0-9a-f]{16}\.part")
 
 _T = TypeVar("_T")
 
 
 def _creation_time() -> str:
-    """Return the time in UTC; ``SOURCE_DATE_EPOCH`` replaces it for reproducible builds."""
+    """Return the time in UTC, or ``SOURCE_DATE_EPOCH``, which makes builds reproducible."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         now = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
@@ -44,7 +44,7 @@ def _creation_time() -> str:
 
 
 def _torch_version() -> str | None:
-    """Return the version of the torch that this process has imported, None if it has not."""
+    """Return the version of torch if this process has imported it, else None."""
     torch = sys.modules.get("torch")
     return None if torch is None else str(torch.__version__)
 
@@ -53,8 +53,8 @@ class FileEntry(msgspec.Struct, frozen=True):
     """One file of an artifact.
 
     Attributes:
-        path: Path relative to the artifact, with ``/`` between the parts.
-        sha256: Digest of its content, 64 hexadecimal digits.
+        path: Path relative to the artifact, with ``/`` as separator.
+        sha256: SHA-256 of the content as 64 hexadecimal digits.
         size: Size in bytes.
     """
 
@@ -64,7 +64,7 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class PluginRecord(msgspec.Struct, frozen=True):
-    """The distribution whose plugin made the artifact."""
+    """The distribution whose plugin built the artifact, and its version."""
 
     distribution: str
     version: str
@@ -75,10 +75,10 @@ class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: ``onnx``, ``torchscript`` or ``exported_program``.
-        exporter: The exporter that wrote it; empty if it was passed as a file.
-        opset: The ONNX opset; None for other kinds.
-        sha256: Digest of its main file.
-        notes: The exporters' notes: ``the default exporter failed: …``.
+        exporter: The exporter that wrote the IR; ``file`` if the caller passed a file.
+        opset: The version of ONNX's operator set; None for other kinds.
+        sha256: SHA-256 of all files of the IR.
+        notes: The exporters' notes, such as ``the default exporter failed: …``.
     """
 
     kind: str
@@ -92,8 +92,8 @@ class ComparatorRecord(msgspec.Struct, frozen=True):
     """A comparator of outputs that are sets.
 
     Attributes:
-        outputs: Names of the outputs.
-        comparator: The comparator as typed by the user: ``detections:0.5``.
+        outputs: Names of the outputs that are compared.
+        comparator: The comparator as typed by the user, such as ``detections:0.5``.
     """
 
     outputs: tuple[str, ...]
@@ -101,13 +101,13 @@ class ComparatorRecord(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One engine of several that run one after the other.
+    """One part of a model that was cut; its engine runs after the engines of earlier parts.
 
     Attributes:
-        folder: The folder of its files, relative to the artifact.
-        files: Their names relative to the folder, as the backend listed them.
-        inputs: The inputs that it uses, of the model or from earlier parts.
-        outputs: The outputs that later parts or the caller use.
+        folder: The folder of the engine's files, relative to the artifact.
+        files: Names of the engine's files relative to the folder, as the backend listed them.
+        inputs: The part's inputs: inputs of the model, or outputs of earlier parts.
+        outputs: The part's outputs: inputs of later parts, or outputs of the model.
     """
 
     folder: str
@@ -117,21 +117,22 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths of the files relative to the artifact."""
+        """Paths of the engine's files relative to the artifact."""
         return tuple(f"{self.folder}/{file}" for file in self.files)
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Verification of an engine on one of the machines that it is built for.
+    """Record of a verification on one of the machines that the engine is built for.
 
     Attributes:
-        host: The machine's name.
-        device: The device's own name, else the engine's name for it; empty if it crashed.
+        host: The machine's host name.
+        device: The device's model name, else the engine's name for the device; empty if the engine
+            crashed.
         engine_version: The version of the engine that ran.
-        enginebay_version: The version of Enginebay that compared.
+        enginebay_version: The version of Enginebay that compared the outputs.
         time: Time of the run: UTC, ISO 8601.
         verification: The verdict with its figures.
-        receipt: The engine's receipt; None if it crashed.
+        receipt: The engine's receipt; None if the engine crashed.
     """
 
     host: str
@@ -161,43 +162,44 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an artifact: its contents, its origin and its verdict.
 
-    The versions and the time describe the machine that builds the artifact; a manifest that is read
-    must contain them.
+    The versions, the platform and the time are by default those of this process, for a new
+    artifact.
 
     Attributes:
-        format: The format's number; see :data:`MANIFEST_FORMAT`.
+        format: The version of the manifest's format.
         backend: The backend's name.
         plugin: The distribution that provides the backend.
         engine_version: The engine's version.
         enginebay_version: The version of Enginebay.
         torch_version: The version of torch; None if torch was not used.
-        python: The interpreter's version.
-        platform: Operating system and machine.
-        created: Time of the build: UTC, ISO 8601, or ``SOURCE_DATE_EPOCH``.
+        python: The version of Python.
+        platform: The operating system and the machine's architecture.
+        created: Time of the build: UTC, ISO 8601. ``SOURCE_DATE_EPOCH`` sets it.
         params: The backend's parameters.
         inputs: The model's inputs, by the names that callers use.
         outputs: The model's outputs, in order.
         model_files: The engine's files, as the backend listed them.
-        parts: The engines in the order in which they run; empty for a single engine.
+        parts: The parts of the model in the order in which they run; empty if it was not cut.
         data: The data set of the calibration, else of the verification; None without data.
-        kept: Nodes that an 8-bit engine runs in floating point, by the engine's own names.
+        kept: Nodes that an 8-bit engine runs in floating point, as the engine names them.
         task: The model's task as plain data; None if unknown. :attr:`Artifact.task` reads it.
-        comparators: The comparators of outputs that are sets; others are compared by element.
+        comparators: The comparators of outputs that are sets; all other outputs are compared by
+            element.
         files: Every file of the artifact except the manifest.
         ir: The IR that the engine was built from; None if the engine's files were passed.
-        receipt: The engine's receipt during the verification.
+        receipt: The engine's receipt during the verification; None if there is none.
         verification: The verdict with its figures.
-        model: Name of the model that is valid in any folder, ``/models/net.py:build`` or
+        model: A name of the model that is valid in any current folder, ``/models/net.py:build`` or
             ``timm:resnet18``; empty for a Python object.
-        weights: Origin of the weights, ``random (seed 0)``, ``pretrained`` or a file with its
+        weights: Origin of the weights: ``random (seed 0)``, ``pretrained``, or a file with its
             digest; empty if unknown.
         command: The command that builds the artifact again.
-        pinned: Fields that must have these values on the machine that loads the artifact.
-        built_for: The machines that the engine is built for; empty for the machine that it was
-            built on, or any.
-        runs: For ``built_for``: the results of :func:`enginebay.verify` on these machines, the
-            latest last, one for each device. ``verification`` and ``receipt`` are those of the
-            worst.
+        pinned: Versions and devices that the machine that loads the artifact must have.
+        built_for: The machines that the engine is built for; empty if it is built for the machine
+            of the build, or for any machine.
+        runs: If ``built_for`` is not empty: the latest result of :func:`enginebay.verify` for each
+            device, the latest last. ``verification`` and ``receipt`` are then copied from the
+            worst of them.
     """
 
     format: int = MANIFEST_FORMAT
@@ -231,7 +233,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_made(self) -> Manifest:
-        """The manifest without the fields that :func:`enginebay.verify` writes into it later."""
+        """The manifest without the fields that a later :func:`enginebay.verify` may change."""
         if not self.built_for:
             return self
         return msgspec.structs.replace(self, verification=None, receipt=None, runs=())
@@ -251,7 +253,7 @@ class _FileList(msgspec.Struct):
 
 
 class _MachineFields(_FileList):
-    """Fields whose defaults describe this machine, which decoding must not fill in."""
+    """Fields that a file must contain: their defaults would describe this machine."""
 
     torch_version: str | None
     python: str
@@ -260,10 +262,10 @@ class _MachineFields(_FileList):
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Encode a manifest as indented JSON, always to the same bytes.
+    """Encode a manifest as indented JSON; equal manifests have equal bytes.
 
     Raises:
-        ArtifactError: A value cannot be written as JSON: NaN, infinity, a path object.
+        ArtifactError: A value cannot be written as JSON, such as NaN, infinity or a path object.
     """
     import json  # msgspec silently writes NaN as null
 
@@ -282,17 +284,17 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read the manifest in a file.
+    """Read a manifest file.
 
     Raises:
-        ArtifactError: The file is not JSON, not a manifest, or from a newer Enginebay.
+        ArtifactError: The file is not JSON or not a manifest, or a newer Enginebay has written it.
         OSError: The file cannot be read.
     """
     return decode_manifest(path.read_bytes(), path)
 
 
 def decode_manifest(data: bytes, path: Path) -> Manifest:
-    """Decode the manifest that was read from ``path``; see :func:`read_manifest`."""
+    """Decode the content of a manifest file; see :func:`read_manifest`."""
     header = _decode_struct(data, _Header, path, "is not an Enginebay manifest")
     if header.format > MANIFEST_FORMAT:
         raise ArtifactError(
@@ -317,10 +319,10 @@ def is_manifest(path: Path) -> bool:
 
 
 def listed_paths(path: Path) -> set[str]:
-    """Return the paths that a manifest of any format lists.
+    """Return the paths in the list of files of a manifest of any format.
 
     Raises:
-        ArtifactError: The list of files cannot be decoded.
+        ArtifactError: The list cannot be decoded.
     """
     return {
         entry.path
@@ -329,7 +331,7 @@ def listed_paths(path: Path) -> set[str]:
 
 
 def _decode_struct(data: bytes, kind: type[_T], path: Path, problem: str) -> _T:
-    """Decode JSON as a Struct; turn an error into a single line."""
+    """Decode JSON as a Struct; raise an ArtifactError of one line if that fails."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

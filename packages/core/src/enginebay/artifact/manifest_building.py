@@ -1,4 +1,4 @@
-"""Building of the manifest of a new artifact."""
+"""Building of a new artifact's manifest."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def build_manifest(
     task: dict[str, object] | None = None,
     comparators: tuple[ComparatorRecord, ...] = (),
 ) -> Manifest:
-    """Build the manifest of an engine's files: their origin and their verdict.
+    """Build the manifest of a new artifact.
 
     Args:
-        backend: The backend that wrote the files.
+        backend: The backend that wrote the engine's files.
         ir: The converted IR.
         params: The backend's parameters.
         files: The engine's files, relative to the artifact.
         verification: The verdict with its figures.
-        receipt: The engine's receipt; None if it did not run.
-        model: Name of the model that is valid in any folder; empty for a Python object.
+        receipt: The engine's receipt; None if the engine did not run.
+        model: A name of the model that is valid in any current folder; empty for a Python object.
         weights: Origin of the weights; empty if unknown.
         command: The command that builds the artifact again.
-        parts: The engines that the files belong to, if there are several.
-        data: The data set of the calibration, else of the verification.
+        parts: The parts of the model; empty if it was not cut.
+        data: The data set of the calibration, else of the verification; None without data.
         kept: Nodes that an 8-bit engine runs in floating point.
-        task: The record of the model's task.
+        task: The record of the model's task; None if unknown.
         comparators: The comparators of outputs that are sets.
     """
     built_for = backend.built_for(params)
-    # This machine is one of those that the engine is built for: record its run like the others'.
+    # This machine is one of the machines that the engine is built for: it gets a record as well.
     ran = bool(built_for and not built_for.lacking and verification.reference)
     return Manifest(
         backend=backend.name,
@@ -85,5 +85,5 @@ def build_manifest(
 
 
 def portable_params(params: BackendParams) -> dict[str, object]:
-    """Return the parameters as plain data, without the folder, which may be moved."""
+    """Return the parameters as plain data without ``work_dir``, since an artifact can be moved."""
     return params.replace(work_dir=None).to_mapping()

@@ -1,4 +1,4 @@
-"""Opening of an artifact, with every check before an engine reads it."""
+"""Opening of an artifact, with all checks of its files before an engine reads them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _T = TypeVar("_T")
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """A checked artifact.
+    """An artifact whose files are checked.
 
     Attributes:
-        path: The directory, absolute and without symbolic links.
-        manifest: Its manifest.
+        path: The artifact's directory, absolute and without symbolic links.
+        manifest: The artifact's manifest.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def backend(self) -> str:
-        """The name of its backend."""
+        """The backend's name."""
         return self.manifest.backend
 
     @property
@@ -62,7 +62,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict in its manifest; ``unverified`` if it has none."""
+        """The verdict in the manifest; ``unverified`` if the manifest has none."""
         verification = self.manifest.verification
         return "unverified" if verification is None else verification.verdict
 
@@ -71,8 +71,8 @@ class Artifact(msgspec.Struct, frozen=True):
         """The model's task; None if unknown.
 
         Raises:
-            ArtifactError: The installed plugin cannot read its record.
-            MissingDependencyError: No installed plugin declares its kind.
+            ArtifactError: The installed plugin cannot read the task's record.
+            MissingDependencyError: No installed plugin declares the task's kind.
         """
         from enginebay.tasks import read_task
 
@@ -89,7 +89,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def ir_file(self) -> Path | None:
-        """The IR that its engine was built from; None if the artifact does not contain it."""
+        """The file of the IR that the engine was built from; None if the artifact has no IR."""
         for entry in self.manifest.files:
             file = PurePosixPath(entry.path)
             if file.parts[0] == IR_FOLDER and file.suffix in SUFFIXES.values():
@@ -97,14 +97,17 @@ class Artifact(msgspec.Struct, frozen=True):
         return None
 
     def modules(self) -> dict[str, str]:
-        """Return the module path of each node by the node's name; empty if unknown."""
+        """Return node name → path of the PyTorch module that the node comes from.
+
+        Empty if the artifact does not record the modules.
+        """
         from enginebay.artifact.node_modules import read_modules
 
         return read_modules(self.path)
 
     @property
     def digest(self) -> str:
-        """The sha256 of its original manifest, which contains the digest of every file."""
+        """SHA-256 of the original manifest, which contains the digest of every file."""
         return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 
     def __repr__(self) -> str:
@@ -118,7 +121,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return f"{short_path(self.path)} ({count}, {size})"
 
     def _repr_html_(self) -> str:
-        """Return a table of its fields, for notebooks."""
+        """Return an HTML table for notebooks."""
         from enginebay.display import html_fields
 
         manifest = self.manifest
@@ -135,10 +138,12 @@ class Artifact(msgspec.Struct, frozen=True):
         return html_fields("Artifact", pairs)
 
     def samples(self) -> list[Sample]:
-        """Return the inputs that it was verified with, and the reference's outputs if recorded.
+        """Return the inputs that the artifact was verified with, and the expected outputs.
+
+        Samples have no outputs if the artifact was verified without a reference.
 
         Raises:
-            ArtifactError: They cannot be read, or another artifact has replaced this one.
+            ArtifactError: The samples cannot be read, or another artifact has replaced this one.
         """
         from enginebay.tensors import load_samples
 
@@ -146,7 +151,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return use_artifact(self, lambda _: load_samples(path) if path.is_file() else [])
 
     def named_model(self) -> str:
-        """Return the name of its model, for :func:`enginebay.deploy`.
+        """Return the name of the artifact's model, for :func:`enginebay.deploy`.
 
         Raises:
             UsageError: The model was a Python object, or its file does not exist any more.
@@ -166,10 +171,10 @@ class Artifact(msgspec.Struct, frozen=True):
         return model
 
     def check_current(self) -> None:
-        """Check that no other artifact has replaced this one.
+        """Check that no other artifact has replaced this one at its path.
 
         Raises:
-            ArtifactError: Another artifact has, or the manifest does not exist any more.
+            ArtifactError: The artifact was replaced, or its manifest cannot be read.
         """
         where = self.path / MANIFEST_NAME
         try:
@@ -184,16 +189,18 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 def open_artifact(artifact: str | Path | Artifact) -> Artifact:
-    """Open an artifact and check the size and sha256 of every listed file.
+    """Open an artifact, and check the size and the SHA-256 of every listed file.
 
-    Digests protect against accidents, not against an attacker who can also rewrite the manifest.
+    The digests detect accidental changes. They do not protect against an attacker, who can change
+    the manifest too.
 
     Args:
-        artifact: The directory. An artifact that is already open is returned as it is.
+        artifact: The artifact's directory. An open artifact is returned as it is.
 
     Raises:
-        ArtifactError: Names the file or field that differs, and the expected and the found value.
-        UsageError: Its path is not text in this locale.
+        ArtifactError: The directory is not an artifact, or a file or field is not as expected; the
+            message names it.
+        UsageError: The path cannot be encoded in this locale.
     """
     if isinstance(artifact, Artifact):
         return artifact
@@ -204,14 +211,15 @@ def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T])
     """Read an artifact's files consistently, even if another process replaces the artifact.
 
     Args:
-        artifact: The directory, or an open artifact.
-        use: Called with the open artifact, and again with the new one if it was replaced.
+        artifact: The artifact's directory, or an open artifact.
+        use: A function that reads the open artifact. If the artifact at a directory was replaced
+            meanwhile, the function is called again with the new one.
 
     Returns:
         The result of ``use``.
 
     Raises:
-        ArtifactError: As for :func:`open_artifact`; or an open artifact was replaced.
+        ArtifactError: As for :func:`open_artifact`; or ``artifact`` is open and was replaced.
     """
     if not isinstance(artifact, Artifact):
         path = Path(artifact)
@@ -225,7 +233,7 @@ def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T])
 
 
 def _open_checked(path: Path) -> Artifact:
-    """Open the artifact at a path; turn system errors into a single line."""
+    """Open and check the artifact in a directory; system errors become an ArtifactError."""
     try:
         return _open_directory(path)
     except OSError as error:
@@ -254,7 +262,7 @@ def _open_directory(path: Path) -> Artifact:
 
 
 def _suggest_neighbour(path: Path) -> str | None:
-    """Suggest the artifact with the most similar name in the same folder."""
+    """Return the hint with the most similar artifact in the same folder; None without one."""
     artifacts = [manifest.parent.name for manifest in path.parent.glob(f"*/{MANIFEST_NAME}")]
     guess = nearest(path.name, artifacts)
     return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None
@@ -269,19 +277,19 @@ def _check_model_files(manifest: Manifest, where: Path) -> None:
         raise ArtifactError(message, hint=REBUILD_HINT)
     for name in names:
         if name not in listed:
-            raise ArtifactError(f'"{where}" has the model file "{name}" without its digest')
+            raise ArtifactError(f'"{where}" lists the model file "{name}" without a digest')
 
 
 def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:
-    """Check the fields that an artifact is bound to, such as the engine's version.
+    """Check the versions and devices that an artifact is bound to.
 
     Args:
         manifest: The artifact's manifest.
-        found: The same fields on this machine.
-        hint: A remedy; by default the command that built the artifact.
+        found: The versions and devices of this machine, as from ``Backend.bound_to``.
+        hint: The hint of the error; by default the command that built the artifact.
 
     Raises:
-        ArtifactError: Names the field, and the expected and the found value.
+        ArtifactError: A version or a device differs; the message has both values.
 
     Example:
         >>> from enginebay.artifact import PluginRecord

@@ -1,4 +1,4 @@
-"""Parts of a model that was cut: each is converted and loaded separately, and run as one."""
+"""Conversion and loading of a model that was cut into parts, each with an engine of its own."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ def convert_parts(
     *,
     simulate: bool = False,
 ) -> tuple[Part, ...]:
-    """Convert each model into its own folder below ``work_dir``: ``part_0``, ``part_1`` and so on.
+    """Convert each part of a model in a folder of its own: ``part_0``, ``part_1`` and so on.
 
     Args:
-        backend: The backend.
-        models: The parts of the model.
+        backend: The backend that converts.
+        models: The IRs of the parts.
         params: The backend's parameters for the whole model.
         work_dir: The parent of the new folders.
-        progress: Called with the converter's progress.
-        simulate: True if the engines cannot run here: each folder gets a folder for its graph.
+        progress: A function that is called with the converter's progress.
+        simulate: True if the engines cannot run on this machine. Then each part gets a folder for
+            its graph.
 
     Raises:
-        ConversionError: As for :meth:`Backend.convert`.
+        ConversionError: A part could not be converted.
     """
     parts = []
     for number, model in enumerate(models):
@@ -65,7 +66,7 @@ def convert_parts(
 
 
 def simulation_folder(directory: Path) -> Path:
-    """Make the folder for the graph of an engine that cannot run here.
+    """Create and return the folder for the graph of an engine that cannot run here.
 
     Args:
         directory: The folder of the engine's files.
@@ -78,22 +79,23 @@ def simulation_folder(directory: Path) -> Path:
 def load_parts(
     load: Callable[[WrapperRequest], Wrapper], request: WrapperRequest, parts: Sequence[Part]
 ) -> Wrapper:
-    """Load the wrapper of the whole model.
+    """Load all parts of a model, and return a wrapper of the whole model.
 
     Args:
-        load: Loads one part: :meth:`Backend.load`.
+        load: The method :meth:`Backend.load`, which loads one part.
         request: The request for the whole model.
         parts: The parts; empty if the model was not cut.
 
     Raises:
-        ConversionError: As for :meth:`Backend.load`; the parts loaded before are closed.
-        FallbackError: ``request.strict``, and a part's receipt lists a fallback.
+        ConversionError: An engine cannot load its files.
+        FallbackError: A part does not run on the requested device, or ``request.strict`` is set and
+            its receipt lists a fallback.
     """
     if not parts:
         return load(request)
     from enginebay.inference import ChainedWrapper
 
-    with ExitStack() as loaded:
+    with ExitStack() as loaded:  # closes the loaded parts if a later part fails
         wrappers = [loaded.enter_context(load(_request_for_part(part, request))) for part in parts]
         chain = ChainedWrapper(wrappers, inputs=request.inputs, outputs=request.outputs)
         loaded.pop_all()
@@ -114,7 +116,7 @@ def _request_for_part(part: Part, request: WrapperRequest) -> WrapperRequest:
 
 
 def _select_shapes(params: BackendParams, inputs: Sequence[TensorSpec]) -> BackendParams:
-    """Return the parameters with the shapes of these inputs only."""
+    """Return the parameters with only the shapes of these inputs."""
     names = {spec.name for spec in inputs}
     return params.replace(
         **{

@@ -1,7 +1,7 @@
-"""Records of ``verify`` on the machines that an engine is built for, in the artifact's manifest.
+"""Records in the manifest of ``verify`` runs on the machines that the engine is built for.
 
-Only the manifest is replaced, atomically and by one writer at a time. The folder itself stays,
-since it may be a mount point or somebody's current directory.
+Only the manifest is replaced, atomically and by one writer at a time. The folder cannot be
+replaced, since it may be a mount point or the current directory of a process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from enginebay.inference import Receipt
     from enginebay.verdict import Verification
 
-#: From the best to the worst.
+#: The verdicts from the best to the worst.
 _VERDICTS = ("verified", "unverified", "mismatched", "crashed")
 
 
@@ -35,8 +35,8 @@ def run_record(backend: Backend, verification: Verification, receipt: Receipt | 
 
     Args:
         backend: The engine's backend.
-        verification: The verdict.
-        receipt: The engine's receipt; None if it crashed.
+        verification: The verdict with its figures.
+        receipt: The engine's receipt; None if the engine crashed.
     """
     return RunRecord(
         host=os.uname().nodename,
@@ -49,13 +49,13 @@ def run_record(backend: Backend, verification: Verification, receipt: Receipt | 
 
 
 def record_run(artifact: Artifact, run: RunRecord) -> None:
-    """Add a run to the manifest of an artifact, atomically.
+    """Add a run to the manifest file of an artifact, atomically.
 
-    Runs that others have recorded since the artifact was opened stay in the manifest.
+    Runs that other processes have recorded since the artifact was opened stay in the manifest.
 
     Raises:
-        ArtifactError: The artifact was replaced by another.
-        OSError: The manifest cannot be written; it is unchanged.
+        ArtifactError: Another artifact has replaced this one.
+        OSError: The manifest file cannot be written; it is unchanged.
     """
     where = artifact.path / MANIFEST_NAME
     with _lock_folder(artifact) as folder:
@@ -70,9 +70,9 @@ def record_run(artifact: Artifact, run: RunRecord) -> None:
 
 
 def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
-    """Return the manifest with a new run, which replaces an earlier one on the same device.
+    """Return a manifest with a new run, which replaces an earlier run on the same device.
 
-    The verdict becomes that of the worst run.
+    The manifest's verdict becomes the verdict of the worst run.
     """
     runs = (*(old for old in manifest.runs if not _is_same_device(old, run)), run)
     worst = max(reversed(runs), key=lambda record: _VERDICTS.index(record.verdict))
@@ -84,7 +84,7 @@ def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
             verification,
             reference=before.reference or verification.reference,
             basis=verification.basis or before.basis,
-            # It shows whether the graph or the engine is wrong.
+            # A mismatch is in the engine, and not in its graph, if the simulation was right.
             simulation=before.simulation,
         ),
         receipt=worst.receipt,
@@ -100,7 +100,7 @@ def _is_same_device(old: RunRecord, new: RunRecord) -> bool:
 
 @contextmanager
 def _lock_folder(artifact: Artifact) -> Iterator[int]:
-    """Yield a descriptor of the artifact's folder, locked against other writers."""
+    """Lock an artifact's folder against other writers, and yield its file descriptor."""
     import fcntl
 
     descriptor = os.open(artifact.path, os.O_RDONLY | os.O_DIRECTORY)

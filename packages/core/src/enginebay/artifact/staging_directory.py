@@ -1,4 +1,4 @@
-"""Staging directories: an artifact is built next to its final name, and appears there atomically.
+"""Staging directories: an artifact is built next to its final path, and moved there atomically.
 
 ::
 
@@ -6,8 +6,8 @@
     ├── .model.staging-4f…/    the staging directory, locked by the process that writes it
     └── model/                 the artifact, after one rename
 
-A killed process leaves its staging directory without the lock; the next one with the same work
-directory removes it.
+A killed process leaves its staging directory behind without the lock. The next process with the
+same work directory removes it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StagingDirectory:
 
     Attributes:
         dir: The directory for the artifact's files; empty at first.
-        target: The artifact's final name.
+        target: The artifact's final path.
     """
 
     def __init__(self, directory: Path, target: Path, *, overwrite: bool) -> None:
@@ -61,7 +61,10 @@ class StagingDirectory:
 
     @contextmanager
     def move_away(self) -> Iterator[Path]:
-        """Rename the directory inside the block, to reveal absolute paths in the engine's files."""
+        """Rename the directory inside the block, and yield its new path.
+
+        An engine whose files contain absolute paths then fails before it is published.
+        """
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
             yield moved
@@ -75,17 +78,17 @@ class StagingDirectory:
             moved.rename(self.dir)
 
     def publish(self, manifest: Manifest) -> Artifact:
-        """Flush the artifact to disk and rename it to its final name.
+        """Flush the artifact's files to disk, and rename the directory to the final path.
 
         Args:
-            manifest: The manifest, without its ``files``, which are filled in.
+            manifest: The manifest without ``files``, which this method adds.
 
         Returns:
-            The artifact, as if it were opened.
+            The opened artifact.
 
         Raises:
             ArtifactError: A file is missing or cannot be part of an artifact, or the disk fails.
-            ArtifactExistsError: The final name was taken in the meantime.
+            ArtifactExistsError: Another process has created the final path in the meantime.
         """
         with _explain_disk_errors(self.target):
             data = self._encode_complete(manifest)
@@ -104,21 +107,21 @@ class StagingDirectory:
         files = list_files(self.dir)
         missing = set(manifest.model_files) - {entry.path for entry in files}
         if missing:
-            raise ArtifactError(f'the backend did not write "{min(missing)}", which it announced')
+            raise ArtifactError(f'the backend did not write "{min(missing)}", which it listed')
         return manifests.encode_manifest(msgspec.structs.replace(manifest, files=files))
 
 
 def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifact:
-    """Move a complete artifact to its final name, on the same file system.
+    """Move a complete artifact to another path on the same file system.
 
     Args:
         source: The artifact's folder.
-        target: Its final name. An existing artifact of this name is moved to ``source``.
-        digest: The expected digest of the artifact.
+        target: The new path. An existing artifact at this path is moved to ``source``.
+        digest: The expected :attr:`Artifact.digest`.
 
     Raises:
-        ArtifactError: The artifact is damaged or a different one, or the disk fails.
-        ArtifactExistsError: The final name is taken, and not by an artifact.
+        ArtifactError: The artifact is damaged or has another digest, or the disk fails.
+        ArtifactExistsError: The new path exists and is not an artifact.
     """
     artifact = open_artifact(source)
     if artifact.digest != digest:
@@ -136,13 +139,13 @@ def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifa
 
 
 def _rename_into_place(directory: Path, target: Path, *, overwrite: bool) -> None:
-    """Rename a directory to ``target``; an existing artifact is then at ``directory``."""
+    """Rename a directory to ``target``; an existing artifact there is renamed to ``directory``."""
     check_target(target, overwrite=overwrite)
     if overwrite and target.exists():
         exchange_directories(directory, target)
         return
     try:
-        directory.rename(target)  # replaces an empty directory only
+        directory.rename(target)  # can replace only an empty directory
     except OSError as error:
         if error.errno not in {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}:
             raise
@@ -155,16 +158,16 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
     """Provide a directory to build an artifact in; it is removed unless it is published.
 
     Args:
-        work_dir: The artifact's final name. Missing parents are created, and removed again if
-            nothing is published.
-        overwrite: True if an existing artifact may be replaced. It stays unchanged until then.
+        work_dir: The artifact's final path. Missing parent folders are created, and removed again
+            if nothing is published.
+        overwrite: True to replace an existing artifact when the new one is published.
 
     Yields:
-        The staging directory, on the same file system.
+        The staging directory, on the file system of the final path.
 
     Raises:
-        ArtifactExistsError: The work directory is taken; raised before any work is done.
-        ArtifactError: It cannot be written: permissions, a full or read-only disk.
+        ArtifactExistsError: The final path cannot be used; raised before any work is done.
+        ArtifactError: The folder cannot be written, or the disk is full or read-only.
     """
     target = Path(work_dir)
     with ExitStack() as cleanup:
@@ -179,11 +182,11 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn system errors into a single line about the artifact.
+    """Turn system errors into an ArtifactError about the artifact.
 
     Args:
-        target: The artifact's final name.
-        disk_only: True to leave errors alone that are not about the state of the disk.
+        target: The artifact's final path.
+        disk_only: True to turn only errors of the disk, such as a full one.
     """
     try:
         yield
@@ -199,7 +202,7 @@ def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[N
 
 
 def _make_parents(target: Path, cleanup: ExitStack) -> None:
-    """Create the parents of the target; ``cleanup`` removes those that stay empty."""
+    """Create the target's parent folders; ``cleanup`` removes them again if they are empty."""
     missing = [folder for folder in target.parents if not folder.exists()]
     cleanup.callback(_remove_empty, missing)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +239,7 @@ def _new_name(target: Path) -> str:
 
 
 def _create_staging(target: Path, cleanup: ExitStack) -> Path:
-    """Create a staging directory, locked as long as this process lives."""
+    """Create a staging directory, with a lock that ends with this process."""
     while True:
         directory = target.parent / _new_name(target)
         cleanup.callback(_remove_staging, directory)
@@ -246,7 +249,7 @@ def _create_staging(target: Path, cleanup: ExitStack) -> Path:
 
 
 def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
-    """Lock a new staging directory; return False if another process has just removed it."""
+    """Lock a new staging directory; return False if another process has removed it before."""
     import fcntl
 
     with suppress(FileNotFoundError):
@@ -255,13 +258,13 @@ def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError:
-            return True  # without locks on this file system, no process removes directories either
+            return True  # a file system without locks: no process removes directories there
         return os.path.samestat(os.fstat(descriptor), directory.stat())
     return False
 
 
 def _remove_abandoned_siblings(target: Path) -> None:
-    """Remove the staging directories of this target whose process has ended."""
+    """Remove the staging directories of earlier processes with this target, which have ended."""
     pattern = re.compile(re.escape(_staging_prefix(target)) + "[0-9a-f]{16}")
     with suppress(OSError):  # a folder that can be written but not listed
         for entry in target.parent.iterdir():

@@ -1,4 +1,4 @@
-"""Checks of the target directory of a new artifact: whether it may be created or replaced."""
+"""Checks if the target directory of a new artifact can be created or replaced."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _OTHER_DIR_HINT = "choose another --work-dir"
 
 
 def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
-    """Return the absolute path of a work directory that may become an artifact; change nothing.
+    """Check that a new artifact can have this path, and return the absolute path.
 
-    The path must be free, or an empty directory. With ``overwrite`` it may also be an artifact
-    without any other files, which would be lost. A symbolic link is refused: neither replacing the
-    link nor replacing its target is what every user expects.
+    The path must not exist or be an empty directory. With ``overwrite`` it may also be an artifact,
+    but without files of others, which would be lost.
 
     Raises:
-        ArtifactExistsError: The path is taken; names what occupies it.
-        UsageError: Its name is not text in this locale.
-        OSError: It cannot be inspected.
+        ArtifactExistsError: The path exists; the message names the file or folder.
+        UsageError: The path cannot be encoded in this locale.
+        OSError: The path cannot be inspected.
     """
     target = _resolve_parents(Path(work_dir))
     check_text(str(target))
+    # Some users would expect the link to be replaced, and others the directory that it leads to.
     if target.is_symlink():
         raise ArtifactExistsError(
             f'"{target}" is a symbolic link: expected a directory, or a free name',
@@ -45,7 +45,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
 
 
 def _resolve_parents(path: Path) -> Path:
-    """Resolve the parents of a path; the last part may be a link and stays as it is."""
+    """Return an absolute path whose parents have no symbolic links; the last part may be one."""
     if path.name in {"", ".."}:
         return path.resolve()
     return path.parent.resolve() / path.name
