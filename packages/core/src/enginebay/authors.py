@@ -1,8 +1,8 @@
 """Public names for authors of plugins: arrays, child processes, IR files, model sources.
 
-A backend or a model source needs this module, :mod:`enginebay`, :mod:`enginebay.hooks`,
-:mod:`enginebay.errors` and :mod:`enginebay.environment`, and nothing else of Enginebay. The
-backends and model sources of this repository follow the same rule.
+A backend or a model source may import this module, :mod:`enginebay`, :mod:`enginebay.hooks`,
+:mod:`enginebay.errors` and :mod:`enginebay.environment`, but no other module of Enginebay. The
+backends and model sources of this repository follow this rule too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Public names for authors of commands: shared flags, printing, and progress.
 
 A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, which returns an exit
-code. An entry point of the group ``enginebay.commands`` names it: ``count = "my_package.count"``.
-The first line of its docstring is its description, and the help ends with the lines in
-``EXAMPLES``. An exception of :mod:`enginebay.errors` becomes a line, a hint and an exit code.
+code. An entry point of the group ``enginebay.commands`` names the module:
+``count = "my_package.count"``. The first line of the module's docstring is the command's
+description, and its help ends with the lines in ``EXAMPLES``. For an exception of
+:mod:`enginebay.errors`, the command prints its message and hint, and ends with its exit code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks of this machine: expected and found, and the command that fixes a failure.
+"""Checks of this machine, with the expected and the found state and the command that fixes it.
 
-A backend's ``check_env`` builds its report from the functions here::
+A backend's ``check_env`` builds its report with the functions of this module::
 
     @eb.hookimpl
     def check_env(request):
@@ -50,7 +50,7 @@ CUSTOM_OPS = "custom ops"
 
 
 class Tier(StrEnum):
-    """The depth of a check. Iteration yields the tiers in the order in which they are checked."""
+    """The depth of a check. The tiers are checked in the order of the enum."""
 
     METADATA = "metadata"  #: distributions are installed; nothing is imported
     IMPORT = "import"  #: the runtime imports
@@ -63,12 +63,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tier: The depth of the check.
-        name: A short name of its subject: ``onnxruntime``, ``CUDAExecutionProvider``.
-        status: The outcome.
-        found: One line: the version, or the reason for a failure.
+        name: A short name of what is checked: ``onnxruntime``, ``CUDAExecutionProvider``.
+        status: The result of the check.
+        found: The found state in one line, such as the version or the reason for a failure.
         wanted: The expected state.
         fix: The command that fixes a failure.
-        seconds: The duration.
+        seconds: The duration of the check.
     """
 
     tier: Tier
@@ -101,7 +101,7 @@ class EnvReport(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> Check | None:
-        """The first failed check, if any."""
+        """The first failed check; None if no check failed."""
         return next((check for check in self.checks if check.status == "failed"), None)
 
     def __add__(self, other: EnvReport) -> EnvReport:
@@ -109,14 +109,14 @@ class EnvReport(msgspec.Struct, frozen=True):
 
 
 def passed(tier: Tier, name: str, found: str, *, seconds: float = 0.0) -> EnvReport:
-    """Report a passed check; the arguments are the fields of :class:`Check`."""
+    """Return a report with one passed check; the arguments are the fields of :class:`Check`."""
     return EnvReport((Check(tier=tier, name=name, status="ok", found=found, seconds=seconds),))
 
 
 def failed(
     tier: Tier, name: str, *, found: str, wanted: str = "", fix: str = "", seconds: float = 0.0
 ) -> EnvReport:
-    """Report a failed check; the arguments are the fields of :class:`Check`."""
+    """Return a report with one failed check; the arguments are the fields of :class:`Check`."""
     check = Check(
         tier=tier,
         name=name,
@@ -130,20 +130,20 @@ def failed(
 
 
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
-    """Report a check that does not apply here; ``found`` is the reason."""
+    """Return a report with one check that does not apply here; ``found`` is the reason."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators that a backend's parameters specify, and report them.
+    """Load the custom operators in a backend's parameters, and report whether that succeeded.
 
     Call this in the device tier if ``request.with_custom_ops`` is true.
 
     Args:
-        names: Libraries, classes or packages; an empty list is a failure.
+        names: The libraries, classes or packages with the operators; the check fails without any.
         load: A function that loads all operators, or raises an
             :class:`~enginebay.errors.EnginebayError`.
-        fix: The flag that specifies operators, for an error without a hint.
+        fix: The flag that specifies custom operators, for failures without another hint.
 
     Example:
         >>> check_custom_ops((), lambda: None, fix="--custom-ops LIBRARY").failed.found
@@ -164,8 +164,8 @@ def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: s
 def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
     """Import a module, and report its version or the error of the import.
 
-    The import cannot be undone, so call this in a process where that does not matter:
-    ``check_env`` runs in a child process.
+    An import cannot be undone. Call this only in a process where that does not matter, such as the
+    child process in which ``check_env`` runs.
 
     Args:
         module: The module's full name.
@@ -173,7 +173,7 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         fix: The command that fixes a failure.
 
     Returns:
-        One check of the tier import.
+        A report with one check of the tier import.
 
     Example:
         >>> check_import("no_such_engine", fix="pip install no-such-engine").failed.found
@@ -198,16 +198,16 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
 
 
 def check_distributions(requirements: Iterable[str]) -> EnvReport:
-    """Check by their metadata that distributions are installed; import nothing.
+    """Check that distributions are installed, by their metadata and without an import.
 
     Args:
-        requirements: Requirements in the form of ``pyproject.toml``: ``onnxruntime>=1.20``,
-            optionally with extras and markers. The requirements of an extra must be installed
-            too. ``|`` separates alternatives: one is enough. A requirement whose marker excludes
-            this machine is skipped.
+        requirements: Requirements as in ``pyproject.toml``: ``onnxruntime>=1.20``, optionally with
+            extras and markers. The requirements of an extra must be installed too. ``|`` separates
+            alternatives, of which one must be installed. A requirement whose marker excludes this
+            machine is skipped.
 
     Returns:
-        One check of tier metadata for each requirement.
+        A report with one check of the tier metadata for each requirement.
 
     Raises:
         PluginError: A requirement is invalid.
@@ -216,6 +216,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
         >>> check_distributions(["no-such-engine>=2 | msgspec>=0.19"]).ok
         True
     """
+    # A text would be read as a sequence of one-letter requirements.
     if isinstance(requirements, str):
         raise PluginError(
             f"expected a sequence of requirements, found the text '{requirements}'",
@@ -225,7 +226,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of the first installed alternative, even if it does not fit.
+    """Return the version of the first installed alternative, even if the version does not fit.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.
@@ -280,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution, "" for a missing one; return whether it fits."""
+    """Describe the installed distribution, empty if there is none; return whether it fits."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:
@@ -308,7 +309,7 @@ def _version_fits(requirement: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
-    """List the requirements of the extras that are not installed."""
+    """List the requirements of the requested extras that are not installed."""
     from packaging.requirements import Requirement
 
     if not requirement.extras:
@@ -327,7 +328,6 @@ def _is_of_extra(dependency: Requirement, extra: str) -> bool:
 
 
 def _strip_marker(requirement: Requirement) -> str:
-    """Return the requirement without its marker, for a pip command line."""
     from packaging.requirements import Requirement
 
     plain = Requirement(str(requirement))
@@ -335,7 +335,8 @@ def _strip_marker(requirement: Requirement) -> str:
     return str(plain)
 
 
-#: onnx before 1.21 reads external data outside the model's folder.
+#: Package → its minimum version. Earlier versions of onnx read external data outside the model's
+#: folder.
 MINIMUM = {"onnx": "1.21"}
 
 _INSTALL = 'pip install "enginebay[export]"'
@@ -345,7 +346,7 @@ _EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def missing_package(err: BaseException) -> str | None:
-    """Return the missing package that caused this error; None for any other error.
+    """Return the package that is not installed and caused an error; None for any other error.
 
     Example:
         >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))
@@ -356,6 +357,7 @@ def missing_package(err: BaseException) -> str | None:
 
     name = err.name if isinstance(err, ModuleNotFoundError) else None
     package = (name or "").partition(".")[0]
+    # An installed package without the imported submodule is not a missing package.
     if not package or package in sys.modules or PathFinder.find_spec(package):
         return None
     return package

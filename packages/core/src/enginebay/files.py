@@ -1,4 +1,4 @@
-"""Atomic replacement of a file: a full disk or a killed process leaves the old content."""
+"""Atomic replacement of a file: after a full disk or a killed process it has its old content."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def write_whole(path: Path, data: bytes) -> None:
         EnginebayError: The disk is full or read-only.
         OSError: The file cannot be written for another reason.
     """
+    # The process id, since several processes may write the same file at once.
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _raise_with_name(err: OSError, path: Path) -> NoReturn:
-    """Raise the error with the name of the target: a failed write has no file name."""
+    # A failed write has no file name, and an error about the temporary file has the wrong one.
     if err.filename is None or str(err.filename).endswith(".part"):
         err.filename, err.filename2 = str(path), None
     if disk_error(err):

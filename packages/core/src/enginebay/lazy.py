@@ -1,7 +1,7 @@
-"""Lazy imports of a package's public names: a name is imported when it is first used.
+"""Lazy imports of a package's public names: each is imported when it is first used.
 
-``enginebay backends`` must not import NumPy, and ``import enginebay`` must import nothing, so that
-both start fast. The ``__init__`` files on these paths use this module; others import directly.
+``import enginebay`` must import nothing else, and ``enginebay backends`` must not import NumPy, so
+that both start fast. Only the ``__init__`` files that these two import use this module.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Door(NamedTuple):
-    """The special names of a package's ``__init__``.
+    """The special names of a package's ``__init__``, as PEP 562 defines them.
 
     Attributes:
-        getattr: ``__getattr__`` (PEP 562), which imports a name from the module that defines it.
+        getattr: ``__getattr__``, which imports a name from the module that defines it.
         dir: ``__dir__``.
         names: ``__all__``.
     """
@@ -29,15 +29,15 @@ class Door(NamedTuple):
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports lazily.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package that imports lazily.
 
     For type checkers, the package also imports each name as itself under ``TYPE_CHECKING``:
     ``from enginebay.errors import EnginebayError as EnginebayError``.
 
     Args:
         package: The package's ``__name__``.
-        homes: Modules, relative to the top-level package, and the names that each defines,
-            separated by blanks.
+        homes: Module, relative to the top-level package → the public names that it defines,
+            separated by spaces.
 
     Example:
         >>> door = lazy_names("enginebay", {"errors": "EnginebayError UsageError"})
@@ -51,7 +51,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
         if name not in modules:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         value = getattr(import_module(f"{root}.{modules[name]}"), name)
-        setattr(sys.modules[package], name, value)
+        setattr(sys.modules[package], name, value)  # the next access does not call fetch
         return value
 
     names = sorted(modules)

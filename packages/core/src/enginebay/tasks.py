@@ -1,7 +1,7 @@
-"""The task of a model: a record that an artifact stores, and that a plugin reads.
+"""The task of a model, such as image classification: its record in an artifact, and its reading.
 
 The record is a mapping with the task's kind under ``type``. All other keys belong to the plugin
-that declares the kind with the hook ``tasks``.
+that declares this kind with the hook ``tasks``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _EXPECTED = "expected a mapping with the kind under 'type', or the path of a JSO
 
 
 def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
-    """Return a task's record for a manifest; the keys of its plugin are not checked.
+    """Return the record of a task as plain data; only the key ``type`` is checked.
 
     Args:
         task: A record, an object with the same fields, or the path of a JSON file with a record.
-        origin: The task's name in messages.
+        origin: A description of the task for messages.
 
     Raises:
         UsageError: The task has none of these forms.
@@ -49,6 +49,7 @@ def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
         task = Path(task)
         origin, task = f"'{task}'", _read_file(task)
     try:
+        # As plain data, so that an artifact can be loaded without the plugin of its task.
         record = msgspec.json.decode(msgspec.json.encode(task))
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
         kind = type(task).__name__
@@ -68,11 +69,11 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
     Args:
         task: The task, as for :func:`record_task`.
-        origin: The task's name in messages.
+        origin: A description of the task for messages.
 
     Raises:
         UsageError: The task is invalid, or its plugin refuses a value.
-        MissingDependencyError: No installed plugin declares the kind.
+        MissingDependencyError: No installed plugin declares the task's kind.
         PluginError: The plugin that declares the kind is broken, or two plugins declare it.
     """
     record = record_task(task, origin)
@@ -96,7 +97,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
 
 def explain_unread_task(record: Mapping[str, object]) -> str:
-    """Return why an artifact's task cannot be read here, with a hint; empty if it can be read."""
+    """Return why a task's record cannot be read here, with a hint; empty if it can be read."""
     try:
         read_task(record)
     except EnginebayError as err:

@@ -1,3 +1,3 @@
-"""The version of Enginebay. All distributions of this repository carry the same one."""
+"""The version of Enginebay and of all distributions of its repository."""
 
 __version__ = "0.1.0"

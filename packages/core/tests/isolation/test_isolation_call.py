@@ -273,15 +273,15 @@ class TestValues:
         with pytest.raises(IsolationError) as caught:
             there("echo", "text", result=int)
         assert str(caught.value) == (
-            "'engine_under_test:echo' returned another type: Expected `int`, got `str`"
+            "'engine_under_test:echo' returned the wrong type: Expected `int`, got `str`"
         )
 
     def test_argument_that_cannot_be_sent(self):
         with pytest.raises(IsolationError) as caught:
             there("echo", object())
         assert str(caught.value) == (
-            "an argument of 'engine_under_test:echo' cannot be sent:"
-            " values of type 'object' cannot be sent"
+            "invalid argument of 'engine_under_test:echo':"
+            " values of type 'object' cannot be encoded as MessagePack"
         )
 
     def test_result_that_cannot_be_sent(self):
@@ -289,7 +289,7 @@ class TestValues:
             there("unsendable")
         assert str(caught.value) == (
             "'engine_under_test:unsendable' raised NotImplementedError:"
-            " values of type 'object' cannot be sent"
+            " values of type 'object' cannot be encoded as MessagePack"
         )
 
     def test_an_annotation_for_type_checkers_only(self):

@@ -27,9 +27,6 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
         read: A function that reads the folder. If the folder was replaced meanwhile, the result is
             closed or the exception ignored, and the function is called again.
 
-    Returns:
-        The result of ``read``, all from the same folder.
-
     Raises:
         ArtifactError: The folder was replaced at every attempt.
     """
@@ -37,6 +34,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
         with _watch_folder(folder) as is_unchanged:
             try:
                 result = read()
+            # The replacement may be the cause of the error.
             except Exception:
                 if is_unchanged():
                     raise

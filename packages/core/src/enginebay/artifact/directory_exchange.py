@@ -57,6 +57,7 @@ def exchange_by_renames(first: Path, second: Path) -> None:
         second.rename(aside)
         first.rename(second)
     except BaseException:
+        # The second rename has failed: undo the first.
         if aside.exists() and not second.exists():
             aside.rename(second)
         raise

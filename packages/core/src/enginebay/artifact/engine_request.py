@@ -104,6 +104,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
         by_dtype = {"float16": "fp16", "bfloat16": "bf16"}
+        # An engine with fp16 inputs or outputs rounds to fp16, whatever its parameters allow.
         implied = [by_dtype[dtype] for dtype in sorted(dtypes & by_dtype.keys())]
         return max([requested, *implied], key=coarseness)
 
@@ -142,7 +143,6 @@ def load_request(
 
 
 def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
-    """Refuse an artifact that is built for other machines or bound to another engine."""
     manifest = opened.manifest
     backend = get_backend(manifest.backend)
     typed_params = backend.Params.from_mapping(params)
@@ -156,7 +156,6 @@ def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
 
 
 def _command_to_rebuild(opened: Artifact) -> str:
-    """Return the command that rebuilds an artifact, and one that converts its IR if it has one."""
     manifest = opened.manifest
     command = manifest.command or "deploy the model again here"
     if (file := opened.ir_file) is None:

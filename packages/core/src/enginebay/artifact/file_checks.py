@@ -50,16 +50,13 @@ def _describe_file(root: Path, path: str) -> FileEntry:
         raise ArtifactError(f'invalid "{path}" in the artifact: expected a file, found {kind}')
     with (root / path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+        # A rename does not flush the content of files.
         os.fsync(file.fileno())
         return FileEntry(path, digest, os.fstat(file.fileno()).st_size)
 
 
 def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
-    """Check the paths in a manifest's list of files, without access to the files.
-
-    Args:
-        entries: The list.
-        where: The manifest, for messages.
+    """Check the paths in the list of files of the manifest ``where``.
 
     Raises:
         ArtifactError: A path is not inside the artifact, or is listed twice.
@@ -112,6 +109,7 @@ def check_presence(root: Path, entry: FileEntry) -> Path:
     """
     path = root / entry.path
     real = Path(os.path.realpath(path))
+    # Digests do not show that a link leads to a file outside the artifact.
     if not real.is_relative_to(root):
         raise ArtifactError(f'"{path}" leads out of the artifact, to "{real}"', hint=REBUILD_HINT)
     try:

@@ -46,6 +46,7 @@ class IsolatedWrapper(Wrapper):
             self._receipt = msgspec.msgpack.decode(
                 self._worker.receive(_TIMEOUT_SECONDS), type=Receipt
             )
+        # The caller has no wrapper to close: the child process would stay.
         except BaseException:
             self._worker.close()
             raise
@@ -69,15 +70,11 @@ class IsolatedWrapper(Wrapper):
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """Load an engine, and return a function that runs it; called in the child process.
-
-    The function takes encoded inputs and returns encoded outputs; for an empty message, it returns
-    the encoded receipt.
-    """
+    """Load an engine, and return a function that runs it; called in the child process."""
     wrapper = request.load()
 
     def reply_to(message: bytes) -> bytes:
-        if not message:
+        if not message:  # the request for the receipt
             return msgspec.msgpack.encode(wrapper.receipt)
         packed = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
         outputs = wrapper({name: packed_input.array() for name, packed_input in packed.items()})

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 def _creation_time() -> str:
-    """Return the time in UTC, or ``SOURCE_DATE_EPOCH``, which makes builds reproducible."""
+    # SOURCE_DATE_EPOCH makes builds reproducible: https://reproducible-builds.org/specs/
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         now = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
@@ -44,7 +44,7 @@ def _creation_time() -> str:
 
 
 def _torch_version() -> str | None:
-    """Return the version of torch if this process has imported it, else None."""
+    # Not imported here: without an export, torch is not used and need not be installed.
     torch = sys.modules.get("torch")
     return None if torch is None else str(torch.__version__)
 
@@ -187,7 +187,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             element.
         files: Every file of the artifact except the manifest.
         ir: The IR that the engine was built from; None if the engine's files were passed.
-        receipt: The engine's receipt during the verification; None if there is none.
+        receipt: The engine's receipt during the verification; None if the engine did not run.
         verification: The verdict with its figures.
         model: A name of the model that is valid in any current folder, ``/models/net.py:build`` or
             ``timm:resnet18``; empty for a Python object.
@@ -331,7 +331,6 @@ def listed_paths(path: Path) -> set[str]:
 
 
 def _decode_struct(data: bytes, kind: type[_T], path: Path, problem: str) -> _T:
-    """Decode JSON as a Struct; raise an ArtifactError of one line if that fails."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

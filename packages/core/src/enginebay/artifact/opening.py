@@ -97,10 +97,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return None
 
     def modules(self) -> dict[str, str]:
-        """Return node name → path of the PyTorch module that the node comes from.
-
-        Empty if the artifact does not record the modules.
-        """
+        """Return node name → path of the node's PyTorch module; empty if not recorded."""
         from enginebay.artifact.node_modules import read_modules
 
         return read_modules(self.path)
@@ -108,6 +105,7 @@ class Artifact(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """SHA-256 of the original manifest, which contains the digest of every file."""
+        # A later verification does not make it another artifact.
         return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 
     def __repr__(self) -> str:
@@ -121,7 +119,6 @@ class Artifact(msgspec.Struct, frozen=True):
         return f"{short_path(self.path)} ({count}, {size})"
 
     def _repr_html_(self) -> str:
-        """Return an HTML table for notebooks."""
         from enginebay.display import html_fields
 
         manifest = self.manifest
@@ -138,9 +135,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return html_fields("Artifact", pairs)
 
     def samples(self) -> list[Sample]:
-        """Return the inputs that the artifact was verified with, and the expected outputs.
-
-        Samples have no outputs if the artifact was verified without a reference.
+        """Return the inputs that the artifact was verified with, and the recorded outputs.
 
         Raises:
             ArtifactError: The samples cannot be read, or another artifact has replaced this one.
@@ -161,6 +156,7 @@ class Artifact(msgspec.Struct, frozen=True):
             raise UsageError(
                 f"'{self.path}' does not record its model", hint="name it: --model MODEL"
             )
+        # Without options such as ?pretrained.
         before, colon, _ = model.partition("?")[0].rpartition(":")
         path = Path(before if colon and before.endswith(".py") else model)
         if path.is_absolute() and not path.exists():
@@ -233,7 +229,6 @@ def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T])
 
 
 def _open_checked(path: Path) -> Artifact:
-    """Open and check the artifact in a directory; system errors become an ArtifactError."""
     try:
         return _open_directory(path)
     except OSError as error:
@@ -253,6 +248,7 @@ def _open_directory(path: Path) -> Artifact:
     check_paths(manifest.files, where)
     _check_model_files(manifest, where)
     root = path.resolve()
+    # A path that is not UTF-8 cannot be passed to a child process.
     check_text(str(root))
     for entry in manifest.files:
         check_presence(root, entry)  # before the digests, which take much longer
@@ -262,16 +258,15 @@ def _open_directory(path: Path) -> Artifact:
 
 
 def _suggest_neighbour(path: Path) -> str | None:
-    """Return the hint with the most similar artifact in the same folder; None without one."""
     artifacts = [manifest.parent.name for manifest in path.parent.glob(f"*/{MANIFEST_NAME}")]
     guess = nearest(path.name, artifacts)
     return f"did you mean '{path.with_name(guess)}'?" if guess and path.name else None
 
 
 def _check_model_files(manifest: Manifest, where: Path) -> None:
-    """Check that every file of the engine has a digest."""
     listed = {entry.path for entry in manifest.files}
     names = (*manifest.model_files, *(path for part in manifest.parts for path in part.paths))
+    # Without this check, loading would fail with an IndexError.
     if not names:
         message = f'"{where}" lists no model file: expected the engine\'s files'
         raise ArtifactError(message, hint=REBUILD_HINT)

@@ -66,11 +66,7 @@ def convert_parts(
 
 
 def simulation_folder(directory: Path) -> Path:
-    """Create and return the folder for the graph of an engine that cannot run here.
-
-    Args:
-        directory: The folder of the engine's files.
-    """
+    """Create and return the folder for the graph of an engine in ``directory``."""
     folder = directory / SIMULATION_FOLDER
     folder.mkdir()
     return folder
@@ -98,7 +94,7 @@ def load_parts(
     with ExitStack() as loaded:  # closes the loaded parts if a later part fails
         wrappers = [loaded.enter_context(load(_request_for_part(part, request))) for part in parts]
         chain = ChainedWrapper(wrappers, inputs=request.inputs, outputs=request.outputs)
-        loaded.pop_all()
+        loaded.pop_all()  # the chain closes them
         return chain
 
 
@@ -116,7 +112,6 @@ def _request_for_part(part: Part, request: WrapperRequest) -> WrapperRequest:
 
 
 def _select_shapes(params: BackendParams, inputs: Sequence[TensorSpec]) -> BackendParams:
-    """Return the parameters with only the shapes of these inputs."""
     names = {spec.name for spec in inputs}
     return params.replace(
         **{

@@ -75,6 +75,7 @@ def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
     The manifest's verdict becomes the verdict of the worst run.
     """
     runs = (*(old for old in manifest.runs if not _is_same_device(old, run)), run)
+    # The latest of the worst runs.
     worst = max(reversed(runs), key=lambda record: _VERDICTS.index(record.verdict))
     verification, before = worst.verification, manifest.verification or worst.verification
     return msgspec.structs.replace(
@@ -100,7 +101,6 @@ def _is_same_device(old: RunRecord, new: RunRecord) -> bool:
 
 @contextmanager
 def _lock_folder(artifact: Artifact) -> Iterator[int]:
-    """Lock an artifact's folder against other writers, and yield its file descriptor."""
     import fcntl
 
     descriptor = os.open(artifact.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -123,6 +123,7 @@ def _replace_manifest(folder: int, data: bytes) -> None:
         if MANIFEST_PART.fullmatch(name):
             os.unlink(name, dir_fd=folder)
     part = f".{MANIFEST_NAME}.{secrets.token_hex(8)}.part"
+    # The new file keeps the permissions of the old one.
     mode = os.stat(MANIFEST_NAME, dir_fd=folder).st_mode & 0o777
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -61,14 +61,13 @@ class StagingDirectory:
 
     @contextmanager
     def move_away(self) -> Iterator[Path]:
-        """Rename the directory inside the block, and yield its new path.
-
-        An engine whose files contain absolute paths then fails before it is published.
-        """
+        """Rename the directory inside the block, and yield its new path."""
+        # An engine whose files contain absolute paths then fails before it is published.
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
             yield moved
         except EnginebayError as err:
+            # The engine has looked for a file at the directory's former path.
             if self.dir.name in str(err):
                 err.hint = (
                     "write paths that are relative: the files are moved once they are verified"
@@ -95,13 +94,14 @@ class StagingDirectory:
             _write_synced(self.dir / MANIFEST_NAME, data)
             for folder, _, _ in os.walk(self.dir):
                 _sync_folder(Path(folder))
+            # Other code may have caught the exception of Ctrl-C: do not publish after it.
             raise_if_interrupted()
             _rename_into_place(self.dir, self.target, overwrite=self._overwrite)
             _sync_folder(self.target.parent)
+        # Not by open_artifact(), which would read all files again.
         return Artifact(self.target, manifests.decode_manifest(data, self.target / MANIFEST_NAME))
 
     def _encode_complete(self, manifest: Manifest) -> bytes:
-        """Encode the manifest with the digests of all files."""
         if (self.dir / MANIFEST_NAME).exists():
             raise ArtifactError(f'the backend wrote "{MANIFEST_NAME}", which is a reserved name')
         files = list_files(self.dir)
@@ -124,6 +124,7 @@ def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifa
         ArtifactExistsError: The new path exists and is not an artifact.
     """
     artifact = open_artifact(source)
+    # Only the intended artifact may replace an existing one.
     if artifact.digest != digest:
         raise ArtifactError(
             f'"{source}" is a different artifact: expected a manifest of sha256 {digest}, found '
@@ -182,12 +183,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn system errors into an ArtifactError about the artifact.
-
-    Args:
-        target: The artifact's final path.
-        disk_only: True to turn only errors of the disk, such as a full one.
-    """
+    """Turn system errors, or only those of the disk, into an ArtifactError about the target."""
     try:
         yield
     except OSError as error:
@@ -217,6 +213,8 @@ def _remove_empty(folders: list[Path]) -> None:
 def _remove_staging(directory: Path) -> None:
     """Remove a staging directory, even if Ctrl-C interrupts or a thread still writes there."""
     interrupted: KeyboardInterrupt | None = None
+    # A second Ctrl-C, or a file that a thread has just written, must not leave the directory
+    # behind.
     for _ in range(_REMOVE_ATTEMPTS):
         try:
             shutil.rmtree(directory, ignore_errors=True)
@@ -239,7 +237,6 @@ def _new_name(target: Path) -> str:
 
 
 def _create_staging(target: Path, cleanup: ExitStack) -> Path:
-    """Create a staging directory, with a lock that ends with this process."""
     while True:
         directory = target.parent / _new_name(target)
         cleanup.callback(_remove_staging, directory)
@@ -264,7 +261,6 @@ def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
 
 
 def _remove_abandoned_siblings(target: Path) -> None:
-    """Remove the staging directories of earlier processes with this target, which have ended."""
     pattern = re.compile(re.escape(_staging_prefix(target)) + "[0-9a-f]{16}")
     with suppress(OSError):  # a folder that can be written but not listed
         for entry in target.parent.iterdir():

@@ -40,6 +40,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     if existing != target:
         return target
     _check_position(target)
+    # Another process may replace the artifact during the check.
     read_consistently(target, lambda: _check_content(target, overwrite=overwrite))
     return target
 
@@ -52,7 +53,6 @@ def _resolve_parents(path: Path) -> Path:
 
 
 def _check_position(target: Path) -> None:
-    """Refuse a directory that cannot be replaced as a whole."""
     cwd = Path.cwd()
     if target == cwd or target in cwd.parents:
         state = "is the current directory" if target == cwd else "contains the current directory"
@@ -67,7 +67,6 @@ def _check_position(target: Path) -> None:
 
 
 def _check_content(target: Path, *, overwrite: bool) -> None:
-    """Refuse a directory that is not empty, unless it is an artifact that may be overwritten."""
     where = target / MANIFEST_NAME
     if not any(target.iterdir()):
         return
@@ -86,6 +85,7 @@ def _check_content(target: Path, *, overwrite: bool) -> None:
         raise ArtifactExistsError(
             f"{error}; it is not overwritten", hint=_OTHER_DIR_HINT
         ) from error
+    # Temporary files of a killed writer are not files of others.
     foreign = {path for path in foreign if not MANIFEST_PART.fullmatch(path)}
     if foreign:
         raise ArtifactExistsError(

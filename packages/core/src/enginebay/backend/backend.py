@@ -106,7 +106,7 @@ class Backend:
         from enginebay.environment import installed_version
 
         if not self.info.runtime_distributions:
-            return self.distribution_version
+            return self.distribution_version  # the plugin contains its engine
         wanted = self.info.runtime_distributions[0]
         version = installed_version(wanted)
         if version is None:
@@ -276,8 +276,10 @@ class Backend:
         """Check the inputs' dtypes, and add the backend's name and ``lower`` to a request."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
+        # A deployment passes its own function, which knows the caller's rewriters.
         if lower is not_lowered:
             lower = self.lowering(request.ir.kind)
+        # The name is for plugins that see every backend.
         return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
@@ -344,6 +346,7 @@ class Backend:
         if data is None or not self.calibrated_precision(params):
             return None
         items = CheckedItems(DataSet.of(data), ir.inputs, unused)
+        # Calibration measures the range of each input, and a constant input has none.
         items.check_varied()
         return items
 
@@ -381,6 +384,8 @@ class Backend:
             return wrapper
         receipt, wanted = wrapper.receipt, request.params.device
         fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
+        # An engine may ignore a device that it does not know, and would then be verified on another
+        # one.
         if device_kind(wanted) not in (*known, "auto"):
             message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
             hint = f"--device {known[0]}"
@@ -430,6 +435,7 @@ class Backend:
         request = BindingRequest(params=params, backend=self.name)
         found = self._plugin.call_typed("built_for", BuiltFor, request)
         texts = (found.machines, found.lacking) if found else ()
+        # An empty text in the manifest would mean that the engine is built for any machine.
         if not all(isinstance(text, str) for text in texts) or (texts and not texts[0].strip()):
             wanted = "the machines as text, and the reason why this one is not among them"
             raise wrong_result("built_for", self._plugin.status, found, wanted)

@@ -1,7 +1,4 @@
-"""Check of a backend in one tier, called in a child process.
-
-The last tier builds, runs and compares a tiny model.
-"""
+"""Check of a backend in one tier; the last tier builds, runs and compares a tiny model."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """Run one tier in this process: core's own checks, then the plugin's."""
+    """Run core's and the plugin's checks of one tier; called in a child process."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 
@@ -70,7 +67,7 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
 
 
 def _require_custom_ops(name: str, report: EnvReport) -> EnvReport:
-    """Report a failure if the plugin has not checked custom operators: it cannot load any."""
+    # A plugin without this check cannot load custom operators.
     if any(check.name == CUSTOM_OPS for check in report.checks):
         return EnvReport()
     return failed(
@@ -83,13 +80,13 @@ def _require_custom_ops(name: str, report: EnvReport) -> EnvReport:
 
 
 def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> EnvReport:
-    """Build relu(2 x), run it, and compare its output."""
     import numpy as np
 
     from enginebay.backend.backend import device_kind
     from enginebay.hooks import ConvertRequest, WrapperRequest
 
     what = "build, run, compare"
+    # Values of both signs, for relu.
     x = np.linspace(-1, 1, num=int(np.prod(_TINY_SHAPE)), dtype=np.float32).reshape(_TINY_SHAPE)
     try:
         ir = _write_tiny_ir(backend, folder)
@@ -108,6 +105,7 @@ def _run_tiny_model(backend: Backend, params: BackendParams, folder: Path) -> En
     except EnginebayError as err:
         return failed(Tier.SMOKE, what, found=str(err), fix=err.hint or "")
     requested, devices = device_kind(params.device), backend.info.devices
+    # "auto" may choose any of the backend's devices.
     devices = (requested,) if requested in devices else devices
     if device_kind(receipt.device) not in devices:
         where = f"it ran on '{receipt.device}'"

@@ -28,11 +28,7 @@ class Converter(Protocol):
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert the IR file in the command line's arguments.
-
-    Args:
-        backend: The backend that converts.
-        argv: The arguments; None for those of this process.
+    """Convert the IR file in the arguments, by default those of this process.
 
     Raises:
         SystemExit: After an error, with its exit code; after ``--help``, with 0.

@@ -26,11 +26,6 @@ def time_layers(
 ) -> list[TimedLayer]:
     """Load an engine with its backend, and time its layers.
 
-    Args:
-        request: The engine, with the backend's name.
-        inputs: The inputs of each run.
-        runs: The number of runs.
-
     Raises:
         UsageError: The backend or the installed engine cannot time layers.
         PluginError: The plugin did not return layers with times.
@@ -44,7 +39,7 @@ def time_layers(
     if layers is None:
         raise UsageError(f"backend '{name}' does not time layers")
     for layer in layers:
-        if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:
+        if not isinstance(layer, TimedLayer) or not 0 <= layer.seconds < math.inf:  # not NaN
             raise PluginError(
                 f"time_layers() of '{name}' returned {layer!r}: expected a TimedLayer with seconds"
             )

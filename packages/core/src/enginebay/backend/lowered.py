@@ -47,12 +47,7 @@ class Lowering:
     def __call__(
         self, module: nn.Module, inputs: Sequence[Tensor], operators: frozenset[str]
     ) -> ExportedProgram:
-        """Capture a module as a graph, and lower it to the engine's operators.
-
-        Args:
-            module: A module, or TorchScript.
-            inputs: Example inputs, whose sizes become fixed.
-            operators: The engine's operators, such as ``aten.add``.
+        """Capture a module with example inputs, and lower it to the engine's operators.
 
         Raises:
             RewriterError: A lowering is invalid.

@@ -30,6 +30,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
     """
     kept: set[str] = set()
     for name in names:
+        # A prefix ends at a "/", so that "head" does not select "header".
         prefix = name.rstrip("/") + "/"
         matches = [
             node for node, kind in nodes.items() if name in (node, kind) or node.startswith(prefix)

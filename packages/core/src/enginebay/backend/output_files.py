@@ -34,6 +34,7 @@ def check_output_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path,
 
 
 def _check_file(path: str | Path, root: Path, backend: str) -> Path:
+    # Resolved, since a link may lead out of the folder.
     file = (root / path).resolve()
     if not file.is_relative_to(root):
         raise ConversionError(f"backend '{backend}' wrote '{file}' outside its work_dir")

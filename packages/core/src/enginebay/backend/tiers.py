@@ -58,5 +58,6 @@ def _check_tier(
             timeout=timeout,
             result_type=EnvReport,
         )
+    # A crash or a time-out of the child process is a failed check as well.
     except IsolationError as err:
         return failed(tier, tier.value, found=str(err), fix=err.hint or "")

@@ -1,6 +1,6 @@
-"""Running an engine: the wrapper contract, its receipt, and timing.
+"""Running an engine: its wrapper, its receipt, and timing.
 
-Imported lazily: reading a receipt from a manifest must not import NumPy.
+The names are imported lazily, so that reading a manifest's receipt does not import NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Wrapper of a partitioned model: several engines that run one after the other."""
+"""Wrapper of a model that was cut: its engines run one after the other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _A = TypeVar("_A", bound="Array")
 
 
 class ChainedWrapper(Wrapper):
-    """Runs parts in order; the inputs of a part are model inputs or outputs of earlier parts.
+    """Runs the parts of a model in order, each on inputs of the model or outputs of earlier parts.
 
     Args:
-        parts: Wrappers of one backend, in order; the chain owns and closes them.
+        parts: The wrappers of the parts, in order, all of one backend. The chain closes them.
         inputs: The inputs of the whole model.
         outputs: The outputs of the whole model, in order.
     """
@@ -39,13 +39,14 @@ class ChainedWrapper(Wrapper):
     ) -> None:
         self._parts = tuple(parts)
         self.concurrent = all(part.concurrent for part in parts)
+        # Parts with different devices pass their tensors through the host.
         devices = {part.native_device for part in parts}
         self.native_device = devices.pop() if len(devices) == 1 else None
         super().__init__(inputs=inputs, outputs=outputs)
         self._last_uses = self._find_last_uses()
 
     def _find_last_uses(self) -> list[list[str]]:
-        """List for each part the tensors that no later part needs."""
+        """Return, for each part, the names of the tensors that are not used after it."""
         last_part = dict.fromkeys(self.input_names, -1)
         for number, part in enumerate(self._parts):
             last_part.update(dict.fromkeys((*part.input_names, *part.output_names), number))
@@ -57,11 +58,11 @@ class ChainedWrapper(Wrapper):
         ]
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the parts on the host."""
+        """Run the parts on arrays on the host."""
         return self._run_parts(feed)
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Run the parts on the tensors' device."""
+        """Run the parts on tensors on their device."""
         return self._run_parts(feed)
 
     def _run_parts(self, feed: Mapping[str, _A]) -> list[_A]:
@@ -74,7 +75,6 @@ class ChainedWrapper(Wrapper):
 
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Time the whole chain, and each part under its number."""
         with ExitStack() as stack:
             stack.enter_context(super()._count_calls(timing, prefix))
             for number, part in enumerate(self._parts):
@@ -87,6 +87,7 @@ class ChainedWrapper(Wrapper):
         receipts = [part.receipt for part in self._parts]
         return msgspec.structs.replace(
             receipts[0],
+            # The tolerance of the whole model must allow for its coarsest part.
             precision=max((receipt.precision for receipt in receipts), key=coarseness),
             fallbacks=tuple(
                 f"part {number}: {fallback}"
@@ -96,7 +97,7 @@ class ChainedWrapper(Wrapper):
         )
 
     def synchronize(self) -> None:
-        """Wait for every part's device."""
+        """Wait until the devices of all parts have finished."""
         for part in self._parts:
             part.synchronize()
 

@@ -1,7 +1,7 @@
-"""Protection of forked processes: a wrapper that a child process inherits cannot be used there.
+"""Protection of forked processes, which cannot use the wrappers of their parent process.
 
-A fork copies an engine's memory without its threads. A call of the engine, or its destructor, may
-then wait for these threads for ever (seen with ncnn, ONNX Runtime and OpenVINO).
+A fork copies an engine's memory without its threads. A call of the engine or its destructor may
+then wait for these threads forever, as those of ncnn, ONNX Runtime and OpenVINO do.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ from weakref import WeakValueDictionary
 
 
 class Owner(Protocol):
-    """The owner of an engine: a wrapper."""
+    """An object that owns an engine: a wrapper."""
 
     def disown(self) -> None:
-        """Refuse all calls and never release the engine."""
+        """Refuse all further calls, and never release the engine."""
 
 
-#: The wrappers of this process, by id: a subclass may not be hashable.
+#: ``id`` of a wrapper → wrapper, since the class of a wrapper may not be hashable.
 _wrappers: WeakValueDictionary[int, Owner] = WeakValueDictionary()
 
 
 def disown_after_fork(wrapper: Owner) -> None:
-    """Disown this wrapper in every process that is forked from now on.
-
-    Calls cost nothing more: the copies are marked at the fork.
-    """
+    """Call ``disown()`` of the wrapper's copy in every process that is forked from now on."""
+    # At the fork, so that the wrapper need not compare process ids in each call.
     _wrappers[id(wrapper)] = wrapper
 
 
 def _disown_wrappers() -> None:
     for wrapper in tuple(_wrappers.values()):
         wrapper.disown()
-        # One reference too many: even at exit the engine's destructor must not run.
+        # With an extra reference, the engine's destructor does not even run at the process's end.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(wrapper))
     _wrappers.clear()
 

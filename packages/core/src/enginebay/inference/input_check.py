@@ -1,4 +1,4 @@
-"""Validation of inputs against the model's input specs, before any engine is called."""
+"""Check of inputs against the specs of the model's inputs, before the engine is called."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class InputCheck:
-    """Checks names, dtypes and shapes against the specs.
+    """Checks the names, dtypes and shapes of inputs against the specs.
 
     Attributes:
-        exact: Name, dtype and shape of each input. The shape is None, which equals no array's
-            shape, if a dimension is dynamic.
+        exact: Name, dtype and shape of each input. The shape is None, which differs from every
+            array's shape, if a dimension is dynamic.
     """
 
     def __init__(self, specs: Sequence[TensorSpec]) -> None:
@@ -32,15 +32,14 @@ class InputCheck:
         )
 
     def bind_inputs(self, /, *inputs: object, **by_name: object) -> dict[str, Any]:
-        """Return all inputs by name.
+        """Return positional and named arrays as one mapping by the inputs' names.
 
         Args:
             *inputs: Arrays in the order of the model's inputs.
             **by_name: Further arrays by the names of the inputs.
 
         Raises:
-            InputError: Too few or too many, an input with two values, or a value that is not an
-                array.
+            InputError: An input is missing, unknown or passed twice, or a value is not an array.
         """
         bound = dict(zip(self._specs, inputs, strict=False)) | by_name
         is_complete = len(bound) == len(inputs) + len(by_name) == len(self._specs)
@@ -56,7 +55,7 @@ class InputCheck:
         )
 
     def check_names(self, names: Mapping[str, object]) -> None:
-        """Raise InputError for a missing or an extra name."""
+        """Raise InputError if a name is missing or unknown."""
         if names.keys() == self._specs.keys():
             return
         expected = ", ".join(self._specs) or "no input"
@@ -74,12 +73,12 @@ class InputCheck:
         )
 
     def check(self, feed: Mapping[str, Array], *, torch: bool | None = None) -> None:
-        """Raise InputError for a wrong dtype, rank or size; names must have been checked.
+        """Raise InputError if a dtype or a shape is wrong; call :meth:`check_names` first.
 
         Args:
-            feed: The inputs.
-            torch: True if the caller passed tensors, False for arrays. The hint then shows only
-                the matching conversion; with None it shows both.
+            feed: The inputs by name.
+            torch: True if the caller passed torch tensors, False for NumPy arrays; the hint shows
+                the conversion of this type. None if it is unknown; the hint shows both conversions.
         """
         sizes: dict[str, tuple[int, str]] = {}
         for name, value in feed.items():

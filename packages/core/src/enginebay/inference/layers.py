@@ -9,11 +9,12 @@ class TimedLayer(msgspec.Struct, frozen=True, kw_only=True):
     """One layer of an engine.
 
     Attributes:
-        name: The engine's name for it.
-        operator: The engine's name for its operator; empty if the engine does not report it.
-        seconds: The median over the runs.
-        nodes: The nodes of the IR that it computes, in order. Several if the engine has fused
-            them; empty if the engine has inserted the layer, or does not report its nodes.
+        name: The engine's name of the layer.
+        operator: The engine's name of the layer's operator; empty if the engine does not report it.
+        seconds: The median duration of the layer over all runs.
+        nodes: The names of the IR's nodes that the layer computes, in order. There are several if
+            the engine has fused nodes, and none if the engine has inserted the layer or does not
+            report nodes.
     """
 
     name: str

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-#: From the finest to the coarsest, by the tolerance that each one needs.
+#: The precisions from the finest to the coarsest, by the tolerance that each requires.
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective settings of a loaded engine, which may differ from the requested ones.
+    """The effective settings of a loaded engine, which may differ from the requested settings.
 
     Attributes:
-        device: The device that computes: ``cpu``, ``cuda:0`` …
+        device: The device that computes, such as ``cpu`` or ``cuda:0``.
         device_name: The device's model name; empty if unknown.
-        engine: Name and version: ``onnxruntime 1.31.1``.
-        provider: The part of the engine that computes: ``CPUExecutionProvider``.
+        engine: The engine's name and version, such as ``onnxruntime 1.31.1``.
+        provider: The engine's component that computes, such as ``CPUExecutionProvider``; empty if
+            the engine has no such components.
         precision: The effective precision: ``fp32``, ``fp16``, ``bf16``, ``int8`` or ``fp8``.
         fallbacks: One sentence for each requested setting that the engine did not apply.
         driver: The version of the device's driver; empty if it has none.
-        details: Further settings under the engine's own names.
+        details: Further settings, with the engine's names for them.
 
     Example:
         >>> Receipt(device="cpu", engine="onnxruntime 1.31.1").fallbacks
@@ -41,9 +42,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coarseness(precision: str) -> int:
-    """Return a precision's rank from fine to coarse.
-
-    An unknown precision ranks as the coarsest, so that the coarsest of several shows it.
+    """Return the rank of a precision, from 0 for the finest; an unknown one is the coarsest.
 
     Example:
         >>> max(["int8", "fp32", "bf16"], key=coarseness)

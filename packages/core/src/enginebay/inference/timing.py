@@ -30,10 +30,10 @@ class Timing:
     """Durations in seconds of a wrapper's engine calls and of its marked parts, by name.
 
     Args:
-        warmup: The number of first calls of each name that are not counted.
-        synchronize: Waits for the device. Called before each reading of the clock, so that
-            asynchronous work is counted; None to count only the call itself.
-        log_every: Log the average of each name every N counted calls; None for never.
+        warmup: The number of calls under each name that are not counted, starting with the first.
+        synchronize: A function that waits for the device. It is called before each reading of the
+            clock, so that asynchronous work is counted. None counts only the call itself.
+        log_every: Log the average under each name every N counted calls; None to log nothing.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Timing:
         self.counter(ENGINE)
 
     def counter(self, name: str) -> Counter:
-        """Return the counter of a name; created at the first request."""
+        """Return the counter of a name; create it if there is none."""
         if name not in self._counters:
             self._counters[name] = Counter(name, self.warmup, self._synchronize, self._log_every)
         return self._counters[name]
@@ -72,10 +72,10 @@ class Timing:
         return tuple(dict.fromkeys((ENGINE, *counted)))
 
     def statistics(self, name: str = ENGINE) -> Latency:
-        """Summarise the counted calls of a name.
+        """Return statistics of the counted calls under a name.
 
         Raises:
-            ValueError: No call was counted.
+            ValueError: No call was counted under this name.
         """
         counter = self._counters.get(name)
         if counter is None or not counter.seconds:
@@ -84,7 +84,7 @@ class Timing:
 
 
 class Counter:
-    """Durations of the calls under one name; safe to use from several threads.
+    """Durations of the calls under one name; several threads may call it at once.
 
     Attributes:
         seconds: One duration for each counted call, in order.
@@ -100,7 +100,7 @@ class Counter:
         self._to_skip = [None] * warmup  # list.pop is atomic, and subtraction is not
 
     def measure_call(self, function: Callable[..., _R], *args: object, **keywords: object) -> _R:
-        """Call a function and record its duration; a call that raises is not counted."""
+        """Call a function, and record its duration unless it raises an exception."""
         self._synchronize()  # earlier work of the device must not count for this call
         start = time.perf_counter()
         result = function(*args, **keywords)
@@ -126,10 +126,10 @@ class Counter:
 def count_time(name: str) -> Callable[[F], F]:
     """Mark a method of a wrapper as a part that :meth:`~enginebay.Wrapper.time_execution` times.
 
-    Outside of that context the method is called directly, without any cost.
+    Outside of this context the method is called directly, without any overhead.
 
     Args:
-        name: The name of its statistics; ``engine`` is the name for ``execute``.
+        name: The name of the part in the statistics; ``engine`` is reserved for ``execute``.
 
     Example:
         >>> class Decoder:
@@ -146,7 +146,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield attribute name, name of the mark and bound method of each marked method."""
+    """Yield the attribute's name, the part's name and the bound method of each marked method."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)
@@ -159,15 +159,15 @@ def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[...,
 class Latency(msgspec.Struct, frozen=True):
     """Statistics of call durations, in seconds.
 
-    A percentile is None if fewer than two durations are above it. The 90th percentile therefore
-    needs 20 calls and the 99th 200: with fewer calls it would be the longest duration or the one
-    before, which describes one unlucky call and not the distribution.
+    A percentile is None if fewer than two durations are longer. The 90th percentile therefore
+    requires 20 calls, and the 99th 200: with fewer calls it would be one of the two longest
+    durations, which describes one unlucky call and not the distribution.
 
     Attributes:
         runs: The number of calls.
         median: The median.
         low: The lower bound of the 95 % confidence interval of the median.
-        high: The upper bound of this interval.
+        high: The upper bound of the 95 % confidence interval of the median.
         mean: The arithmetic mean.
         stdev: The population standard deviation.
         p90: The 90th percentile; None for fewer than 20 calls.
@@ -189,7 +189,7 @@ class Latency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
-        """Summarise at least one duration.
+        """Return the statistics of durations, of which there must be at least one.
 
         Example:
             >>> Latency.of([0.1, 0.2, 0.3]).median
@@ -215,10 +215,10 @@ class Latency(msgspec.Struct, frozen=True):
 def _median_interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of the median of values in ascending order.
 
-    Both bounds are values themselves, so that it holds for any distribution: their ranks are
-    n/2 ± 0.98·√n, the normal approximation of the binomial (David and Nagaraja, Order Statistics,
-    3rd edition, section 7.1). With fewer than six values the interval spans all of them, and its
-    confidence is below 95 %.
+    Both bounds are order statistics, with the ranks n/2 ± 0.98·√n, so that the interval is valid
+    for any distribution. The ranks are the normal approximation of the binomial distribution (David
+    and Nagaraja, Order Statistics, 3rd edition, section 7.1). With fewer than six values the
+    interval spans all of them, and its confidence is below 95 %.
     """
     n = len(ordered)
     half_width = 0.98 * math.sqrt(n)
@@ -229,6 +229,6 @@ def _median_interval(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def _nearest_rank(ordered: Sequence[float], percent: int) -> float | None:
-    """Return a percentile by the nearest rank, which is a measured duration."""
+    """Return a percentile by the nearest-rank method, without interpolation."""
     rank = math.ceil(len(ordered) * percent / 100)
     return ordered[rank - 1] if len(ordered) - rank >= MIN_DURATIONS_ABOVE else None

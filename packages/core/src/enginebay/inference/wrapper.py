@@ -37,9 +37,10 @@ class Wrapper(ABC):
     """A loaded engine: ``wrapper({"x": x}) -> {"y": y}``, or ``wrapper(x) -> y``.
 
     For torch tensors it returns torch tensors on the same device. For NumPy arrays it returns
-    NumPy arrays, and does not import torch. Inputs may have any strides and are never changed;
-    returned outputs never change on a later call. A missing, extra, wrongly typed or wrongly
-    shaped input raises an :class:`~enginebay.errors.InputError` before the engine is called.
+    NumPy arrays, and does not import torch. Inputs may have any strides and are never changed.
+    Later calls never change the outputs of earlier calls. An input that is missing, unknown, or of
+    the wrong dtype or shape raises an :class:`~enginebay.errors.InputError` before the engine is
+    called.
 
     A backend subclasses this, calls ``super().__init__`` with the specs in the model's order,
     and implements :meth:`execute`, :meth:`receipt` and, if it holds resources, :meth:`release`.
@@ -54,7 +55,7 @@ class Wrapper(ABC):
             each other.
         native_device: The torch device type whose tensors :meth:`execute_torch` accepts without
             conversion; None if every input is copied to the host.
-        fault_hint: The hint of errors that are the backend's fault; ``Backend.load`` sets it.
+        fault_hint: The hint of errors about a defect of the backend; ``Backend.load`` sets it.
     """
 
     concurrent: bool = False
@@ -66,6 +67,7 @@ class Wrapper(ABC):
         self.outputs = tuple(outputs)
         self.input_names = tuple(spec.name for spec in self.inputs)
         self.output_names = tuple(spec.name for spec in self.outputs)
+        # Two underscores, so that a backend's own names, such as _run, do not replace these.
         self.__input_check = InputCheck(self.inputs)
         self.__exact = self.__input_check.exact
         self.__lock = None if self.concurrent else threading.Lock()
@@ -77,7 +79,7 @@ class Wrapper(ABC):
 
     @abstractmethod
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call the engine, and do nothing else: this is the method that is timed.
+        """Call the engine, and do nothing else, since this method is timed.
 
         Args:
             feed: Validated arrays on the host, one for each input, with any strides.
@@ -90,7 +92,7 @@ class Wrapper(ABC):
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
         """Call the engine on tensors that are already on its device.
 
-        Same contract as :meth:`execute`. Called only if ``native_device`` is set.
+        The contract is that of :meth:`execute`. It is called only if ``native_device`` is set.
         """
         raise NotImplementedError(f"{type(self).__name__} sets native_device without execute_torch")
 
@@ -107,7 +109,6 @@ class Wrapper(ABC):
         return f"<{type(self).__name__} {' → '.join(names)}{state}>"
 
     def _repr_html_(self) -> str:
-        """Return the engine, its inputs and its outputs as HTML for notebooks."""
         from enginebay.display import html_fields
 
         receipt = self.receipt
@@ -121,7 +122,7 @@ class Wrapper(ABC):
         return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished; a no-op if ``execute`` itself waits."""
+        """Wait until the device has finished. Implement it if ``execute`` does not wait."""
         return
 
     def release(self) -> None:
@@ -140,7 +141,7 @@ class Wrapper(ABC):
         Args:
             inputs: A dict of all inputs by name, or the first input.
             more: Further inputs, in the order of ``input_names``.
-            named: Further inputs by name.
+            named: Further inputs, by their names.
 
         Returns:
             For a dict, a dict of the outputs in the order of ``output_names``. Otherwise the
@@ -150,9 +151,9 @@ class Wrapper(ABC):
             InputError: A name, dtype or shape does not match the model's inputs.
             InferenceError: The engine failed on valid inputs.
         """
-        # Fast path for the common case, in one flat loop: a tiny model takes 4 µs, and after a run
-        # of a large model, whose data fills the CPU's caches, each line of Python costs several
-        # times as much.
+        # Fast path for the common case, in one flat loop: a tiny model takes 4 µs. After a run of a
+        # large model, whose data fills the CPU's caches, each line of Python takes several times as
+        # long as usual.
         is_plain = inputs.__class__ is dict and not more and not named
         if is_plain and len(inputs) == len(self.__exact):
             feed, tensors = {}, False
@@ -160,6 +161,7 @@ class Wrapper(ABC):
                 array = inputs.get(name)
                 if array.__class__ is not np.ndarray:
                     tensors = True
+                    # With a native device, tensors are probably on it already.
                     if self.native_device or (array := host_view(array)) is None:
                         break
                 if array.dtype != dtype or array.shape != shape:
@@ -179,13 +181,14 @@ class Wrapper(ABC):
         return self(inputs)
 
     def predict(self, item: object) -> Sequence[Any]:
-        """Run the model once on an item of its artifact's task, such as the path of an image.
+        """Run the model once on an item, such as the path of an image.
 
         Args:
-            item: The item; the task converts it to the model's inputs.
+            item: The item, which the artifact's task converts to the model's inputs.
 
         Returns:
-            The task's results for the item, such as labels or boxes, the best first.
+            The results that the task reads from the outputs, such as labels or boxes, the best
+            first.
 
         Raises:
             UsageError: The artifact was made without a task.
@@ -256,6 +259,7 @@ class Wrapper(ABC):
                 return execute(feed)
         except (EnginebayError, KeyboardInterrupt):
             raise
+        # An engine's binding may raise anything, also SystemExit.
         except BaseException as err:
             inputs = ", ".join(f"{name} {v.dtype}{tuple(v.shape)}" for name, v in feed.items())
             raise InferenceError(
@@ -266,18 +270,19 @@ class Wrapper(ABC):
     def time_execution(
         self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
     ) -> Iterator[Timing]:
-        """Time the engine calls made inside the ``with`` block, and the calls of marked parts.
+        """Time the calls of the engine and of marked parts inside the ``with`` block.
 
-        A part is a method that the backend marked with :func:`enginebay.authors.count_time`. For a
-        model in several engines each engine is also a part: ``part 0: engine``. Outside of such a
-        block nothing is timed, at no cost.
+        A part is a method that the backend has marked with :func:`enginebay.authors.count_time`. If
+        the model was cut, each of its engines is a part too, such as ``part 0: engine``. Outside of
+        the block nothing is timed, without any overhead.
 
         Args:
-            warmup: The number of first calls of each name that are not counted.
-            with_sync: Wait for the device before each reading of the clock, so that asynchronous
-                work is counted.
-            log_every: Log the average every N calls of a name, at level INFO to the logger
-                ``enginebay.inference``.
+            warmup: The number of calls under each name that are not counted, starting with the
+                first.
+            with_sync: True to wait for the device before each reading of the clock, so that
+                asynchronous work is counted.
+            log_every: Log the average every N calls under a name, at level INFO to the logger
+                ``enginebay.inference``; None to log nothing.
         """
         synchronize = self.synchronize if with_sync else None
         timing = Timing(warmup=warmup, synchronize=synchronize, log_every=log_every)
@@ -287,6 +292,7 @@ class Wrapper(ABC):
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
         """Time this wrapper's calls inside the block, under names with a prefix."""
+        # Instance attributes replace the methods, so that untimed calls have no overhead.
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}
         for attribute, name, method in find_marked_methods(self):
@@ -306,7 +312,7 @@ class Wrapper(ABC):
         return [outputs[name] for name in self.output_names]
 
     def close(self) -> None:
-        """Release the engine; a second call and a call in a forked child are no-ops."""
+        """Release the engine, once; in a forked child process, do nothing."""
         if self.__closed:
             return
         self.__closed = True
@@ -315,7 +321,7 @@ class Wrapper(ABC):
             self.release()
 
     def disown(self) -> None:
-        """Refuse all calls and never release the engine, which belongs to the parent process."""
+        """Refuse all further calls, and never release the engine: the parent process owns it."""
         self.__inherited = True
         self.__exact = _NO_INPUT_FITS
 

@@ -1,8 +1,8 @@
-"""External data of an ONNX model: check the paths before any engine opens them.
+"""Check of an ONNX model's external data: the files with weights that the model names.
 
-A model file names the files with its weights, and every engine opens them with a loader of its own.
-Several loaders followed such names out of the model's folder (CVEs of 2022, 2024, 2025 and 2026).
-So they are checked here once, before any engine reads the model.
+Every engine has its own loader for them, and several loaders have opened files outside the model's
+folder (CVEs of 2022, 2024, 2025 and 2026). The paths are therefore checked here before any engine
+reads the model.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
 
 
 def find_tensors(message: Any) -> Iterator[TensorProto]:
-    """Yield every tensor of a model, at any depth."""
-    # All fields of the message, not a list of known places (initializers, attributes, subgraphs,
-    # functions, training graphs …): a later ONNX may add one.
+    """Yield every tensor in a protobuf message of ONNX and in the messages that it contains."""
+    # All fields, and not only the known ones (initializers, attributes, subgraphs, functions,
+    # training graphs …), since a later ONNX may add a field with tensors.
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # no stubs
     from onnx import TensorProto
 
@@ -65,7 +65,7 @@ def _data_location(tensor: TensorProto, path: Path) -> str:
 
 def _resolve_data_file(tensor: TensorProto, location: str, path: Path) -> Path:
     windows = PureWindowsPath(location)
-    # ONNX Runtime marks a location that is an address in memory with a star.
+    # ONNX Runtime uses a star for a location that is an address in memory.
     is_odd = not location or "\0" in location or "\\" in location or "*" in location
     if is_odd or windows.drive or windows.root or ".." in windows.parts:
         found = f"expected a data file in the model's folder, found '{location}'"

@@ -1,7 +1,7 @@
-"""Description of a model inside its IR file: names, dtypes, shapes, and the example's shapes.
+"""Description of a model inside its IR file: the specs of its inputs and outputs.
 
-TorchScript and exported programs store it as an extra file in their archive, ONNX as metadata. With
-it, every file that Enginebay exports can be deployed without any further option.
+TorchScript files and exported programs contain it as an extra file in their archive, and ONNX files
+as metadata. With it, every file that Enginebay exports can be deployed without further options.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: The name of the extra file, and the key of the metadata.
+#: The name of the extra file, and the key in the metadata.
 KEY = "enginebay.json"
 
-#: A size in a file, which may come from an attacker: msgspec refuses negative ones.
+#: A size that msgspec refuses if it is negative, since an attacker may have written the file.
 Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -28,8 +28,8 @@ class FileDescription(msgspec.Struct, frozen=True):
     """The content of the extra file.
 
     Attributes:
-        inputs: The inputs in order.
-        outputs: The outputs in order.
+        inputs: The model's inputs, in order.
+        outputs: The model's outputs, in order.
         example_shapes: Input name → shape of the example that the model was exported with.
     """
 
@@ -43,19 +43,19 @@ def describe(
     outputs: Sequence[TensorSpec],
     example_shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, str]:
-    """Return a description as name and content of an extra file, for torch's save functions."""
+    """Return ``{KEY: description}``, as torch's functions for saving take extra files."""
     shapes = {name: tuple(shape) for name, shape in example_shapes.items()}
     description = FileDescription(tuple(inputs), tuple(outputs), shapes)
     return {KEY: msgspec.json.encode(description).decode()}
 
 
 def read_description(text: str | bytes, path: Path) -> FileDescription | None:
-    """Parse the extra file of ``path``; None if it is empty: Enginebay did not write the file.
+    """Parse the description in the IR file ``path``; return None if it has none.
 
     Raises:
-        ModelSourceError: The extra file is damaged.
+        ModelSourceError: The description is damaged.
     """
-    if not text:
+    if not text:  # Enginebay did not write the file
         return None
     try:
         return msgspec.json.decode(text, type=FileDescription)

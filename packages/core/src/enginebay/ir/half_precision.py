@@ -1,7 +1,7 @@
-"""Half precision: convert an ONNX file to one that computes in fp16 or bf16.
+"""Conversion of an ONNX file to half precision: fp16 or bf16.
 
 A node computes in half precision if its operator's schema allows the type. The model's inputs and
-outputs stay unchanged, and a Cast is inserted only where the two precisions meet.
+outputs keep their dtypes. A Cast is inserted only between nodes of different precisions.
 """
 
 # Not the converters of ONNX Runtime and onnxconverter-common: they have no bf16, and skip the
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import onnx_ir
     from onnx.defs import OpSchema
 
-#: Operators that overflow in fp16 (sums, powers) or need more than the 8 bits of bf16's significand
-#: (positions).
+#: Operators that overflow in fp16, such as sums and powers, or that compute positions, for which
+#: the 8 bits of bf16's significand are not enough.
 FP32_OPS = frozenset(
     {
         *("Exp", "Pow", "CumSum", "Range", "GridSample", "RoiAlign", "NonMaxSuppression"),
@@ -32,8 +32,8 @@ FP32_OPS = frozenset(
 )
 #: The first opset whose convolutions, poolings and trigonometric operators accept bfloat16.
 BF16_OPSET = 22
-#: Larger weights go to a second file: protobuf is limited to 2 GB, and half of that leaves room for
-#: the graph itself.
+#: The size above which the weights are written to a second file. A protobuf message is limited to
+#: 2 GB, and half of that leaves enough for the graph.
 INLINE_WEIGHT_BYTES = 1 << 30
 
 
@@ -47,9 +47,10 @@ def to_half(
 ) -> list[Path]:
     """Write a copy of an ONNX model that computes in half precision.
 
-    Names and dtypes of inputs and outputs stay. Weights are clipped to the range of the type, and
-    weights that would become 0 to its smallest number: a mask stays finite, an epsilon positive.
-    Operators outside ONNX's own domain stay in fp32, and so do :data:`FP32_OPS`.
+    The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
+    type, so that a mask stays finite. Weights that would become 0 become the smallest number of the
+    type, so that an epsilon stays positive. :data:`FP32_OPS` and operators outside ONNX's own
+    domain stay in fp32.
 
     Args:
         source: An ``.onnx`` file, with or without external data.
@@ -59,7 +60,7 @@ def to_half(
         fp32_nodes: Names of nodes that stay in fp32.
 
     Returns:
-        The written files: ``target``, then the external data if there is any.
+        The written files: ``target``, and the file with the external data if there is one.
 
     Raises:
         MissingDependencyError: onnx-ir is not installed.
@@ -79,7 +80,7 @@ def to_half(
 
 
 def _load_typed(source: Path, precision: str) -> onnx_ir.Model:
-    """Load a model with typed values, its functions inlined and its constants as initializers."""
+    """Load a model, inline its functions, infer its types, and turn constants into initializers."""
     import onnx
     import onnx_ir
     from onnx.inliner import inline_local_functions
@@ -127,13 +128,13 @@ def _save_model(model: onnx_ir.Model, target: Path) -> list[Path]:
 
 
 class _Converter:
-    """Converts the fp32 values of a model and its subgraphs to half precision, in place."""
+    """Converts fp32 values of a model and of its subgraphs to half precision, in place."""
 
     def __init__(self, model: onnx_ir.Model, dtype: onnx_ir.DataType, suffix: str) -> None:
         self._model = model
         self._dtype = dtype
         self._suffix = suffix
-        # Node inputs as (node, index): those that must be half, and those that accept both.
+        # Node inputs as (node, index): first the inputs that must be half, then those of any type.
         self._half_uses: set[tuple[onnx_ir.Node, int]] = set()
         self._any_uses: set[tuple[onnx_ir.Node, int]] = set()
         self._half_outputs: set[onnx_ir.Value] = set()
@@ -147,7 +148,7 @@ class _Converter:
                 self._convert_value(value, graph)
 
     def _choose_half_uses(self, node: onnx_ir.Node) -> None:
-        """Record which inputs and outputs of a node its operator allows in half precision."""
+        """Record the inputs and outputs of a node that its operator allows in half precision."""
         schema = _node_schema(node, self._model.opset_imports.get("", 1))
         if schema is None:
             return
@@ -167,7 +168,7 @@ class _Converter:
         self._half_outputs |= made
 
     def _convert_value(self, value: onnx_ir.Value, graph: onnx_ir.Graph) -> None:
-        """Set a value's type, and connect readers of the other type to a copy."""
+        """Set the type of a value, and connect readers of the other type to a converted copy."""
         is_half = value in self._half_outputs
         if is_half:
             value.dtype = self._dtype
@@ -189,7 +190,7 @@ class _Converter:
     def _add_copy(
         self, value: onnx_ir.Value, graph: onnx_ir.Graph, *, is_half: bool
     ) -> onnx_ir.Value:
-        """Add a copy of a value in the other precision; the fp32 one gets the original name."""
+        # The fp32 value gets the original name, which the model's users know.
         import onnx_ir
 
         name, half_name = value.name, f"{value.name}__{self._suffix}"
@@ -236,7 +237,7 @@ def _node_schema(node: onnx_ir.Node, opset: int) -> OpSchema | None:
 def _pair_with_type_variables(
     values: Iterable[onnx_ir.Value | None], formal: Sequence[OpSchema.FormalParameter]
 ) -> Iterator[tuple[str, int, onnx_ir.Value]]:
-    """Yield the type variable, position and value of each input or output that is present."""
+    """Yield type variable, index and value of each input or output of a node that is present."""
     for index, value in enumerate(values):
         if value is not None and value.name:
             # The last formal parameter may be variadic.
@@ -259,7 +260,7 @@ def _list_values(graph: onnx_ir.Graph) -> Iterable[onnx_ir.Value]:
 def _insert_cast(
     value: onnx_ir.Value, name: str | None, dtype: onnx_ir.DataType, graph: onnx_ir.Graph
 ) -> onnx_ir.Value:
-    """Insert a Cast after the node that computes a value; at the graph's start for an input."""
+    """Insert a Cast after the node that computes a value, or at the beginning for an input."""
     import onnx_ir
 
     cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")
@@ -276,7 +277,7 @@ def _insert_cast(
 def _round_to_half(
     weight: onnx_ir.TensorProtocol, dtype: onnx_ir.DataType
 ) -> onnx_ir.TensorProtocol:
-    """Round to half precision; finite elements stay finite, and nonzero ones nonzero."""
+    """Round a weight to half precision; finite elements stay finite, nonzero ones stay nonzero."""
     import ml_dtypes
     import numpy as np
     import onnx_ir

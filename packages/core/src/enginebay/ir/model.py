@@ -1,4 +1,4 @@
-"""IR model: the files of an intermediate representation, with the model's inputs and outputs."""
+"""A model as files of an intermediate representation (IR), with its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ IR_FOLDER = "ir"
 
 
 class IRModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in files that engines can convert.
+    """A model as files of an IR, which backends convert.
 
     Attributes:
-        kind: The representation.
-        path: The main file, absolute.
-        files: All files of the model, absolute: the main file first, then external weights.
-        inputs: The inputs in order; empty if the file does not record them (a TorchScript file
-            that Enginebay did not write).
+        kind: The kind of the IR.
+        path: The absolute path of the main file.
+        files: The absolute paths of all files: the main file, then the files with weights.
+        inputs: The inputs in order; empty for a TorchScript file that Enginebay did not write,
+            which does not record them.
         outputs: The outputs in order; empty if the file does not record them.
         exporter: The writer of the file: ``torch.onnx dynamo``, ``torch.onnx torchscript``,
             ``torch.jit.trace``, ``torch.export``, or ``file`` for a file of the user.
-        opset: The version of ONNX's own operator set; None for the other kinds.
-        notes: Notes for the user, one line each: why the first exporter was not used, which
-            inputs or outputs were left out.
+        opset: The version of ONNX's own operator set; None for the other kinds of IR.
+        notes: Notes for the user, one line each, such as the reason why the first exporter was not
+            used, or the inputs that the exporter has dropped.
         example_shapes: Input name → shape of the example that the model was exported with; empty
             if the file does not record it.
     """
@@ -50,17 +50,16 @@ class IRModel(msgspec.Struct, frozen=True, kw_only=True):
     example_shapes: dict[str, tuple[int, ...]] = {}
 
     def digest(self) -> str:
-        """Return the SHA-256 of all files, in hexadecimal; of a single file as by ``sha256sum``."""
+        """Return the SHA-256 of a single file, or of the joined digests of several files."""
         digests = [_hash_file(file) for file in self.files]
-        return (
-            digests[0]
-            if len(digests) == 1
-            else hashlib.sha256("".join(digests).encode()).hexdigest()
-        )
+        if len(digests) == 1:
+            return digests[0]
+        return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def check_regular(path: Path) -> None:
-    """Raise ModelSourceError for a pipe or a device: reading from one may block forever."""
+    """Raise ModelSourceError if the path is a pipe or a device."""
+    # Reading from a pipe or a device may block forever.
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ModelSourceError(f"'{path}': expected a file, found a pipe or a device")
 

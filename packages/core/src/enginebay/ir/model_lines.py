@@ -14,19 +14,15 @@ if TYPE_CHECKING:
 
 
 def model_line(frame: FrameType) -> str:
-    """Return the innermost line outside torch, NumPy and Enginebay: ``folder/net.py:12``.
+    """Return the model's line in the call stack of a frame, such as ``folder/net.py:12``.
 
-    Args:
-        frame: The innermost frame to look at.
-
-    Returns:
-        The line; empty if there is no such frame.
+    This is the innermost line outside torch, NumPy and Enginebay; empty if there is none.
     """
     return _find_line(walk_stack(frame))
 
 
 def format_raising_line(err: BaseException) -> str:
-    """Return the model's line that an exception came from as ``" (folder/net.py:12)"``.
+    """Return the model's line that raised an exception, as ``" (folder/net.py:12)"``.
 
     Empty if the traceback has no line outside torch, NumPy and Enginebay.
     """

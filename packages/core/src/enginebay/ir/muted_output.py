@@ -1,4 +1,4 @@
-"""Output of exporters: suppress their warnings, logs and prints, except the notes users need."""
+"""Suppression of the warnings, logs and prints of exporters, except for notes to users."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LOGGERS = ("torch", "onnxscript", "onnx_ir")
 def quiet() -> Iterator[list[str]]:
     """Suppress the warnings, logs and prints of the exporter that runs in the block.
 
-    Other threads still print (a progress bar, for example), but their warnings are suppressed too:
-    Python's warning filters are process-wide.
+    Other threads can still print, such as a progress bar. Their warnings are suppressed too, since
+    Python's warning filters apply to the whole process.
 
     Yields:
-        A list of notes, one line for each distinct ``TracerWarning``: where tracing made a constant
-        of a value that depends on the input.
+        A list of notes, one line for each distinct ``TracerWarning``: each names a line of the
+        model whose result, which depends on the input, became a constant.
     """
     notes: list[str] = []
 
@@ -57,25 +57,22 @@ def quiet() -> Iterator[list[str]]:
 
 
 class _ThreadMutedStream:
-    """A stream that drops the output of the thread that created it and forwards all other output.
-
-    ``isatty()`` is False, so that rich, and NNCF through it, draws no progress bar.
-    """
+    """A stream that drops the output of the thread that created it, and forwards all other."""
 
     def __init__(self, stream: TextIO) -> None:
-        # Past the proxy of a rich display that is shown already: its proxy and that of a display in
-        # NNCF would write to each other forever.
+        # Not the proxy of a rich display that is already shown: this proxy and the proxy of NNCF's
+        # progress bar would write to each other forever.
         self._stream: TextIO = getattr(stream, "rich_proxied_file", stream)
         self._thread = get_ident()
         self._earlier_threads = {thread.ident for thread in enumerate_threads()} - {self._thread}
 
     @property
     def rich_proxied_file(self) -> object:
-        # rich asks for it: a display of an earlier thread continues past this stream.
+        # A rich display in an earlier thread reads this attribute, and writes past this stream.
         return self._stream if get_ident() in self._earlier_threads else self
 
     def isatty(self) -> bool:
-        return False
+        return False  # so that rich, which NNCF uses, draws no progress bar
 
     def write(self, text: str) -> int:
         return len(text) if get_ident() == self._thread else self._stream.write(text)
@@ -86,7 +83,7 @@ class _ThreadMutedStream:
 
 @contextmanager
 def no_graph_dump() -> Iterator[None]:
-    """Stop the TorchScript exporter from printing the whole graph when it fails."""
+    """Prevent the TorchScript exporter from printing the whole graph when it fails."""
     # It should print only if verbose, but tests `is_onnx_log_enabled` without calling it. The
     # output goes to the process's stdout from C++, where redirect_stdout() cannot catch it.
     import torch

@@ -1,4 +1,4 @@
-"""Reading an ONNX file as an IR, without loading its weights."""
+"""Reading of an ONNX file as an IR, without its weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_onnx(path: str | Path) -> IRModel:
         path: The ``.onnx`` file. External data must be in its folder or a subfolder.
 
     Returns:
-        The IR. Its inputs contain no initializers.
+        The IR. Its inputs do not include initializers.
 
     Raises:
         ModelSourceError: The file is missing, empty, truncated or not ONNX, or its external data
@@ -60,7 +60,7 @@ def _parse_file(path: Path) -> onnx.ModelProto:
     try:
         try:
             return onnx.ModelProto.FromString(read_outline(path))
-        except (ValueError, OSError, DecodeError):  # for the error of onnx's own reader
+        except (ValueError, OSError, DecodeError):  # onnx's own reader raises a better error
             return onnx.load(path, load_external_data=False)
     except FileNotFoundError as err:
         raise ModelSourceError(f"no file '{path}'") from err
@@ -71,7 +71,7 @@ def _parse_file(path: Path) -> onnx.ModelProto:
 
 
 def _check_complete(proto: onnx.ModelProto, path: Path) -> None:
-    # Needed since an empty or truncated file can be a valid protobuf message that lacks fields.
+    # An empty or truncated file can be a valid protobuf message that lacks fields.
     if not path.stat().st_size:
         raise ModelSourceError(f"'{path}' is empty")
     missing = [

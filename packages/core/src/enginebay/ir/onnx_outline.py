@@ -1,7 +1,7 @@
-"""Reading an ONNX file without the bytes of its weights, which are most of the file.
+"""Reading of an ONNX file without the bytes of its weights, which are most of the file.
 
-The file is a protobuf message: a sequence of fields, each a key (field number and wire type) and
-its content. See https://protobuf.dev/programming-guides/encoding/.
+The file is a protobuf message: a sequence of fields. Each field has a key (field number and wire
+type) and a content. See https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 def read_outline(path: Path) -> bytes:
-    """Return the ``ModelProto`` in an ONNX file, encoded, without its initializers' ``raw_data``.
+    """Return the encoded ``ModelProto`` of an ONNX file without its initializers' ``raw_data``.
 
     Raises:
         ValueError: The file is empty or not a protobuf message.
@@ -35,7 +35,7 @@ def read_outline(path: Path) -> bytes:
 
 
 def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> bytes:
-    """Copy a message without the fields at the end of a path of field numbers."""
+    """Copy a message without the nested fields at ``path``, a sequence of field numbers."""
     pieces = []
     copied = start
     while start < end:
@@ -54,19 +54,19 @@ def _copy_without(data: mmap, start: int, end: int, path: tuple[int, ...]) -> by
 
 
 def _content_size(data: mmap, start: int, kind: int) -> tuple[int, int]:
-    """Return the size of a field's content in bytes, and the offset where the content begins."""
+    """Return the size of a field's content in bytes, and the offset of its first byte."""
     if kind == _LENGTH_DELIMITED:
         return _read_varint(data, start)
     if kind == _VARINT:
         return _read_varint(data, start)[1] - start, start
     if kind not in _FIXED_SIZES:
-        raise ValueError(f"a field of the wire type {kind}")
+        raise ValueError(f"a field has the unknown wire type {kind}")
     return _FIXED_SIZES[kind], start
 
 
 def _read_varint(data: mmap, start: int) -> tuple[int, int]:
-    """Return the number at an offset, and the offset after it: 7 bits a byte, lowest first."""
-    number = shift = 0
+    """Return the integer at an offset, and the offset after it."""
+    number = shift = 0  # each byte has 7 bits of the integer, the lowest first
     while True:
         byte = data[start]
         start += 1

@@ -42,23 +42,23 @@ _OPERATOR_NAME = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|torch\._?sym_\w+|math\.\w+|#\w+:.+"
     r"|_operator\.(?!attrgetter|itemgetter|methodcaller|call\b)\w+"
 )
-#: Limits far above the needs of sizes: a power of a large power would take all memory.
+#: Limits that no real size expression reaches: a power of a large power would take all memory.
 _MAX_CHARACTERS, _MAX_DIGITS, _MAX_EXPONENT = 20_000, 20, 64
 
 
 def check_program(path: Path) -> None:
-    """Refuse a program whose size expressions or function names would run other code.
+    """Refuse an exported program whose size expressions or function names would run other code.
 
     Raises:
-        ModelSourceError: The message names the file and the expression or function.
-        Exception: The file is damaged; the readers raise many types.
+        ModelSourceError: The program has such an expression or name, which is in the message.
+        Exception: The file is damaged. The readers raise many types of exceptions.
     """
     for text in _read_programs(path):
         json.loads(text, object_pairs_hook=lambda pairs: _check_object(pairs, path))
 
 
 def _read_programs(path: Path) -> Iterator[bytes]:
-    """Yield the JSON documents in a file that one of torch's two readers would load."""
+    """Yield the JSON documents of a file that torch would read, in the old or the new format."""
     import torch
 
     with ZipFile(path) as archive:  # torch up to 2.7 wrote these
@@ -92,10 +92,10 @@ def _check_function(name: object, path: Path) -> None:
 
 
 def check_size_expression(text: object, path: Path) -> None:
-    """Refuse an expression that is more than arithmetic on sizes.
+    """Refuse an expression that contains more than arithmetic on sizes.
 
     Raises:
-        ModelSourceError: The message names the file and the expression.
+        ModelSourceError: The expression contains more; the message has the file and the expression.
     """
     if not _is_size_expression(text):
         raise ModelSourceError(
@@ -142,7 +142,7 @@ def _is_known_call(node: ast.Call) -> bool:
 
 
 def _is_known_function(name: str) -> bool:
-    """Return True for sympy's arithmetic and the sympy functions that torch defines."""
+    """Return True if a name is a class of sympy's arithmetic, or one of torch's sympy functions."""
     import sympy  # type: ignore[import-untyped]  # sympy has no types
     from torch.utils._sympy import functions
 
@@ -153,7 +153,7 @@ def _is_known_function(name: str) -> bool:
 
 
 def _is_small_exponent(exponent: ast.expr) -> bool:
-    """Return True for a small whole number or a quotient of two."""
+    """Return True for a small integer, or a quotient of two small integers."""
     nodes = list(ast.walk(exponent))
     numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
@@ -164,7 +164,7 @@ def _is_small_exponent(exponent: ast.expr) -> bool:
 
 
 def _count_nested_powers(node: ast.AST) -> int:
-    """Return the depth to which powers are nested: 2 for ``(x**8)**8``."""
+    """Return the nesting depth of powers, such as 2 for ``(x**8)**8``."""
     inside = max(map(_count_nested_powers, ast.iter_child_nodes(node)), default=0)
     is_call = isinstance(node, ast.Call) and getattr(node.func, "id", "") in _POWER_FUNCTIONS
     return inside + (is_call or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)))

@@ -1,4 +1,4 @@
-"""Detection of the kind of a torch archive, without unpickling anything."""
+"""Detection of a torch archive's kind without unpickling, which could run code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def check_archive(path: Path, kind: IRKind) -> None:
     """Check that a file is a torch archive of the expected kind.
 
     Raises:
-        ModelSourceError: The file is missing, empty, truncated or of another format; the message
-            names the format.
+        ModelSourceError: The file is missing, empty, truncated or of another format, which the
+            message names.
     """
     check_regular(path)
     try:
@@ -84,7 +84,8 @@ def _detect_kind(members: dict[str, str]) -> IRKind | None:
 
 
 def _check_constants(path: Path, members: dict[str, str]) -> None:
-    """Refuse Python objects in an exported program: torch would unpickle them."""
+    """Refuse an exported program with pickled Python objects."""
+    # torch would unpickle these files, and thereby run their code.
     for name in members:
         folder, _, file = name.rpartition("/")
         if folder.endswith("data/constants") and file.startswith(("custom_obj", "opaque_obj")):
@@ -102,7 +103,7 @@ def _describe_non_zip(path: Path, start: bytes) -> str:
 
 
 def _describe_pickle(stream: IO[bytes]) -> str:
-    """Describe the content of a pickle by the first class that it names."""
+    """Describe the content of a pickle by the first class in it, without unpickling."""
     try:
         names = (arg for opcode, arg, _ in pickletools.genops(stream) if opcode.name == "GLOBAL")
         first = str(next(names, "")).replace(" ", ".")

@@ -1,8 +1,8 @@
-"""Reading TorchScript files and exported programs as IRs, without running code from the file.
+"""Reading of TorchScript files and exported programs as IRs, without running code from the file.
 
-``torch.jit.load`` never runs Python code. ``torch.export.load`` would unpickle custom objects and
-example inputs; here it may unpickle tensors only. It would also evaluate the file's size
-expressions as Python and call any function that the file names, so both are checked first.
+``torch.jit.load`` never runs Python code. ``torch.export.load`` would unpickle any object, evaluate
+size expressions as Python, and call any function that the file names. Here it may unpickle only
+tensors, and the expressions and functions are checked first.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def read_torchscript(path: str | Path) -> tuple[torch.jit.ScriptModule, IRModel]
     """Load a TorchScript file onto the CPU.
 
     Returns:
-        The module, and the IR. The IR has no inputs and outputs if Enginebay did not write the
-        file: TorchScript itself does not record their shapes.
+        The module and the IR. The IR has no inputs and outputs if Enginebay did not write the file,
+        since TorchScript does not record their shapes.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not TorchScript.
@@ -55,8 +55,8 @@ def read_exported_program(path: str | Path) -> tuple[torch.export.ExportedProgra
     """Load an exported program.
 
     Returns:
-        The program, and the IR. The IR has the names of the program's graph if Enginebay did not
-        write the file.
+        The program and the IR. If Enginebay did not write the file, the inputs and outputs have
+        their names in the program's graph.
 
     Raises:
         ModelSourceError: The file is missing, damaged or not an exported program.
@@ -82,9 +82,9 @@ def program_specs(
 
     Args:
         program: The program.
-        input_names: Names of the input tensors; by default those in the graph.
-        output_names: Names of the output tensors; by default those in the graph.
-        symbols: torch's symbol of an open size (``s0``, ``s27`` …) → the user's name.
+        input_names: The names of the input tensors; by default their names in the graph.
+        output_names: The names of the output tensors; by default their paths in the returned value.
+        symbols: torch's symbol of an open size, such as ``s27`` → the user's name.
     """
     signature = program.graph_signature
     inputs = _example_tensors(program, {str(name): name for name in signature.user_inputs})
@@ -96,7 +96,7 @@ def program_specs(
 def _name_outputs(
     program: torch.export.ExportedProgram, outputs: Sequence[object]
 ) -> dict[str, object]:
-    """Return the graph's outputs by their paths in the value that the model returns."""
+    """Return path in the value that the model returns → output of the graph."""
     from torch.utils import _pytree as pytree
 
     from enginebay.tensors import output_leaves
@@ -108,7 +108,7 @@ def _name_outputs(
 def _example_tensors(
     program: torch.export.ExportedProgram, names: Mapping[str, object]
 ) -> dict[str, torch.Tensor]:
-    """Return the example values of inputs or outputs, without those that are constants."""
+    """Return the example values of the named nodes, without those that are not tensors."""
     import torch
 
     by_node = {node.name: node.meta.get("val") for node in program.graph.nodes}

@@ -1,9 +1,8 @@
 """Child processes that isolate their caller from crashes, hangs and output.
 
-:func:`run` runs a program, :func:`call` a Python function once, and :class:`Worker` a Python
-function that is called repeatedly. All of them capture the output, apply a time limit, report the
-signal or exit code, and leave no process running: not after a time-out, not after Ctrl-C, and not
-if this process itself is killed.
+:func:`run` runs a program, :func:`call` calls a Python function once, and :class:`Worker` calls one
+repeatedly. All of them capture the output, apply a time limit, and report the signal or exit code.
+They leave no process running, even after a time-out, after Ctrl-C, or if this process is killed.
 """
 
 from __future__ import annotations

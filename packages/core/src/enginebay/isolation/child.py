@@ -1,7 +1,7 @@
-"""The child process of a call or a worker, and the messages between it and its parent.
+"""The code of the child process of a call or a worker, and the messages to and from its parent.
 
-Messages are MessagePack, which unlike JSON has NaN, infinities, bytes and integer keys. Pickle is
-never used: loading it would execute whatever an untrusted child has sent.
+Messages are MessagePack, which unlike JSON supports NaN, infinities, bytes and integer keys. Pickle
+is never used, since loading it would execute any code from an untrusted child process.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ if TYPE_CHECKING:
 
 
 class Returned(msgspec.Struct, tag="returned"):
-    """Reply after the function has returned.
+    """Reply of a child process whose function has returned.
 
     Attributes:
-        value: Its result, encoded.
+        value: The encoded result.
     """
 
     value: bytes
 
 
 class Raised(msgspec.Struct, tag="raised"):
-    """Reply after the function has raised.
+    """Reply of a child process whose function has raised an exception.
 
     Attributes:
-        kind: The nearest class in ``enginebay.errors`` by name, or None for other exceptions.
+        kind: The name of the exception's nearest base class in ``enginebay.errors``; None if it has
+            none there.
         message: The exception's message.
         summary: The exception's class and message.
         traceback: The traceback as Python prints it.
-        hint: The error's hint.
+        hint: The hint of an Enginebay error; None if it has none.
     """
 
     kind: str | None
@@ -56,19 +57,19 @@ class Raised(msgspec.Struct, tag="raised"):
 
 
 def encode_value(value: object) -> bytes:
-    """Encode a value.
+    """Encode a value as MessagePack; paths are supported too.
 
     Raises:
-        TypeError: msgspec does not support its type, which the message names.
+        NotImplementedError: The value's type, which the message names, is not supported.
     """
     return msgspec.msgpack.encode(value, enc_hook=_encode_path)
 
 
 def decode_value(data: bytes, kind: Any) -> Any:
-    """Decode a value of type ``kind``.
+    """Decode MessagePack as a value of type ``kind``.
 
     Raises:
-        msgspec.ValidationError: The bytes hold another type; the message has the place.
+        msgspec.ValidationError: The data is of another type; the message has the path of the value.
     """
     return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_path)
 
@@ -80,20 +81,22 @@ def _encode_path(value: object) -> str | bytes:
         except UnicodeEncodeError:  # a file's name may be bytes that are not text in this locale
             return os.fsencode(value)
         return os.fspath(value)
-    raise NotImplementedError(f"values of type '{type(value).__qualname__}' cannot be sent")
+    kind = type(value).__qualname__
+    raise NotImplementedError(f"values of type '{kind}' cannot be encoded as MessagePack")
 
 
 def _decode_path(kind: type, value: Any) -> Any:
     if issubclass(kind, PurePath) and isinstance(value, str | bytes):
         return kind(os.fsdecode(value))
-    raise NotImplementedError(f"values of type '{kind.__qualname__}' cannot be received")
+    name = kind.__qualname__
+    raise NotImplementedError(f"values of type '{name}' cannot be decoded from MessagePack")
 
 
 def serve_call(function: str) -> None:
-    """Call a function with the arguments on standard input, and append the reply to this file.
+    """Call a function with the arguments on standard input, and append the reply to that file.
 
     Args:
-        function: ``module:qualname``.
+        function: The function's name, ``module:qualname``.
     """
     exchange = _take_standard_input()
     # After a crash in native code the file holds a Python traceback instead of a reply.
@@ -105,19 +108,20 @@ def serve_call(function: str) -> None:
         reply = Returned(encode_value(_call_by_name(function, request)))
     except Exception as error:  # noqa: BLE001 - the parent gets it, whatever it is
         reply = _describe_error(error)
-    faulthandler.disable()
+    faulthandler.disable()  # a later crash must not write into the reply
     exchange.write(encode_value(reply))
     exchange.close()
 
 
 def serve_messages(function: str) -> None:
-    """Call a function, then call its result with each message until the parent disconnects.
+    """Call a function, then call the function that it returns with each message of the parent.
 
-    Standard input is a socket. The first message holds the function's arguments. Every message,
-    this one included, gets a reply.
+    Standard input is a socket. The first message contains the function's arguments. Each message,
+    including the first, gets a reply. The loop ends when the parent disconnects.
 
     Args:
-        function: ``module:qualname``. It returns a function from bytes to bytes.
+        function: The function's name, ``module:qualname``. It returns a function from bytes to
+            bytes.
     """
     import socket
 
@@ -140,17 +144,17 @@ def serve_messages(function: str) -> None:
             exchange.flush()
 
 
-#: The size of the length that precedes each message on a socket.
+#: The size in bytes of the length that precedes each message on a socket.
 LENGTH_BYTES = 8
 
 
 def frame_message(message: bytes) -> bytes:
-    """Return a message with its length in front."""
+    """Return the message with its length as a prefix."""
     return len(message).to_bytes(LENGTH_BYTES, "little") + message
 
 
 def receive_message(exchange: io.BufferedIOBase) -> bytes | None:
-    """Return the next message; None if the other side has disconnected."""
+    """Return the next message from the parent; None if the parent has disconnected."""
     head = exchange.read(LENGTH_BYTES)
     if len(head) < LENGTH_BYTES:
         return None
@@ -183,6 +187,7 @@ def _take_descriptor() -> int:
 
 def _call_by_name(name: str, request: bytes) -> Any:
     function = _find_function(name)
+    # Decoded twice, since the number of arguments is needed for their types.
     types = _argument_types(function, len(decode_value(request, list[Any])))
     return function(*decode_value(request, GenericAlias(tuple, tuple(types))))
 
@@ -198,12 +203,12 @@ def _find_function(name: str) -> Callable[..., Any]:
 
 
 def _argument_types(function: Callable[..., Any], count: int) -> list[Any]:
-    """Return the annotated types of the first ``count`` positional arguments."""
     hints = _argument_hints(inspect.unwrap(function))
     if not hints:  # some functions written in C have no signature
         return [Any] * count
     parameters = list(inspect.signature(function).parameters.values())
     names = [parameter.name for parameter in parameters]
+    # All further arguments have the type of *args.
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL:
         names += names[-1:] * count
     return [hints.get(name, Any) for name in names[:count]] + [Any] * (count - len(names))
@@ -244,5 +249,5 @@ def _describe_error(error: Exception) -> Raised:
 
 
 def _escape_surrogates(text: str) -> str:
-    """Escape lone surrogates, which a file's name can bring into a message."""
+    # The name of a file may have lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -38,30 +38,34 @@ def call(
 ) -> T:
     """Call a function in a fresh Python process, which imports only the function's module.
 
-    The child has this process's ``sys.path``, environment and working directory, but not its
-    ``__main__``: a script needs no ``if __name__ == "__main__"``. Arguments and result are sent as
-    MessagePack: all types that msgspec supports, and paths.
+    The child process has this process's ``sys.path``, environment and working directory, but not
+    its ``__main__``: a script needs no ``if __name__ == "__main__"``. The arguments and the result
+    are encoded as MessagePack, which supports paths and all types that msgspec supports.
 
     Args:
-        function: ``module:qualname``. Its arguments are decoded to their annotated types, which
-            must be importable at run time.
-        *args: Its positional arguments.
-        timeout: The time limit in seconds, imports included; None for no limit.
-        result_type: The type of its result.
+        function: The function's name, ``module:qualname``. The arguments are decoded to their
+            annotated types, which must be importable at run time.
+        *args: The positional arguments.
+        timeout: The time limit in seconds, which includes imports; None for no limit.
+        result_type: The type of the result.
         on_line: Called with each line that the function prints, as in :func:`run`.
-        subject: The name in error messages for users who do not know the function, such as
-            ``the engine``.
+        subject: The name of the child process in error messages, such as ``the engine``; by default
+            the function's name.
 
     Returns:
         The function's result.
 
     Raises:
-        EnginebayError: The function raised it: the same class, message and hint. A class from
-            outside ``enginebay.errors``, and ``NotVerifiedError``, become the nearest base class.
-        IsolationError: The function raised another exception, which the message names; the child's
-            traceback is in the notes. Or an argument or the result cannot be sent.
-        ChildCrashedError: It ended the process: by a signal, by ``sys.exit``, by ``os._exit``.
-        ChildTimeoutError: It exceeded its time limit. The child and its children were ended.
+        EnginebayError: The function raised this error, with the same class, message and hint. A
+            class that is not in ``enginebay.errors``, and ``NotVerifiedError``, are replaced by
+            their nearest base class.
+        IsolationError: The function raised another exception, which the message names, with the
+            traceback of the child process in its notes; or an argument or the result cannot be
+            encoded.
+        ChildCrashedError: The function ended its process: by a signal, ``sys.exit`` or
+            ``os._exit``.
+        ChildTimeoutError: The function exceeded its time limit. Its process and all children of
+            this process were ended.
 
     Example:
         >>> call("math:hypot", 3.0, 4.0, timeout=60, result_type=float)
@@ -87,7 +91,7 @@ def call(
 
 
 def child_command(function: str, serve: str) -> list[str]:
-    """Return the command of a child; ``serve`` names the function of ``child`` that it runs."""
+    """Return the command of a child that runs ``serve``, a function of ``child``."""
     # -P: the working directory must not shadow a module before sys.path is set.
     # -u: a line in a buffer would be lost in a crash.
     path = [entry for entry in sys.path if isinstance(entry, str)]
@@ -95,15 +99,15 @@ def child_command(function: str, serve: str) -> list[str]:
 
 
 def encode_arguments(function: str, args: tuple[object, ...]) -> bytes:
-    """Encode a function's arguments.
+    """Encode a function's arguments for the child process.
 
     Raises:
-        IsolationError: msgspec does not support an argument's type.
+        IsolationError: The type of an argument is not supported.
     """
     try:
         return encode_value(args)
     except (TypeError, NotImplementedError, ValueError, OverflowError) as error:
-        raise IsolationError(f"an argument of '{function}' cannot be sent: {error}") from error
+        raise IsolationError(f"invalid argument of '{function}': {error}") from error
 
 
 def _read_reply(data: bytes, finished: Finished, subject: str) -> Returned | Raised:
@@ -120,7 +124,7 @@ def _read_reply(data: bytes, finished: Finished, subject: str) -> Returned | Rai
 
 
 def raise_from_child(subject: str, raised: Raised) -> NoReturn:
-    """Raise the exception of a function in the child, as :func:`call` documents it."""
+    """Raise the exception that a function raised in its child process; see :func:`call`."""
     error = (
         getattr(errors, raised.kind)(raised.message, hint=raised.hint)
         if raised.kind
@@ -134,4 +138,4 @@ def _decode_result(subject: str, returned: Returned, result_type: type[T]) -> T:
     try:
         return cast("T", decode_value(returned.value, result_type))
     except msgspec.ValidationError as error:
-        raise IsolationError(f"{subject} returned another type: {error}") from error
+        raise IsolationError(f"{subject} returned the wrong type: {error}") from error

@@ -1,4 +1,4 @@
-"""A process group, whose processes end together, at the latest with this process."""
+"""A group of child processes that end together, at the latest when this process ends."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Time between SIGTERM and SIGKILL.
+#: The time between SIGTERM and SIGKILL.
 KILL_GRACE_SECONDS = 2.0
-#: Time between two checks if a child has ended. Rarely needed: the end of a child closes its
-#: output, which wakes us at once, unless another process holds the output open.
+#: The time between two checks if a child has ended. They are rarely needed: the end of a child
+#: closes its output, which is noticed at once, unless another process holds the output open.
 POLL_SECONDS = 0.1
-#: Time to wait for the rest of the output if a process that left the group holds it open.
+#: The time to wait for the rest of the output if a process that left the group holds it open.
 DRAIN_SECONDS = 0.2
-#: Characters stored from the start and from the end of a child's output. A converter that prints
-#: a weight tensor must not fill the parent's memory.
+#: The number of characters stored from the start and from the end of a child's output. A converter
+#: that prints a weight tensor must not fill the parent's memory.
 END_CHARACTERS = 256 * 1024
 
 # The guard leads the group and waits until its standard input closes, which happens however this
@@ -39,7 +39,7 @@ os.killpg(0, signal.SIGKILL)
 
 
 class ProcessGroup:
-    """Context manager of a process group; leaving the context ends all of its processes.
+    """Context manager of a process group; at its end, all processes of the group are ended.
 
     A process that has moved itself to another group or session is not ended.
     """
@@ -65,15 +65,16 @@ class ProcessGroup:
             os.killpg(self._guard.pid, number)
 
     def start(self, argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        """Start a program in the group, with both outputs in one pipe.
+        """Start a program in the group, with stdout and stderr in one pipe.
 
         Raises:
-            OSError: It could not be started.
+            OSError: The program could not be started.
         """
         return subprocess.Popen(
             argv,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # Unbuffered, since the selector does not see data in a buffer of Python.
             bufsize=0,
             process_group=self._guard.pid,
             **options,
@@ -81,12 +82,12 @@ class ProcessGroup:
 
 
 class OutputLog:
-    r"""The output of a child, decoded from chunks of bytes; its middle is dropped if it is long.
+    r"""The output of a child process; only its start and its end are stored if it is long.
 
     Bytes that are not UTF-8 become ``�``; ``\r\n`` and the ``\r`` of progress bars become ``\n``.
 
     Args:
-        on_line: Called with every complete line, without its line end.
+        on_line: Called with each complete line, without its line break.
 
     Example:
         >>> log = OutputLog(print)
@@ -106,10 +107,11 @@ class OutputLog:
         self._left_out = 0
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Append bytes; ``final`` is True for the last ones."""
+        """Append a chunk of bytes; ``final`` is True for the last chunk."""
         text = self._decoder.decode(data, final)
         self._store_ends(text)
         *lines, self._line = (self._line + text).split("\n")
+        # A line without an end must not fill the memory.
         if self._line and (final or len(self._line) > END_CHARACTERS):
             lines.append(self._line)
             self._line = ""
@@ -121,22 +123,22 @@ class OutputLog:
         self._on_line = lambda _: None
 
     def text(self) -> str:
-        """Return the text; if it is long, its start and its end."""
+        """Return the whole output, or only its start and its end if it is long."""
         if not self._left_out:
             return self._head + self._tail
         return f"{self._head}\n[… {self._left_out} characters left out …]\n{self._tail}"
 
     def _store_ends(self, text: str) -> None:
-        room = END_CHARACTERS - len(self._head)
-        self._head += text[:room]
-        self._tail += text[room:]
+        missing = END_CHARACTERS - len(self._head)
+        self._head += text[:missing]
+        self._tail += text[missing:]
         surplus = max(0, len(self._tail) - END_CHARACTERS)
         self._tail = self._tail[surplus:]
         self._left_out += surplus
 
 
 def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
-    """Read a child's output until it has ended (True) or the time is over (False)."""
+    """Read a child's output until the child has ended; return False if the time is over before."""
     deadline = None if seconds is None else time.monotonic() + seconds
     for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:
@@ -147,7 +149,7 @@ def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: flo
 
 
 def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
-    """Read the rest of an ended child's output."""
+    """Read the rest of the output of a child that has ended."""
     for is_open in _feed_chunks(process.stdout, log, time.monotonic() + DRAIN_SECONDS):
         if not is_open:
             break
@@ -157,7 +159,7 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log until the deadline; yield at least every POLL_SECONDS if the output is open."""
+    """Feed the log, and yield after each chunk or POLL_SECONDS; True if the output is open."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -168,7 +170,7 @@ def _feed_chunks(
 
 
 def _wait_for_end(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    """Wait for a child that has closed its output; return True if it has ended in time."""
+    """Wait for the end of a child that has closed its output; return True if it ends in time."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(None if deadline is None else max(0, _seconds_left(deadline)))
     return process.poll() is not None

@@ -1,4 +1,4 @@
-"""Runs of a program: its output, its exit code, and its required output files."""
+"""Runs of a program as a child process, with checks of its exit code and its output files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _logger = logging.getLogger("enginebay.isolation")
 
 _Error = TypeVar("_Error", bound=IsolationError)
 
-#: Lines of output shown in a message; the whole output is in the error's notes.
+#: The number of output lines in a message; the whole output is in the error's notes.
 LAST_LINES = 5
 
 
@@ -39,9 +39,9 @@ class Finished(msgspec.Struct, frozen=True):
 
     Attributes:
         argv: The command.
-        exit_code: Its exit code; the negative number of the signal if a signal ended it.
-        output: Its output and error output in one text; of a very long text the start and the end.
-        seconds: Its duration.
+        exit_code: The exit code, or the negative number of the signal that ended the process.
+        output: stdout and stderr as one text; only its start and its end if it is very long.
+        seconds: The duration of the process.
     """
 
     argv: tuple[str, ...]
@@ -64,20 +64,22 @@ def run(
     Args:
         argv: The program and its arguments.
         timeout: The time limit in seconds; None for no limit.
-        cwd: Its working directory; by default this process's.
-        env: Its whole environment; by default this process's.
-        required_outputs: Files that it must write, relative to ``cwd``. An older file that was not
-            written again counts as missing.
-        on_line: Called with each line of output, in this thread. By default the lines go to the
-            logger ``enginebay.isolation`` at level DEBUG.
+        cwd: The program's working directory; by default this process's.
+        env: The program's whole environment; by default this process's.
+        required_outputs: Files that the program must write, relative to ``cwd``. An older file that
+            was not written again counts as missing.
+        on_line: Called with each line of output, in this thread. By default the lines are logged
+            by the logger ``enginebay.isolation`` at level DEBUG.
 
     Returns:
-        Its output and duration; its exit code was 0. Processes that it has left running were ended.
+        The output and the duration; the exit code is 0. Processes that the program left running
+        were ended.
 
     Raises:
-        ChildCrashedError: It ended with another exit code or with a signal.
-        ChildTimeoutError: It exceeded its time limit. The program and its children were ended.
-        IsolationError: It could not be started, or a required output is missing or empty.
+        ChildCrashedError: The program ended with another exit code or with a signal.
+        ChildTimeoutError: The program exceeded its time limit. The program and its children were
+            ended.
+        IsolationError: The program could not be started, or a required file is missing or empty.
 
     Example:
         >>> run(["echo", "hello"], timeout=10).output
@@ -85,6 +87,7 @@ def run(
     """
     command = [os.fspath(word) for word in argv]
     files = [Path(cwd or "") / path for path in required_outputs]
+    # A file of an earlier run must not pass for one of this run.
     before = [_file_stamp(file) for file in files]
     finished = run_to_end(
         command, command, timeout, on_line, cwd=cwd, env=env, stdin=subprocess.DEVNULL
@@ -104,19 +107,19 @@ def run_to_end(
     subject: str = "",
     **options: object,
 ) -> Finished:
-    """Run a child and return its result for any exit code.
+    """Run a child process to its end, and return its result for any exit code.
 
     Args:
         argv: The command.
         shown: The command to show in messages and in the result.
-        timeout: The time limit in seconds.
-        on_line: Called with each line of output.
-        subject: The child's name in error messages; by default the program's.
+        timeout: The time limit in seconds; None for no limit.
+        on_line: Called with each line of output; None to log the lines.
+        subject: The child's name in error messages; by default the program's name.
         **options: Keyword arguments of ``subprocess.Popen``.
 
     Raises:
-        ChildTimeoutError: It exceeded its time limit.
-        IsolationError: It could not be started.
+        ChildTimeoutError: The child process exceeded its time limit.
+        IsolationError: The child process could not be started.
     """
     log = OutputLog(on_line or _logger.debug)
     limit, name = effective_timeout(timeout)
@@ -133,24 +136,20 @@ def run_to_end(
 
 
 def crash_error(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
-    """Return the error for a child that crashed; ``when`` describes the moment, if it is known."""
+    """Build the error about a crashed child; ``when`` describes the moment, if it is known."""
     ending = f"ended with {_describe_ending(finished.exit_code)}{when}"
     return _build_error(ChildCrashedError, ending, finished, subject)
 
 
 def timeout_error(finished: Finished, limit: str, subject: str = "") -> ChildTimeoutError:
-    """Return the error for a child that was ended; ``limit`` is the text for its time limit."""
+    """Build the error about a child that was ended; ``limit`` describes its time limit."""
     return _build_error(ChildTimeoutError, f"ran past {limit}", finished, subject)
 
 
 def start_child(
     group: ProcessGroup, argv: list[str], options: dict[str, object]
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a group.
-
-    Raises:
-        IsolationError: It could not be started.
-    """
+    """Start a child process in a group, or raise an IsolationError."""
     try:
         return group.start(argv, **options)
     except OSError as error:
@@ -164,7 +163,6 @@ def start_child(
 def _follow_or_end(
     group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog, timeout: float | None
 ) -> bool:
-    """Wait for a child, and end it after its time limit; return True if it ended in time."""
     try:
         ended = follow_output(process, log, timeout)
         if not ended:
@@ -177,7 +175,7 @@ def _follow_or_end(
 
 
 def end_group(group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog) -> None:
-    """End the group: SIGTERM, then SIGKILL after the grace time."""
+    """End all processes of a group with SIGTERM, and with SIGKILL after the grace time."""
     try:
         group.signal(signal.SIGTERM)
         follow_output(process, log, KILL_GRACE_SECONDS)
@@ -196,7 +194,7 @@ def _describe_ending(exit_code: int) -> str:
 
 
 def _file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return values that change when a file is written; None if it does not exist."""
+    """Return properties of a file that change when it is written; None if it does not exist."""
     if not file.is_file():
         return None
     stat = file.stat()
@@ -217,7 +215,6 @@ def _check_output(file: Path, before: tuple[int, int, int] | None, finished: Fin
 
 
 def _build_error(kind: type[_Error], ending: str, finished: Finished, subject: str = "") -> _Error:
-    """Return an error with the last lines of output in its message, and all output in its notes."""
     lines = [line for line in finished.output.splitlines() if line.strip()][-LAST_LINES:]
     shown = "".join(f"\n  {line[:200]}" for line in lines)
     output = f"; its last output:{shown}" if lines else "; it printed nothing"

@@ -1,4 +1,4 @@
-"""A common time limit for all child processes of a block, in addition to their own limits."""
+"""A common time limit of all child processes in a block, in addition to the limit of each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A running time limit.
+    """A time limit that has started.
 
     Attributes:
-        seconds: Its length.
-        end: Its end, on the monotonic clock.
+        seconds: The length of the time limit.
+        end: The end of the time limit, as a value of ``time.monotonic()``.
     """
 
     seconds: float
@@ -29,10 +29,11 @@ class TimeLimit:
 
     @property
     def left(self) -> float:
-        """The seconds that are left; 0 after its end."""
+        """The remaining seconds; 0 after the end."""
         return max(0.0, self.end - time.monotonic())
 
 
+# A context variable, so that each thread has a limit of its own.
 _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 
 
@@ -40,7 +41,7 @@ _limit: ContextVar[TimeLimit | None] = ContextVar("_limit", default=None)
 def time_limit(seconds: float) -> Iterator[TimeLimit]:
     """Limit the time of all child processes that this thread starts inside the block.
 
-    Long work in this process must call :func:`check_time_limit`.
+    Long computations in this process must call :func:`check_time_limit`.
     """
     limit = TimeLimit(seconds, time.monotonic() + seconds)
     token = _limit.set(limit)
@@ -51,10 +52,10 @@ def time_limit(seconds: float) -> Iterator[TimeLimit]:
 
 
 def check_time_limit() -> None:
-    """Raise if the time limit is over; for loops of long work in this process.
+    """Check the time limit; for loops of long computations in this process.
 
     Raises:
-        ChildTimeoutError: No time is left.
+        ChildTimeoutError: The time limit is over.
     """
     limit = _limit.get()
     if limit is not None and not limit.left:
@@ -62,16 +63,16 @@ def check_time_limit() -> None:
 
 
 def time_left() -> float:
-    """Return the seconds that are left of the time limit; infinity without a limit.
+    """Return the remaining seconds of the time limit, or infinity without a limit.
 
-    A converter can thereby reserve time for a second attempt.
+    A converter can use it to reserve time for a second attempt.
     """
     limit = _limit.get()
     return math.inf if limit is None else limit.left
 
 
 def effective_timeout(timeout: float | None) -> tuple[float | None, str]:
-    """Return the shorter of a child's time limit and the block's, and its text for a message."""
+    """Return the shorter of a child's and the block's time limit, and its description."""
     limit = _limit.get()
     if limit is not None and (timeout is None or limit.left < timeout):
         return limit.left, f"the time limit of {limit.seconds:g} s"

@@ -1,4 +1,4 @@
-"""A Python function in a child process that is called repeatedly."""
+"""A child process that calls a Python function repeatedly."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _LOG_CHUNK_BYTES = 1 << 16
 
 
 class Worker:
-    """Context manager of a child process; leaving the context ends it and its children.
+    """Context manager of a child process; at its end, the child and its children are ended.
 
-    The function is called once, with the arguments, and returns a function from bytes to bytes,
-    which is called with each message. Only :meth:`receive` waits for the child.
+    The child calls the function once with the arguments. The function returns a function from bytes
+    to bytes, which the child calls with each message. Only :meth:`receive` waits for the child.
 
     Args:
-        name: Its name in messages.
-        function: ``module:qualname``, as for :func:`~enginebay.isolation.call`.
-        *args: Its positional arguments.
+        name: The child's name in error messages.
+        function: The function's name, as for :func:`~enginebay.isolation.call`.
+        *args: The function's positional arguments.
 
     Raises:
-        IsolationError: It cannot be started, or an argument cannot be sent.
+        IsolationError: The child cannot be started, or an argument cannot be encoded.
     """
 
     def __init__(self, name: str, function: str, /, *args: object) -> None:
@@ -57,6 +57,7 @@ class Worker:
             self._group = stack.enter_context(ProcessGroup())
             self._socket, theirs = socket.socketpair()
             stack.callback(self._socket.close)
+            # Closed in this process, so that the end of the child closes the connection.
             with theirs:
                 command = child_command(function, "serve_messages")
                 self._process = start_child(self._group, command, {"stdin": theirs})
@@ -77,24 +78,24 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the child; a second call does nothing."""
+        """End the child. Further calls do nothing."""
         self._stack.close()
 
     def send(self, message: bytes) -> None:
-        """Send a message without waiting; :meth:`receive` sends the rest of a large one."""
+        """Send a message without waiting; :meth:`receive` sends the rest of a large message."""
         self._outgoing = memoryview(bytes(self._outgoing) + frame_message(message))
         self._write_socket()
 
     def receive(self, timeout: float) -> bytes:
-        """Wait for the next reply; the first one is empty and confirms that the function returned.
+        """Wait for the next reply. The first one is empty: the function has returned.
 
         Args:
             timeout: The time limit in seconds.
 
         Raises:
-            EnginebayError: The function raised it, as for :func:`~enginebay.isolation.call`.
+            EnginebayError: The function raised an exception; see :func:`~enginebay.isolation.call`.
             ChildCrashedError: The child has ended.
-            ChildTimeoutError: It exceeded the time limit and was ended.
+            ChildTimeoutError: The child exceeded the time limit and was ended.
         """
         limit, limit_name = effective_timeout(timeout)
         deadline = time.monotonic() + (timeout if limit is None else limit)
@@ -110,7 +111,9 @@ class Worker:
         return reply.value
 
     def pause(self) -> None:
-        """Suspend the child: its threads use no CPU time until :meth:`resume`."""
+        """Suspend the child, whose threads then use no CPU time until :meth:`resume`."""
+        # Engines' threads spin after a call, which would slow down another engine that is being
+        # timed.
         # Not the whole group: its guard must still notice the end of this process.
         self._process.send_signal(signal.SIGSTOP)
 
@@ -119,7 +122,6 @@ class Worker:
         self._process.send_signal(signal.SIGCONT)
 
     def _exchange_data(self, seconds: float) -> None:
-        """Wait until the child sends or accepts data, then read and write without blocking."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
         self._selector.modify(self._socket, events)
         for key, ready in self._selector.select(seconds):
@@ -143,7 +145,7 @@ class Worker:
             data = self._socket.recv(1 << 20)
         except BlockingIOError:
             return
-        except ConnectionResetError:
+        except ConnectionResetError:  # it ended before it had read all messages
             data = b""
         if not data:
             raise crash_error(self._wait_for_end())
@@ -156,7 +158,7 @@ class Worker:
                 self._outgoing = self._outgoing[self._socket.send(self._outgoing) :]
 
     def _take_message(self) -> bytes | None:
-        """Remove and return the next complete message, or None."""
+        """Remove and return the next complete message; return None if there is none yet."""
         size = int.from_bytes(self._incoming[:LENGTH_BYTES], "little")
         if len(self._incoming) < LENGTH_BYTES + size or len(self._incoming) < LENGTH_BYTES:
             return None
@@ -165,8 +167,8 @@ class Worker:
         return message
 
     def _wait_for_end(self) -> Finished:
-        """Wait for a child that has closed its socket."""
         deadline = time.monotonic() + KILL_GRACE_SECONDS
+        # A child closes its socket shortly before it ends.
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         self.kill()
@@ -178,6 +180,6 @@ class Worker:
         return Finished((self._name,), self._process.returncode, self._log.text(), seconds)
 
     def kill(self) -> None:
-        """End the child at once; a :meth:`receive` in another thread then raises."""
+        """End the child immediately; a :meth:`receive` in another thread then raises an error."""
         self._group.signal(signal.SIGKILL)
         self._process.wait()

@@ -51,7 +51,7 @@ class Build:
         folder: The folder for the engine's files.
         steps: The recorder of the deployment's steps.
         timeout: The time limit of the conversion in seconds.
-        data: The calibration data; None if there is none.
+        data: The calibration data; None without data.
         keep: Nodes, operators and prefixes of node names that the caller excludes from 8 bits.
         unordered: The names of outputs that are compared as sets.
     """
@@ -136,6 +136,7 @@ def build_engine(build: Build) -> BuiltEngine:
             if full := disk_error(err):
                 raise full from err  # no other IR would help; staging names the disk
             failures[kind] = err
+            # The files of a failed converter would otherwise become part of the artifact.
             _clear_folder(build.folder)
         else:
             notes = (f"{failed} was not used: {err}" for failed, err in failures.items())
@@ -143,6 +144,7 @@ def build_engine(build: Build) -> BuiltEngine:
     if len(failures) == 1:
         raise next(iter(failures.values()))
     reasons = "; ".join(f"{kind}: {err}" for kind, err in failures.items())
+    # The hint of each IR's error is useful here as well.
     hints = dict.fromkeys(err.hint for err in failures.values() if err.hint)
     name = build.settings.backend.name
     raise ConversionError(
@@ -173,6 +175,8 @@ def _build_from_ir(build: Build, kind: IRKind) -> BuiltEngine:
     with build.steps("convert") as show_detail, _limit_time(build.timeout):
 
         def set_detail(detail: str) -> None:
+            # A conversion in this process, such as a lowering, ends only if it looks at the limit
+            # itself.
             check_time_limit()
             show_detail(detail)
 
@@ -233,16 +237,17 @@ def _limit_time(seconds: float) -> Iterator[None]:
 
 
 def _export_model(build: Build, kind: IRKind) -> tuple[IRModel, RewriteReport | None]:
-    """Export the model with the rewriters for its backend; a file of this IR is not exported."""
     if (file := build.model.file(kind)) is not None:
         return file, None
     settings = build.settings
+    # The opset that the backend reads best, unless the user has chosen one.
     opset = (settings.export.opset or settings.backend.info.opset) if kind == "onnx" else None
     patch = export_patch(
         backend=settings.backend.name,
         ir=kind,
         rewriters=[
             *settings.export.rewriters,
+            # Only a cut needs the model's marks as nodes of the graph.
             *([mark_nodes()] if settings.export.cuts else []),
         ],
         config=settings.values,

@@ -65,7 +65,6 @@ def _check_backend(sections: Sections, problems: Problems) -> None:
 
 
 def _note_codebase(config: Mapping[str, object], problems: Problems) -> None:
-    """Add a note if no installed plugin provides the models of the config's codebase."""
     section = config.get("codebase_config")
     name = section.get("type") if isinstance(section, Mapping) else None
     if isinstance(name, str) and name not in contributed("model_sources"):

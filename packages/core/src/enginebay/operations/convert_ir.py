@@ -76,9 +76,12 @@ def convert(
             request = msgspec.structs.replace(request, keep=keep)
         files = engine.convert(request)
         reason = "converted without a reference to compare with"
+        # An engine that cannot run on this machine cannot be loaded here either.
         if built_for := engine.elsewhere(typed_params):
             reason += f"; {built_for.describe()}"
         else:
+            # A conversion may only copy the file: missing operators are found when it is loaded,
+            # in a child process, since it may crash.
             with stage.move_away() as folder:
                 check_loads(
                     LoadRequest(

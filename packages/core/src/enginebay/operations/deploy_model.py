@@ -106,6 +106,7 @@ def deploy(
         export=export,
         verify=verify,
     )
+    # Recorded calls have the real inputs of an application, so they are the best data as well.
     if isinstance(args, RecordedCalls) and settings.data is None:
         settings = msgspec.structs.replace(settings, data=args)
     deployer = Deployer(settings, int8_keep=int8_keep, command=python_call())

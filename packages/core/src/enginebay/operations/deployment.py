@@ -168,6 +168,7 @@ class Deployer:
             large=verify.probes_extreme,
             calibrated=engine.calibrated_precision(params),
         )
+        # Opened here, so that wrong data fails before the model is imported.
         self._data: DataSet | None = settings.open_data()
 
     def prepare_model(self, source: ModelSource, args: object) -> PreparedModel:
@@ -233,6 +234,8 @@ class Deployer:
         with steps("verify") as set_detail:
             save_samples(stage.dir / SAMPLES_FILE, engine.samples)
             verification, receipt = judge_engine()
+            # A probe on which rounding alone decides must not excuse an error on another one:
+            # compare again.
             while rest := drop_undecided_probes(
                 engine.build.reference, verification, self._comparators
             ):
@@ -276,8 +279,10 @@ class Deployer:
             task=prepared.task,
             comparators=tuple(ComparatorRecord(c.outputs, c.name) for c in self._comparators),
         )
+        # Before the IR is deleted, which is the only file that knows the modules.
         record_modules(stage.dir, engine.ir, settings.backend.name)
         for folder in (stage.dir, *(stage.dir / part.folder for part in engine.parts)):
+            # The graph of an engine that cannot run here serves only its verification.
             shutil.rmtree(folder / SIMULATION_FOLDER, ignore_errors=True)
         if not settings.export.keep_ir:
             shutil.rmtree(stage.dir / IR_FOLDER, ignore_errors=True)
@@ -287,11 +292,6 @@ class Deployer:
 def _check_verdict(
     verification: Verification, options: VerifyOptions, target: Path, *, ran_here: bool
 ) -> None:
-    """Check that the artifact may be published: it is verified, or its verdict is allowed.
-
-    Raises:
-        NotVerifiedError: The artifact must not be published.
-    """
     verdict = verification.verdict
     # An engine for other machines is always unverified until it runs on one of them.
     allows_unverified = not ran_here or options.allow_unverified

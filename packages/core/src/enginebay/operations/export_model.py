@@ -101,6 +101,7 @@ def _choose_ir(path: str | Path | None, requested: IRKind | None) -> IRKind:
         return requested or "onnx"
     for kind, suffix in SUFFIXES.items():
         if Path(path).suffix == suffix:
+            # A file with the suffix of another IR could not be read again.
             if requested not in (kind, None):
                 new_path = Path(path).with_suffix(SUFFIXES[requested])
                 raise UsageError(

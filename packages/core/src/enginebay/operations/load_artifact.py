@@ -52,8 +52,9 @@ def load(
             wrapper: Wrapper = IsolatedWrapper(request)
         else:
             wrapper = request.load()
-        # Read at the first use: without it, a missing plugin of the task is no problem.
+        # Read at the first use, since the task's plugin may be missing and not be needed.
         wrapper.set_task(cache(lambda: opened.task))
         return wrapper
 
+    # An engine that reads files of two artifacts raises errors that mislead.
     return use_artifact(artifact, load_opened)

@@ -31,7 +31,7 @@ class PreparedModel:
         reference: The inputs and expected outputs that the engine will be verified with.
         task: The record of the model's task; None if unknown.
         notes: The reason why the model's task could not be read, if so.
-        data: The calibration data; None if there is none.
+        data: The calibration data; None without data.
         verified_on: The items of ``data`` that are in ``reference``; None without data.
     """
 
@@ -79,15 +79,19 @@ def prepare_model(
         task, notes = _read_own_task(source, data)
     # Not "if data": the truth value counts the items, which reads a stream to its end.
     some = None if data is None else data.for_task(task).some(items)
+    # Recorded before the model runs for the first time, so that state which a run changes is found.
     state = None if source.model is None else ModelState(source.module, fully=True)
     model, fitted = settings.bind_inputs(source, args, some, task)
     settings.backend.check_dtypes(model.inputs)
+    # The recorded calls define the range of the probes and are the data, unless others were passed.
     if isinstance(args, RecordedCalls):
         probes = replace(probes, domain=args.domain([*model.examples]) | probes.domain)
         if settings.data is args:
             data = DataSet(args.fitting(model.example_shapes, model.dynamic))
     if data is not None:
         data = data.for_task(fitted)
+        # int8 is judged by its decision on each row, and not on whole batches, if the model accepts
+        # a batch of one.
         if all(axes[0].min <= 1 for axes in model.dynamic.values() if 0 in axes):
             data = data.for_inputs(model.open_inputs, row_by_row=True)
         some = data.some(items)
@@ -115,6 +119,7 @@ def _read_own_task(
             f"'{source.description}' comes with a task: {err}", hint=err.hint
         ) from err
     except MissingDependencyError as err:
+        # The items of this data set, such as images, cannot be read without the task.
         if data is not None and data.needs_task:
             raise
         return None, (f"{err}, so it is stored unread: {err.hint}",)

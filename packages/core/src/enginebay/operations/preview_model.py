@@ -173,6 +173,7 @@ def preview(
         >>> eb.preview(torch.nn.ReLU(), torch.ones(1, 3)).clear  # doctest: +SKIP
         True
     """
+    # By default, not the plugins whose engine is not installed.
     names = list(dict.fromkeys(backends)) or [
         name for name in installed_backends() if _has_engine(name)
     ]
@@ -181,6 +182,7 @@ def preview(
         raise UsageError("no engine is installed", hint="enginebay backends")
     for name in backends:
         get_backend(name)
+    # Wrong rewriters must fail before the first export.
     find_sets(rewriters)
     previews = []
     for name in names:
@@ -204,6 +206,7 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
         lacking: list[Obstacle] = []
         try:
             lacking = _list_lacking(arguments, name, folder, timeout)
+        # A wrong model or input is the same for every backend: end the preview.
         except (UsageError, ModelError):
             raise
         except EnginebayError as err:
@@ -225,11 +228,7 @@ def _preview_backend(arguments: _Arguments, name: str, timeout: float) -> Backen
 
 
 def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float) -> list[Obstacle]:
-    """Export a draft and list the operators that the engine lacks.
-
-    Both happen in a child process if the arguments can be pickled; otherwise the export happens in
-    this process.
-    """
+    # The export happens in this process if a child process could not read the arguments.
     from enginebay.isolation import call
 
     if pickled := _pickle_arguments(arguments):
@@ -244,7 +243,7 @@ def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float
 
 
 def _pickle_arguments(arguments: _Arguments) -> bytes:
-    """Pickle the arguments for a child process; return empty bytes if that is not possible."""
+    """Pickle the arguments; return empty bytes if a child process could not read them."""
     # Pickle would accept these models, but the child process could not import their class.
     module = type(arguments[0]).__module__
     if module == "__main__" or module.startswith("enginebay_source_"):
@@ -319,7 +318,6 @@ def _write_draft(folder: Path, draft: _Draft) -> None:
 
 
 def _read_draft(folder: Path) -> _Draft | None:
-    """Read the draft in a folder; return None if the export failed."""
     file = folder / _DRAFT_FILE
     if not file.is_file():
         return None

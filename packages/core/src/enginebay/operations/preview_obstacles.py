@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain_lacking(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacle]:
-    """Yield an obstacle for each node or operator that an engine lacks.
-
-    Args:
-        ir: The IR.
-        lacking: Node or operator → reason, as from ``Backend.unsupported_operators``.
-    """
+    """Yield an obstacle for each node or operator in the result of ``unsupported_operators``."""
     if not lacking:
         return
     if ir.kind == "onnx":
@@ -61,8 +56,10 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
     module, _ = read_torchscript(ir.path)
     callers: dict[str, dict[str, None]] = {}
     for name, inner in module.named_modules():
+        # A script module without a forward method has no graph.
         if not hasattr(inner, "graph"):
             continue
+        # Enginebay exports a module of its own that contains the model.
         path = name.removeprefix("model").removeprefix(".")
         for node in inner.graph.nodes():
             if node.kind() in operators:
@@ -71,7 +68,7 @@ def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tupl
 
 
 def find_replacement(backend: str, operator: str) -> str:
-    """Return the name and condition of a rewriter for an operator; empty if there is none."""
+    """Return the name and condition of a rewriter for an operator; empty if none is known."""
     base = operator.rpartition("::")[2].lower()
     engine = get_backend(backend)
     for ir in engine.info.irs:

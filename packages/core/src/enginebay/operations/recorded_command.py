@@ -18,11 +18,7 @@ _typed_command = ContextVar("_typed_command", default="")
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Record a command line in the manifests of the artifacts that are built inside the block.
-
-    Args:
-        command: The command line that builds the artifacts again.
-    """
+    """Record a command line in the manifests of the artifacts that are built inside the block."""
     token = _typed_command.set(command)
     try:
         yield
@@ -38,6 +34,7 @@ def python_call() -> str:
     if command := _typed_command.get():
         return command
     # Two frames up: the caller of the function that calls this one.
+    # The source text, since not all values of arguments can be written as code.
     frame = inspect.getframeinfo(sys._getframe(2), context=0)
     span = frame.positions
     if span is None or span.lineno is None or span.end_lineno is None:

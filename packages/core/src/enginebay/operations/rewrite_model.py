@@ -102,11 +102,11 @@ def _resolve_rewriters(
     rewriters: Sequence[RewriterSet | str],
     **options: object,
 ) -> dict[str, Any]:
-    """Return the arguments of :func:`enginebay.rewriting.rewrite`, which knows no backends."""
     caller_sets = find_sets(rewriters)
     if backend:
         engine = get_backend(backend)
         plugins = engine.rewriters(ir)
+        # An ONNX exporter translates torch's operators; the other IRs contain them.
         if ir != "onnx":
             options["operators"] = engine.info.operators
         options["lacking"] = engine.info.lacking

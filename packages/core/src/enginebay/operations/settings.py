@@ -156,6 +156,7 @@ def resolve_settings(
             dynamic=dynamic,
             data=data,
         )
+    # Imported only if there is a config, since this takes time at every start.
     from enginebay.config import (
         Problems,
         backend_params,

@@ -37,6 +37,7 @@ def show_steps(*, transient: bool = False) -> Iterator[Callable[[Step], None]]:
 
 
 def _is_notebook() -> bool:
+    # Not imported here: in a notebook it is already imported.
     python = sys.modules.get("IPython")
     return python is not None and hasattr(python.get_ipython(), "kernel")
 
@@ -48,7 +49,7 @@ def _watch_in_notebook() -> Callable[[Step], None]:
     handle = ipython.display(ipython.HTML(""), display_id=True)
 
     def show_step(step: Step) -> None:
-        if not any(known is step for known in steps):  # equal steps may be different ones
+        if not any(known is step for known in steps):  # equal steps may be different objects
             steps.append(step)
         rows = [(_step_mark(step), step.name, _format_seconds(step), step.detail) for step in steps]
         shown = html_table(("", "step", "seconds", ""), rows, right=("seconds",))
@@ -94,7 +95,6 @@ def _on_terminal(*, transient: bool) -> Iterator[Callable[[Step], None]]:
 
 
 def _build_column() -> ProgressColumn:
-    """Return a column that shows a step: a mark, its name, its seconds and its detail."""
     from rich.progress import SpinnerColumn, Task
     from rich.table import Column
     from rich.text import Text

@@ -19,7 +19,7 @@ class Step(msgspec.Struct, kw_only=True):
 
     Attributes:
         name: The step's name, such as ``export``, ``convert`` or ``verify``.
-        detail: What the step does or has chosen, in a few words.
+        detail: The current work, the choice or the result, in a few words.
         seconds: The step's duration; None while it runs.
         failed: True if the step ended with an error.
     """
@@ -56,6 +56,7 @@ class Steps:
             >>> steps.done[0].detail
             'opset 20'
         """
+        # torch's lazy imports catch every exception, also the one of Ctrl-C.
         raise_if_interrupted()
         step = Step(name=name)
 

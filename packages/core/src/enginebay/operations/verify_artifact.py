@@ -91,7 +91,7 @@ class RecordedVerification(NamedTuple):
     Attributes:
         verification: The verdict with its figures.
         run: The record that was added to the manifest; None if no record was added.
-        fault: Why the record could not be added; empty if there was no problem.
+        fault: Why the record could not be added; else empty.
     """
 
     verification: Verification
@@ -208,15 +208,7 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the expected outputs.
-
-    Args:
-        opened: The artifact.
-        inputs: The caller's sets of inputs; None for the artifact's.
-        reference: The expected outputs or the model; None for the artifact's outputs.
-        precision: The precision that the engine may use.
-        model_use: Restores the state of a model that is the reference.
-    """
+    """Return the inputs with the expected outputs; ``model_use`` restores the reference's state."""
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)
@@ -231,7 +223,7 @@ def _read_recorded(artifact: Artifact) -> RecordedReference:
 
 
 def _recorded_basis(artifact: Artifact) -> Basis:
-    """Return the basis of the artifact's verdict; empty in artifacts of early versions."""
+    # Artifacts of early versions have no basis.
     verification = artifact.manifest.verification
     return (verification and verification.basis) or Basis()
 
@@ -277,6 +269,7 @@ def _compute_reference(
         outputs = {name: to_numpy(value) for name, value in reference.items()}
         sample = Sample(arrays[0], outputs)
         return RecordedReference("the outputs given", (sample,), Basis(labels=labels))
+    # Only a model as the reference requires torch.
     from enginebay.models import find_model, unchanged
     from enginebay.verification import ProbeSettings, reference_model, sample_model
 
@@ -292,5 +285,6 @@ def _compute_reference(
     sampled = sample_model(
         model, artifact.backend, recorded, precision=precision, settings=settings
     )
+    # The sizes that a deployment has tried say nothing about the caller's inputs.
     tried = {} if inputs is not None else basis.tried
     return replace(sampled, basis=msgspec.structs.replace(sampled.basis, tried=tried))

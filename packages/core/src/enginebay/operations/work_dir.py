@@ -7,10 +7,7 @@ from pathlib import Path
 
 
 def default_work_dir(model: object, backend: str) -> Path:
-    """Return a folder in the current one: ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn.
-
-    The folder of a module object has the name of its class.
-    """
+    """Return a relative path: ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn."""
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
         return Path(f"{name.lower()}-{backend}")

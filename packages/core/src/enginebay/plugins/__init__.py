@@ -1,4 +1,4 @@
-"""Plugins: list the installed ones, and load one by its name.
+"""Plugins: the list of installed plugins, and the loading of a plugin by its name.
 
 Listing (``discovery``) reads metadata and imports no plugin. Loading (``loading``) imports one
 backend, checks it (``plugin_checks``), and registers it together with the plugins that see every

@@ -78,7 +78,7 @@ class BackendStatus(NamedTuple):
             ``disabled`` by an environment variable; ``duplicate`` if several distributions
             provide the name, each of which is listed; or ``broken``.
         reason: Why the state is not ``installed``; None if it is.
-        fix: The command or the change that solves the problem; None if there is no problem.
+        fix: The command or the change that solves the problem; None if the state is ``installed``.
     """
 
     name: str
@@ -100,26 +100,16 @@ class BackendStatus(NamedTuple):
         return f"{self.distribution} {self.version}"
 
     def fault_hint(self, place: str) -> str:
-        """Return the hint about a defect of the plugin, for its user and for its author.
-
-        Args:
-            place: The code to correct, such as ``to_backend() of my_package.plugin``.
-        """
+        """Return the hint about a defect in the plugin's code at ``place``."""
         return f"report it to the authors of {self.distribution}, or correct {place}"
 
 
 class Fault(NamedTuple):
-    """Why a plugin cannot be used.
-
-    Attributes:
-        reason: The reason, as a sentence about the plugin.
-        fix: The command or the change that solves the problem.
-        cause: The plugin's exception; None if there was none.
-    """
+    """Why a plugin cannot be used, and what the user can type or change."""
 
     reason: str
     fix: str
-    cause: BaseException | None = None
+    cause: BaseException | None = None  # the plugin's exception
 
 
 #: Group, name and module of each plugin that failed to load in this process → the reason.

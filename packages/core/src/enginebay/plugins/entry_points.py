@@ -117,17 +117,12 @@ def cache_folder() -> str:
 
 
 def _cache_file() -> str:
-    """Return the cache file of this Python environment."""
     name = f"entry-points-{crc32(sys.prefix.encode('utf-8', 'replace')):08x}.txt"
     return os.path.join(cache_folder(), name)  # noqa: PTH118
 
 
 def _encode(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -> str:
-    """Return the cache's text: the folders, the files and the entry points, one line for each.
-
-    Raises:
-        ValueError: A path or an entry point contains a tab or a line break.
-    """
+    """Return the cache's text: the folders, the files and the entry points, one line for each."""
     files = _stamps(sorted({entry.file for entry in entries if entry.file}))
     rows = [(_VERSION, sys.version), *folders, (), *files, (), *entries]
     if any("\t" in text or "\n" in text for row in rows[1:] for text in row):
@@ -148,7 +143,7 @@ def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] |
 
 
 def _write(file: str, text: str) -> None:
-    """Replace the cache file atomically, since other processes may read or replace it."""
+    # Atomically, since other processes may read or replace the file at the same time.
     os.makedirs(os.path.dirname(file), exist_ok=True)  # noqa: PTH103, PTH120
     part = f"{file}.{os.getpid()}"
     with open(part, "w", encoding="utf-8") as written:  # noqa: PTH123

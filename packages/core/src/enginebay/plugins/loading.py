@@ -130,13 +130,7 @@ class LoadedPlugin(PluginTeam):
 def errors_named(
     kind: type[EnginebayError], failure: str, hint: str | None = None
 ) -> Iterator[None]:
-    """Turn any exception of a plugin except an EnginebayError into an error that names the plugin.
-
-    Args:
-        kind: The class of the error.
-        failure: The beginning of its message, which ends with ``raised``.
-        hint: Its hint.
-    """
+    """Turn any exception except an EnginebayError into a ``kind`` with the message ``failure``."""
     try:
         yield
     except (EnginebayError, KeyboardInterrupt):
@@ -286,7 +280,6 @@ def _hint_for_unknown(name: str, installed: list[str]) -> str:
 
 
 def _load(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
-    """Import a plugin and check it; a failure is stored in ``load_faults``."""
     if status.state != "installed":
         known = discovery.fault_of(group, status)
         raise discovery.error_for(group, status) from (known and known.cause)

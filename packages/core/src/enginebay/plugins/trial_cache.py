@@ -60,10 +60,7 @@ def _write(results: _Results) -> None:
 
 
 def _key(status: BackendStatus) -> str:
-    """Return the cache key of a plugin: its version, and its file's modification time.
-
-    An editable install changes its file without a new version.
-    """
+    # With the file's time, since an editable install changes its file without a new version.
     file = module_file(status.module)
     changed = Path(file).stat().st_mtime_ns if file else 0
     return "\n".join((*status[:4], file, str(changed)))
