@@ -1,4 +1,4 @@
-"""Checks of this machine, with the expected and the found state and the command that fixes it.
+"""Checks of this machine: the expected state, the found state, and a command that fixes it.
 
 A backend's ``check_env`` builds its report with the functions of this module::
 
@@ -281,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution, empty if there is none; return whether it fits."""
+    """Return a description of the installed distribution, or "", and whether it fits."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

@@ -1,4 +1,4 @@
-"""Atomic replacement of a file: after a full disk or a killed process it has its old content."""
+"""Atomic replacement of a file, which keeps its old content if the disk is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task of a model, such as image classification: its record in an artifact, and its reading.
+"""The task of a model, such as image classification: how it is recorded and read.
 
 The record is a mapping with the task's kind under ``type``. All other keys belong to the plugin
 that declares this kind with the hook ``tasks``.

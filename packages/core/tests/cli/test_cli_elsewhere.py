@@ -42,7 +42,7 @@ def test_an_artifact_is_built_here_and_verified_on_its_device(
     assert refused.code == 3
     assert refused.err == (
         f"error: '{here}/out' is built for a board of kind 1 or 2, and this machine has no board\n"
-        "hint: copy it to one of them\n"
+        "hint: copy it to one of these machines\n"
     )
     monkeypatch.setenv("AHEAD_DEVICE", "Board 1")
     done = ahead_cli("verify", "out")

@@ -124,7 +124,7 @@ def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path:
             BackendUnavailableError, match=r"and this machine has no board\n"
         ) as err:
             use(artifact.path)
-        assert err.value.hint == "copy it to one of them"
+        assert err.value.hint == "copy it to one of these machines"
         assert err.value.exit_code == 3
 
 

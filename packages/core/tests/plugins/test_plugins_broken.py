@@ -61,9 +61,7 @@ def reason(error: PluginError) -> str:
 
 def test_a_missing_module(fault: Callable[[str], PluginError]) -> None:
     error = fault("no_such_package.plugin")
-    assert (
-        reason(error) == "module 'no_such_package' is missing, although my-dist 1.2 is installed"
-    )
+    assert reason(error) == "module 'no_such_package' is missing, although my-dist 1.2 is installed"
     assert error.hint == "pip install --force-reinstall --no-deps my-dist"
 
 
@@ -272,16 +270,22 @@ def test_an_optional_hook_that_only_lacks_the_mark(
         ),
         (
             "return BackendInfo(name='mine', irs='onnx')",
-            "its irs must be a tuple of onnx, torchscript, exported_program, and are 'onnx'",
+            (
+                "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
+                "and are 'onnx'"
+            ),
         ),
         (
             "return BackendInfo(name='mine', irs=())",
-            "its irs must be a tuple of onnx, torchscript, exported_program, and are ()",
+            (
+                "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
+                "and are ()"
+            ),
         ),
         (
             "return BackendInfo(name='mine', irs=('onnx', 'uff'))",
             (
-                "its irs must be a tuple of onnx, torchscript, exported_program, "
+                "its irs must be a tuple with one or more of onnx, torchscript, exported_program, "
                 "and are ('onnx', 'uff')"
             ),
         ),

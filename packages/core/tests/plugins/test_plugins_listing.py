@@ -82,9 +82,7 @@ def test_a_module_that_is_not_there_is_a_broken_row() -> None:
     with temporary_backend("gone", "no_such_package.plugin", distribution="gone-dist"):
         (status,) = rows("gone")
     assert status.state == "broken"
-    assert (
-        status.reason == "module 'no_such_package' is missing, although gone-dist 0 is installed"
-    )
+    assert status.reason == "module 'no_such_package' is missing, although gone-dist 0 is installed"
     assert status.fix == "pip install --force-reinstall --no-deps gone-dist"
 
 

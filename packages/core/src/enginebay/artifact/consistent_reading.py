@@ -20,7 +20,7 @@ ATTEMPTS = 100
 
 
 def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
-    """Read a folder, again if another process has replaced it during the reading.
+    """Read a folder, and read it again if another process has replaced it meanwhile.
 
     Args:
         folder: The folder's path.

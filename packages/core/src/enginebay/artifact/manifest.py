@@ -162,8 +162,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an artifact: its contents, its origin and its verdict.
 
-    The versions, the platform and the time are by default those of this process, for a new
-    artifact.
+    By default, the versions, the platform and the time are those of this process.
 
     Attributes:
         format: The version of the manifest's format.

@@ -107,11 +107,11 @@ class Backend:
 
         if not self.info.runtime_distributions:
             return self.distribution_version  # the plugin contains its engine
-        wanted = self.info.runtime_distributions[0]
-        version = installed_version(wanted)
+        requirement = self.info.runtime_distributions[0]
+        version = installed_version(requirement)
         if version is None:
             raise BackendUnavailableError(
-                f"the engine of backend '{self.name}' is not installed: expected {wanted}",
+                f"the engine of backend '{self.name}' is not installed: expected {requirement}",
                 hint=f"enginebay check-env {self.name}",
             )
         return version
@@ -311,11 +311,11 @@ class Backend:
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
-        """Check that the precision is calibrated, such as int8: only then has it 8-bit layers.
+        """Check that the precision is calibrated, as int8 is, and therefore has 8-bit layers.
 
         Args:
             params: The backend's parameters.
-            purpose: The operation on 8-bit layers, for the message, as a sentence.
+            purpose: The beginning of the message: a sentence about the operation on 8-bit layers.
 
         Raises:
             UsageError: The precision is not calibrated.
@@ -382,21 +382,23 @@ class Backend:
         wrapper = self._build_wrapper(request)
         if request.simulation:  # the graph runs on another engine, with devices of its own
             return wrapper
-        receipt, wanted = wrapper.receipt, request.params.device
-        fallbacks, known = "; ".join(receipt.fallbacks), self.info.devices
+        receipt, requested = wrapper.receipt, request.params.device
+        fallbacks, devices = "; ".join(receipt.fallbacks), self.info.devices
         # An engine may ignore a device that it does not know, and would then be verified on another
         # one.
-        if device_kind(wanted) not in (*known, "auto"):
-            message = f"device '{wanted}' is not one of {self.name}'s: {', '.join(known)}"
-            hint = f"--device {known[0]}"
-        elif device_kind(wanted) not in ("cpu", "auto", device_kind(receipt.device)):
+        if device_kind(requested) not in (*devices, "auto"):
+            message = f"device '{requested}' is not one of {self.name}'s: {', '.join(devices)}"
+            hint = f"--device {devices[0]}"
+        elif device_kind(requested) not in ("cpu", "auto", device_kind(receipt.device)):
             # cpu is the default: a provider that was requested may still choose another device.
-            message = f"device '{wanted}' was requested, and {receipt.engine} runs on "
+            message = f"device '{requested}' was requested, and {receipt.engine} runs on "
             message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
-            hint = f"--device {receipt.device}; enginebay check-env {self.name} --device {wanted}"
+            hint = (
+                f"--device {receipt.device}; enginebay check-env {self.name} --device {requested}"
+            )
         elif request.strict and fallbacks:
             message = f"backend '{self.name}' fell back, and strict refuses that: {fallbacks}"
-            hint = f"enginebay check-env {self.name} --device {wanted}"
+            hint = f"enginebay check-env {self.name} --device {requested}"
         else:
             return wrapper
         wrapper.close()
@@ -433,13 +435,13 @@ class Backend:
             PluginError: The plugin did not return a valid :class:`BuiltFor`.
         """
         request = BindingRequest(params=params, backend=self.name)
-        found = self._plugin.call_typed("built_for", BuiltFor, request)
-        texts = (found.machines, found.lacking) if found else ()
+        built_for = self._plugin.call_typed("built_for", BuiltFor, request)
+        texts = (built_for.machines, built_for.lacking) if built_for else ()
         # An empty text in the manifest would mean that the engine is built for any machine.
         if not all(isinstance(text, str) for text in texts) or (texts and not texts[0].strip()):
-            wanted = "the machines as text, and the reason why this one is not among them"
-            raise wrong_result("built_for", self._plugin.status, found, wanted)
-        return found
+            expected = "the machines as text, and the reason why this one is not among them"
+            raise wrong_result("built_for", self._plugin.status, built_for, expected)
+        return built_for
 
     def elsewhere(self, params: BackendParams) -> BuiltFor | None:
         """Return the machines that an engine is built for; None if it can run on this machine.
@@ -447,8 +449,8 @@ class Backend:
         Raises:
             PluginError: The plugin did not return a valid :class:`BuiltFor`.
         """
-        found = self.built_for(params)
-        return found if found and found.lacking else None
+        built_for = self.built_for(params)
+        return built_for if built_for and built_for.lacking else None
 
     def check_runs_here(self, params: BackendParams, purpose: str, hint: str) -> None:
         """Check that an engine with these parameters can run on this machine.
@@ -462,15 +464,15 @@ class Backend:
         Raises:
             UsageError: The engine is built for other machines.
         """
-        if found := self.elsewhere(params):
-            message = f"{purpose}, and it cannot run here: it is {found.describe()}"
+        if built_for := self.elsewhere(params):
+            message = f"{purpose}, and it cannot run here: it is {built_for.describe()}"
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
         """Return the versions and devices of this machine that an artifact is bound to."""
         request = BindingRequest(params=params, backend=self.name)
-        found = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
-        pinned = dict(found or {})
+        fields = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
+        pinned = dict(fields or {})
         # The manifest stores texts: with any other value, the artifact could not be opened.
         if not all(isinstance(text, str) for text in (*pinned, *pinned.values())):
             raise wrong_result("bound_to", self._plugin.status, pinned, "a mapping of texts")
@@ -533,7 +535,7 @@ class Backend:
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> Iterator[Namespace]:
-        """Add flags, parse and yield the arguments, and convert after the block without error."""
+        """Add flags, yield the parsed arguments, and convert if the block raises no error."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
             parser.add_argument("--data", help="the calibration data, as for enginebay deploy")
@@ -566,7 +568,7 @@ def read_ir(ir: str | Path | IRModel) -> IRModel:
     """Read an IR file; an IR is returned as it is.
 
     Raises:
-        UsageError: The file contains no IR, but a Python model, for example.
+        UsageError: The file is not an IR file, but a Python file, for example.
     """
     from enginebay.ir import IRModel
     from enginebay.models import find_model

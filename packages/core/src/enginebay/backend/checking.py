@@ -44,9 +44,9 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
     from enginebay.hooks import CheckEnvRequest
 
     backend = get_backend(name)
-    own = EnvReport()
+    core_report = EnvReport()
     if tier is Tier.METADATA:
-        own = check_distributions(backend.info.runtime_distributions)  # imports nothing
+        core_report = check_distributions(backend.info.runtime_distributions)  # imports nothing
     with TemporaryDirectory(prefix="enginebay-check-") as folder:
         request = CheckEnvRequest(
             tier=tier,
@@ -56,9 +56,11 @@ def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: b
             backend=backend.name,
         )
         try:
-            report = own + backend.check_tier(request)
+            report = core_report + backend.check_tier(request)
         except PluginError as err:
-            return own + failed(tier, "the plugin's check", found=str(err), fix=err.hint or "")
+            return core_report + failed(
+                tier, "the plugin's check", found=str(err), fix=err.hint or ""
+            )
         if tier is Tier.DEVICE and with_custom_ops and report.ok:
             report += _require_custom_ops(name, report)
         if tier is Tier.SMOKE and report.ok:

@@ -23,12 +23,12 @@ class Converter(Protocol):
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> AbstractContextManager[Namespace]:
-        """Parse the arguments, and convert after a block without error."""
+        """Yield the parsed arguments, and convert if the block raises no error."""
         ...
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert the IR file in the arguments, by default those of this process.
+    """Convert the IR file that the arguments name, by default the arguments of this process.
 
     Raises:
         SystemExit: After an error, with its exit code; after ``--help``, with 0.

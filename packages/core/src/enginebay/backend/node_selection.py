@@ -1,4 +1,4 @@
-"""Selection of the nodes of an 8-bit engine that stay in floating point, by users' names."""
+"""Selection of the nodes of an 8-bit engine that stay in floating point, by their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...
     Args:
         nodes: Node name → operator, for all nodes that could be computed in 8 bits.
         names: Names of nodes, operators, and prefixes of node names up to a ``/``; a prefix
-            selects all nodes that it begins.
+            selects all nodes whose names begin with it.
 
     Returns:
         The names of the selected nodes, in the order of ``nodes``.

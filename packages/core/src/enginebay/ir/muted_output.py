@@ -113,5 +113,5 @@ def _muted_loggers() -> Iterator[None]:
 
 def _format_tracer_note(message: Warning | str, filename: str, number: int) -> str:
     # The warning's own line may be in a mode of torch or of Enginebay, not in the model.
-    place = model_line(sys._getframe(2)) or f"{Path(filename).name}:{number}"
-    return f"tracing: {str(message).partition('. ')[0]} ({place})"
+    line = model_line(sys._getframe(2)) or f"{Path(filename).name}:{number}"
+    return f"tracing: {str(message).partition('. ')[0]} ({line})"

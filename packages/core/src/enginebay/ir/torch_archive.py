@@ -63,15 +63,15 @@ def _check_start(archive: ZipFile) -> None:
 def _check_members(path: Path, archive: ZipFile, kind: IRKind) -> None:
     # All members are in one folder, which torch.save named after the original file.
     members = {name.partition("/")[2] or name: name for name in archive.namelist()}
-    found = _detect_kind(members)
-    if found is None and "data.pkl" in members:
+    found_kind = _detect_kind(members)
+    if found_kind is None and "data.pkl" in members:
         with archive.open(members["data.pkl"]) as stream:
             raise _format_error(path, _describe_pickle(stream), kind)
-    if found is None:
+    if found_kind is None:
         raise _format_error(path, "a zip archive", kind)
-    if found != kind:
-        message = f"'{path}': expected {_KIND_NAMES[kind]}, found {_KIND_NAMES[found]}"
-        raise ModelSourceError(message, hint=f"give it the suffix {SUFFIXES[found]}")
+    if found_kind != kind:
+        message = f"'{path}': expected {_KIND_NAMES[kind]}, found {_KIND_NAMES[found_kind]}"
+        raise ModelSourceError(message, hint=f"give it the suffix {SUFFIXES[found_kind]}")
     _check_constants(path, members)
 
 

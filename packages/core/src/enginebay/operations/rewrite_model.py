@@ -37,8 +37,8 @@ def rewrite(
         rewriters: Rewriters of your own: sets, or text that names some, as for
             :class:`enginebay.ExportOptions`.
         config: The deployment config that rewriters see as ``ctx.config``.
-        **options: Further arguments of :func:`enginebay.rewriting.rewrite`; rewriters see all
-            others as ``ctx.options``.
+        **options: Arguments of :func:`enginebay.rewriting.rewrite`, and options of your own, which
+            rewriters see as ``ctx.options``.
 
     Returns:
         A context manager; inside it ``.model`` is the model to export, and ``.report`` counts the

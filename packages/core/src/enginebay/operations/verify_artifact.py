@@ -172,7 +172,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return the reference in samples with outputs; None if the inputs are not such samples."""
+    """Return samples with outputs as a reference; None for any other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -208,7 +208,7 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the expected outputs; ``model_use`` restores the reference's state."""
+    """Return the inputs with the expected outputs; ``model_use`` restores a model's state."""
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)

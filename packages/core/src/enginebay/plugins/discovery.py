@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Add to the error about a plugin why it is raised: the plugin was not requested by name."""
+    """Build the error about a plugin that was not requested by name, with the reason."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

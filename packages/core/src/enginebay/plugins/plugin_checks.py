@@ -139,14 +139,14 @@ def _get_info(module: ModuleType) -> BackendInfo:
 
 
 def _check_api_version(info: BackendInfo, status: BackendStatus) -> None:
-    wanted = info.api_version
-    if wanted == API_VERSION:
+    version = info.api_version
+    if version == API_VERSION:
         return
-    if not isinstance(wanted, int):
-        raise PluginError(f"its api_version must be an integer, and is {wanted!r}")
-    outdated = status.distribution if wanted < API_VERSION else "enginebay"
+    if not isinstance(version, int):
+        raise PluginError(f"its api_version must be an integer, and is {version!r}")
+    outdated = status.distribution if version < API_VERSION else "enginebay"
     raise PluginError(
-        f"it is written for API version {wanted}, and enginebay {__version__} has "
+        f"it is written for API version {version}, and enginebay {__version__} has "
         f"API version {API_VERSION}",
         hint=f"pip install -U {outdated}",
     )
@@ -170,11 +170,11 @@ def _check_arguments(module: ModuleType) -> None:
     except pluggy.PluginValidationError as err:
         # pluggy's own text has four lines; the last line is the reason.
         name = next(n for n in _known_hooks() if repr(n) in str(err))
-        wanted = ", ".join(getattr(manager.hook, name).spec.argnames)
+        arguments = ", ".join(getattr(manager.hook, name).spec.argnames)
         problem = str(err).splitlines()[-1]
         raise PluginError(
             f"{module.__name__!r} implements {name!r} wrongly: {problem}",
-            hint=f"write def {name}({wanted})" if problem.startswith("Argument") else None,
+            hint=f"write def {name}({arguments})" if problem.startswith("Argument") else None,
         ) from err
 
 
@@ -192,7 +192,9 @@ def _check_info(info: BackendInfo, status: BackendStatus) -> None:
         )
     kinds = get_args(IRKind)
     if not isinstance(info.irs, tuple) or not info.irs or not set(info.irs) <= set(kinds):
-        raise PluginError(f"its irs must be a tuple of {', '.join(kinds)}, and are {info.irs!r}")
+        raise PluginError(
+            f"its irs must be a tuple with one or more of {', '.join(kinds)}, and are {info.irs!r}"
+        )
     if not (info.opset is None or (type(info.opset) is int and info.opset > 0)):
         raise PluginError(f"its opset must be a positive integer or None, and is {info.opset!r}")
     if not (isinstance(info.params, type) and issubclass(info.params, BackendParams)):
