@@ -129,7 +129,7 @@ def test_a_work_dir_with_something_else(
     refused(
         cli("deploy", "models.py:build", *DEPLOY, *overwrite),
         2,
-        f'"{here}/out" exists and is not an artifact: expected an empty directory or a free name',
+        f'"{here}/out" exists and is not an artifact: expected an empty directory or a new path',
         "choose another --work-dir",
     )
     assert snapshot(here) == before
@@ -166,7 +166,7 @@ def test_a_work_dir_that_is_a_link(cli: Run, here: Path, artifact: Path) -> None
     refused(
         cli("deploy", "models.py:build", *ORT, "--work-dir", "link", "--overwrite"),
         2,
-        f'"{here}/link" is a symbolic link: expected a directory, or a free name',
+        f'"{here}/link" is a symbolic link: expected a directory, or a new path',
         f'name its target: --work-dir "{artifact}"',
     )
     assert (here / "link").is_symlink()

@@ -152,7 +152,7 @@ def test_a_folder_that_is_no_artifact_is_never_touched(tmp_path, snapshot, overw
     before = snapshot(tmp_path)
     error = refused(home, overwrite=overwrite)
     assert str(error) == (
-        f'"{home}" exists and is not an artifact: expected an empty directory or a free name'
+        f'"{home}" exists and is not an artifact: expected an empty directory or a new path'
     )
     assert error.hint == ELSEWHERE
     assert snapshot(tmp_path) == before
@@ -205,7 +205,7 @@ def test_a_link_is_never_touched(tmp_path, publish, overwrite, leads_to):
     (tmp_path / "latest").symlink_to(leads_to)
     error = refused(tmp_path / "latest", overwrite=overwrite)
     assert str(error) == (
-        f'"{tmp_path}/latest" is a symbolic link: expected a directory, or a free name'
+        f'"{tmp_path}/latest" is a symbolic link: expected a directory, or a new path'
     )
     assert error.hint == f'name its target: --work-dir "{tmp_path}/{leads_to}"'
     assert (tmp_path / "latest").readlink() == Path(leads_to)

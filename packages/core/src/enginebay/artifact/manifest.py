@@ -304,6 +304,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"
     if header.format < 1:
         raise ArtifactError(f'"{path}" {problem}: unknown format {header.format}')
+    # msgspec would fill in this machine's values for missing fields.
     _decode_struct(data, _MachineFields, path, problem)
     return _decode_struct(data, Manifest, path, problem)
 

@@ -177,6 +177,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
             _make_parents(target, cleanup)
             _remove_abandoned_siblings(target)
             directory = _create_staging(target, cleanup)
+        # An error of the block may be about a file elsewhere.
         with _explain_disk_errors(target, disk_only=True):
             yield StagingDirectory(directory, target, overwrite=overwrite)
 

@@ -29,7 +29,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     # Some users would expect the link to be replaced, and others the directory that it leads to.
     if target.is_symlink():
         raise ArtifactExistsError(
-            f'"{target}" is a symbolic link: expected a directory, or a free name',
+            f'"{target}" is a symbolic link: expected a directory, or a new path',
             hint=f'name its target: --work-dir "{os.path.realpath(target)}"',
         )
     existing = next(path for path in (target, *target.parents) if path.exists())
@@ -72,7 +72,7 @@ def _check_content(target: Path, *, overwrite: bool) -> None:
         return
     if not is_manifest(where):
         raise ArtifactExistsError(
-            f'"{target}" exists and is not an artifact: expected an empty directory or a free name',
+            f'"{target}" exists and is not an artifact: expected an empty directory or a new path',
             hint=_OTHER_DIR_HINT,
         )
     if not overwrite:

@@ -166,6 +166,7 @@ def receive_message(exchange: io.BufferedIOBase) -> bytes | None:
 def _prepare_process() -> None:
     for stream in (sys.stdout, sys.stderr):
         text = cast("io.TextIOWrapper", stream)  # true in a fresh Python
+        # The parent reads UTF-8, and no print may fail.
         text.reconfigure(encoding="utf-8", errors="backslashreplace")
     # Raise SystemExit: by default SIGTERM ends Python without running `finally` clauses, which
     # end the processes that the function has started.

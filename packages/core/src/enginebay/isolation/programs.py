@@ -153,6 +153,7 @@ def start_child(
     try:
         return group.start(argv, **options)
     except OSError as error:
+        # The missing file may also be the working directory.
         if isinstance(error, FileNotFoundError) and error.filename == argv[0]:
             hint = "install it, or put its folder on PATH"
             raise IsolationError(f"program '{argv[0]}' is not found", hint=hint) from error

@@ -228,6 +228,7 @@ def _limit_time(seconds: float) -> Iterator[None]:
         try:
             yield
         except (ConversionError, ChildTimeoutError) as err:
+            # The error has another cause, such as a shorter limit of the converter.
             if limit.left:
                 raise
             raise ChildTimeoutError(

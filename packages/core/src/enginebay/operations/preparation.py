@@ -89,6 +89,7 @@ def prepare_model(
         if settings.data is args:
             data = DataSet(args.fitting(model.example_shapes, model.dynamic))
     if data is not None:
+        # Again, with the names and dtypes of the bound inputs, which a task may leave out.
         data = data.for_task(fitted)
         # int8 is judged by its decision on each row, and not on whole batches, if the model accepts
         # a batch of one.
