@@ -180,8 +180,8 @@ def test_one_that_aligns_another_output():
 def test_one_that_passes_anything_proves_nothing():
     samples = [Sample({}, {"x": X}), Sample({}, {"x": X + 1})]
     assert doubt("mine.py:always", samples).endswith(
-        "mine.py:always of x finds no difference between 2 samples; pass an example or data whose "
-        "outputs differ for it"
+        "mine.py:always of x finds no difference between 2 samples; pass an example, or --data, "
+        "with different results"
     )
     assert not doubt("mine.py:always", [samples[0], samples[0]]), "they do not differ"
     assert not doubt("set", samples)
@@ -280,7 +280,7 @@ def test_code_that_an_artifact_names_is_not_run():
         ({"x": ""}, "unknown comparator ''; available: ", None),
         ({"x": "top-k:0"}, "invalid '0' in top-k:0: expected a positive integer", None),
         ({"x": "top-k:-1"}, "invalid '-1' in top-k:-1: expected a positive integer", None),
-        ({"x": "set:1"}, "set takes no argument, found '1'", "write set"),
+        ({"x": "set:1"}, "set takes no argument, found '1'", "--compare NAME=set"),
         ({"x,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x": "set", "y,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x,": "set"}, "invalid outputs 'x,' in compare: expected one name, or several", None),

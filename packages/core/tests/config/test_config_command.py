@@ -68,7 +68,11 @@ def test_show_prints_the_whole_config_in_a_form_that_reads_back(run, write) -> N
 
 
 def test_check_says_ok_or_everything_that_is_wrong(run, write) -> None:
-    assert run("config", "check", "mine.py") == (0, "ok: mine.py is for loopback by onnx\n", "")
+    assert run("config", "check", "mine.py") == (
+        0,
+        "ok: mine.py is valid for loopback, exported to onnx\n",
+        "",
+    )
     write(
         "bad.py",
         "_base_='mine.py'\nbackend_config = dict(gian=1)\nonnx_config = dict(verbose=True)",

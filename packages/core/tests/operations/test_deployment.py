@@ -412,7 +412,7 @@ def test_nan_in_both_is_verified(tmp_path: Path) -> None:
         Nan(), torch.tensor([-1.0, 4.0]), backend="loopback", work_dir=tmp_path / "out"
     )
     assert deployment.verdict == "verified"
-    assert "NaN in both in 1 of 2 elements" in deployment.verification.summary()
+    assert "1 of 2 elements are NaN in both" in deployment.verification.summary()
 
 
 def test_a_model_in_training_mode_stays_in_it_and_is_verified(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ RANDOM = """
     def execute(self, feed):
         return [np.random.random(y.shape).astype(y.dtype) for y in self.run(feed)]
 """
-STRIDED = "given strided, read-only arrays of the same values"
-TENSORS = "given torch tensors on cpu of the same values"
+STRIDED = "with strided, read-only arrays of the same values"
+TENSORS = "with torch tensors on cpu of the same values"
 
 
 @pytest.fixture
@@ -62,10 +62,13 @@ def deploy(tmp_path: Path) -> Deploy:
         (FAULTS["gives lists"], "for 'output': expected a NumPy array, found a list"),
         (FAULTS["gives an output too much"], r"returned 2 outputs, expected a list of 1: output"),
         (FAULTS["writes into what is read-only"], f"{STRIDED}: .* read-only"),
-        (FAULTS["reads memory in order"], f"{STRIDED}, the engine is wrong: .*expected .* found"),
+        (
+            FAULTS["reads memory in order"],
+            f"{STRIDED}, the engine returns different outputs: .*expected .* found",
+        ),
         (
             FAULTS["is twice as large for tensors"],
-            f"{TENSORS}, the engine is wrong: .*expected .* found",
+            f"{TENSORS}, the engine returns different outputs: .*expected .* found",
         ),
         (WRITES_INTO_TORCH, f"{TENSORS}: .* writes into its input 'input'"),
     ],

@@ -119,5 +119,5 @@ def test_an_engine_that_does_not_survive_nan_is_verified_without(name: str, tmp_
     )
     assert deployment.verdict == "verified"
     assert deployment.verification.non_finite == (
-        "the engine refuses or does not survive NaN and infinity in its inputs"
+        "the engine raises an error or crashes on inputs with NaN and infinity"
     )

@@ -139,7 +139,7 @@ def test_nan_and_infinity_in_both_pass_and_are_told():
     values = np.array([np.nan, np.inf, -np.inf, 1.0], np.float32)
     result = one(values, values.copy())
     assert result.passed
-    assert result.reason == "NaN in both in 1 of 4 elements"
+    assert result.reason == "1 of 4 elements are NaN in both"
     assert (result.mismatched_count, result.max_abs_error) == (0, 0.0)
 
 
@@ -161,7 +161,7 @@ def test_nan_or_infinity_in_one_only_fails(expected, found, dtype):
     result = one(left, right)
     assert not result.passed
     assert (result.worst_index, result.mismatched_count) == ((1,), 2)
-    assert result.reason == "2 of 3 elements differ, 1 of them NaN or infinite in one only"
+    assert result.reason == "2 of 3 elements differ, 1 of them NaN or infinite in one output only"
     assert (result.rtol_that_passes, result.atol_that_passes) == (None, None)
     assert result.describe().endswith("; no tolerance would pass")
     assert result.max_abs_error == 1.0
@@ -217,7 +217,7 @@ def test_missing_and_extra_outputs():
 def test_empty_arrays_are_equal(dtype, shape):
     result = one(np.zeros(shape, dtype), np.zeros(shape, dtype))
     assert result.passed
-    assert (result.total, result.reason) == (0, "it is empty in both")
+    assert (result.total, result.reason) == (0, "both outputs are empty")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "complex128"])

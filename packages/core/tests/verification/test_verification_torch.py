@@ -56,7 +56,7 @@ def test_bfloat16_is_bfloat16():
     assert one(half, array).passed
     assert one(array, array * np.array(1.5, array.dtype)).mismatched_count == 2
     array[0] = float("nan")
-    assert one(array, array.copy()).reason == "NaN in both in 1 of 2 elements"
+    assert one(array, array.copy()).reason == "1 of 2 elements are NaN in both"
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])

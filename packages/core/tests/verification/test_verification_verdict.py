@@ -70,7 +70,7 @@ def test_a_failure_is_worse_than_nan_in_both():
     assert not Verification.of([both, wrong, both], reference="r").passed
     verdict = Verification.of([both], reference="r")
     assert verdict.passed
-    assert "NaN in both in 1 of 1 elements" in verdict.summary()
+    assert "1 of 1 elements are NaN in both" in verdict.summary()
 
 
 def test_an_output_that_is_missing_in_one_sample():

@@ -104,7 +104,7 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
     Args:
         name: The command's name.
         module: The command's module.
-        argv: The arguments to parse later: a backend that they name adds its flags.
+        argv: The arguments that will be parsed: the backend that they name adds its flags.
     """
     from enginebay.cli.parser import Parser
 
@@ -127,7 +127,7 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
 
 
 def add_common(parser: ArgumentParser) -> None:
-    """Add the flags of every command."""
+    """Add the flags that every command has."""
     parser.add_argument(
         "--traceback", action="store_true", help="print the traceback of an error, with its causes"
     )

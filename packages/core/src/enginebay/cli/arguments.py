@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Artifact
     from enginebay.data import DataSet
+    from enginebay.tensors import Array
 
 MODEL_HELP = (
     "file.py:attr, package.module:attr, or a .onnx, .pt (TorchScript) or .pt2 file; attr is an "
-    "nn.Module, a callable that returns one, or a function of tensors, optionally with its example "
-    "inputs and its task"
+    "nn.Module, a callable that returns one, or a function of tensors; or a tuple of one of these, "
+    "example inputs and a task"
 )
 
 
@@ -38,7 +39,7 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 
 def read_model(args: Namespace) -> str:
-    """Return the model's name from the command line, with its weights."""
+    """Return the name of the model and its weights from the command line."""
     from enginebay.models import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
@@ -92,13 +93,13 @@ def add_int8_keep(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="with precision int8 or fp8, do not quantise this node, the nodes of this operator, "
-        "or the nodes whose names begin with NAME/ (repeatable)",
+        help="with precision int8 or fp8, do not quantise the node NAME, the nodes of the operator "
+        "NAME, or the nodes whose names begin with NAME/ (repeatable)",
     )
 
 
 def data_set(args: Namespace) -> DataSet | None:
-    """Open the data set that ``--data`` names.
+    """Open the data set that ``--data`` names; return None without ``--data``.
 
     Raises:
         UsageError: The data set cannot be used, or --take is used without --data.
@@ -144,8 +145,8 @@ def add_artifact(parser: ArgumentParser) -> None:
     add_run_flags(parser)
 
 
-def artifact_inputs(artifact: Artifact, texts: list[str]) -> Any:
-    """Return the inputs by name, the file of a data set of inputs, or None without texts."""
+def artifact_inputs(artifact: Artifact, texts: list[str]) -> Mapping[str, Array] | str | None:
+    """Return ``--input`` as arrays by name, or the path of a .npz file with several samples."""
     from enginebay.tensors import inputs_for, parse_inputs
 
     if not texts:
@@ -156,8 +157,8 @@ def artifact_inputs(artifact: Artifact, texts: list[str]) -> Any:
     return inputs_for(artifact.inputs, arrays)
 
 
-def _are_stacked(artifact: Artifact, arrays: dict[str, Any]) -> bool:
-    """Return whether each input's array has an additional first axis, for the items."""
+def _are_stacked(artifact: Artifact, arrays: Mapping[str, Any]) -> bool:
+    """Return True if each input's array has an additional first axis, for several samples."""
     ranks = {spec.name: len(spec.dims) for spec in artifact.inputs if spec.dims is not None}
     return bool(ranks) and all(
         name in arrays and arrays[name].ndim == rank + 1 for name, rank in ranks.items()
@@ -171,7 +172,7 @@ def add_run_flags(parser: ArgumentParser) -> None:
 
 
 def environment(allowed: bool) -> Mapping[str, str] | None:
-    """Return the environment variables that a config may read; None allows no variable."""
+    """Return the environment variables that a config may read; None if it may read none."""
     import os
 
     return os.environ if allowed else None
@@ -218,7 +219,7 @@ def repeatable_command(argv: Sequence[str], *more: str) -> str:
 
     Args:
         argv: The arguments that the user typed, which may contain relative paths.
-        more: Flags for defaults that may change.
+        more: Flags to add, with the values of defaults that depend on the installation.
     """
     here = shlex.join(["cd", str(Path.cwd())])
     text = f"{here} && {shlex.join(['enginebay', *argv, *more])}"

@@ -12,10 +12,7 @@ from enginebay.plugins import list_backends, list_plugins
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-EXAMPLES = (
-    "enginebay backends",
-    "enginebay backends --load --json",
-)
+EXAMPLES = ("enginebay backends", "enginebay backends --load --json")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -55,7 +52,7 @@ def run(args: Namespace) -> int:
 
 
 def _load_plugins(*, show_chains: bool) -> None:
-    """Import every plugin, so that the lists contain its faults."""
+    """Import every plugin, so that the lists show which ones are broken."""
     import warnings
     from contextlib import suppress
 

@@ -20,10 +20,7 @@ from enginebay.errors import BackendUnavailableError, EnginebayError, UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-EXAMPLES = (
-    "enginebay check-env",
-    "enginebay check-env {backend} --device cpu",
-)
+EXAMPLES = ("enginebay check-env", "enginebay check-env {backend} --device cpu")
 
 
 UNAVAILABLE = 3
@@ -108,6 +105,7 @@ def _raise_strict_fault() -> None:
     """
     from enginebay.plugins import list_backends, list_plugins
 
+    # In strict mode, these raise the first error.
     list_backends()
     list_plugins()
 

@@ -14,14 +14,14 @@ EXAMPLES = ('eval "$(enginebay completion bash)"',)
 
 SHELLS = ("bash", "zsh", "tcsh")
 
-#: The metavars of paths.
+#: The metavars of arguments that are files.
 _FILES = ("MODEL", "IR", "FILE", "FILE.npz", "ARTIFACT", "ARTIFACT|IR", "SWEEP", "ROWS.jsonl")
 _FOLDERS = ("FOLDER",)
 
 #: The commands with flags for a backend's parameters.
 _WITH_PARAMETERS = ("deploy", "convert", "check-env")
 
-#: With -h, the flags of a broken backend are omitted instead of an error.
+#: Arguments with which the flags of a broken backend are omitted, instead of an error.
 _HELP = ["-h"]
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print the script, with the names of the currently installed backends."""
+    """Print the script, which contains the names of the installed backends."""
     import shtab
 
     script = shtab.complete(_build_parser(), args.shell)
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
 
 
 def _build_parser() -> ArgumentParser:
-    """Return one parser with every command, which only shtab uses."""
+    """Return a parser that has every command as a subparser, for shtab."""
     import shtab
 
     from enginebay.cli import add_common, parser_options
@@ -65,7 +65,7 @@ def _build_parser() -> ArgumentParser:
         try:
             module = import_command(name)
         except PluginError as err:
-            print_message(f"omitted: {err}")
+            print_message(f"note: {name} is omitted: {err}")
             continue
         options = parser_options(module)
         parser = commands.add_parser(name, help=options["description"], **options)
@@ -85,7 +85,6 @@ def _build_parser() -> ArgumentParser:
 
 
 def _add_missing_flags(parser: ArgumentParser, backend: str) -> None:
-    """Add the flags of a backend that the parser does not have."""
     from enginebay.cli.arguments import add_backend_flags
     from enginebay.cli.parser import Parser
 

@@ -12,10 +12,7 @@ from enginebay.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-EXAMPLES = (
-    "enginebay config check deploy.toml",
-    "enginebay config show deploy.py --json",
-)
+EXAMPLES = ("enginebay config check deploy.toml", "enginebay config show deploy.py --json")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -55,7 +52,6 @@ def _show_config(args: Namespace) -> int:
 
 
 def _check_config(args: Namespace) -> int:
-    """Print all errors in the config; return exit code 1 if there are any."""
     from enginebay.config import read_table
     from enginebay.operations import check
 
@@ -71,14 +67,12 @@ def _check_config(args: Namespace) -> int:
         print_message(f"note: {note}")
     if not result.problems:
         backend = result.backend or "any backend"
-        sys.stdout.write(
-            f"ok: {args.file} is for {backend}{f' by {result.ir}' if result.ir else ''}\n"
-        )
+        ir = f", exported to {result.ir}" if result.ir else ""
+        sys.stdout.write(f"ok: {args.file} is valid for {backend}{ir}\n")
     return bool(result.problems)
 
 
 def _print_schema(args: Namespace) -> int:  # noqa: ARG001  # every action's signature
-    """Print the schema; omit a broken backend, and print its reason on stderr."""
     import json
 
     from enginebay.backend import get_backend

@@ -14,12 +14,7 @@ from enginebay.cli.arguments import (
     data_set,
     repeatable_command,
 )
-from enginebay.cli.output import (
-    print_fields,
-    print_json,
-    print_next,
-    stdout_on_stderr,
-)
+from enginebay.cli.output import print_fields, print_json, print_next, stdout_on_stderr
 from enginebay.cli.summaries import artifact_document
 from enginebay.display import human_shape, short_path
 
@@ -49,7 +44,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 def _find_backend(argv: list[str]) -> str | None:
     """Return the backend's name from an unparsed command line.
 
-    The name is the first word; after leading flags, the first word that is an installed backend.
+    It is the first argument; if that is a flag, the first argument that names an installed backend.
     """
     words = [word for word in argv if not word.startswith("-")]
     if not words or words[0] == argv[0]:
@@ -99,5 +94,4 @@ def _next_commands(artifact: Artifact) -> list[str]:
 
 
 def _example_shape(dims: tuple[int | str, ...]) -> tuple[int, ...]:
-    """Replace open dimensions by 1."""
     return tuple(dim if isinstance(dim, int) else 1 for dim in dims)

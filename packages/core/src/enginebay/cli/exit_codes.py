@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP; like Ctrl-C, it is not handled as an error of foreign code."""
+    """Raised at SIGTERM or SIGHUP; like Ctrl-C, it is not caught by ``except Exception``."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"terminated by {signal.Signals(number).name}")
@@ -78,7 +78,7 @@ def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) ->
 
 
 def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run the command; raise an interruption that foreign code swallowed."""
+    """Run the command; raise an interruption again if foreign code swallowed it."""
     try:
         return command(arguments)
     finally:
@@ -86,8 +86,6 @@ def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]
 
 
 class _Failure(NamedTuple):
-    """The exit code, message and hint of an exception."""
-
     exit_code: int
     message: str
     hint: str | None = None
@@ -132,10 +130,10 @@ def _raise_at_signals() -> Iterator[None]:
 
 @contextmanager
 def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
-    """Report the ends of the process without an exception: ``os._exit`` and native crashes.
+    """Report if the process ends without an exception: by ``os._exit`` or by a native crash.
 
-    ``os._exit(0)`` of a plugin would look like success. A call in any thread ends the process, so
-    it is reported; a call in a forked child does not end the command.
+    A plugin's ``os._exit(0)`` would look like success. A call in any thread ends the process, so
+    it is reported; a call in a forked child is not.
     """
     leave, process = os._exit, os.getpid()
     running = True
@@ -162,7 +160,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 
 def _describe_caller(frame: FrameType) -> str:
-    """Return the name and location of the outermost foreign function that called a frame."""
+    """Return the name and location of the outermost foreign function in the stack of a frame."""
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
         frame = frame.f_back
@@ -171,7 +169,7 @@ def _describe_caller(frame: FrameType) -> str:
 
 @contextmanager
 def _shorten_warnings() -> Iterator[None]:
-    """Show Enginebay's warnings in one line, without their location in its source."""
+    """Print Enginebay's warnings in one line, without the location in its source code."""
     from enginebay.cli.output import styled
 
     default = warnings.formatwarning
@@ -181,7 +179,7 @@ def _shorten_warnings() -> Iterator[None]:
         category: type[Warning],
         filename: str,
         lineno: int,
-        line: Any = None,
+        line: str | None = None,
     ) -> str:
         if category.__module__.partition(".")[0] != "enginebay":
             return default(message, category, filename, lineno, line)
@@ -207,7 +205,7 @@ def _raise_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _imports_torch(frame: FrameType | None) -> bool:
-    """Return whether torch is being imported, which takes a second or two."""
+    """Return True if torch is being imported, which takes a second or two."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch":
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.cli.output import print_blocks, print_fields, print_json, print_table
 from enginebay.cli.summaries import artifact_document, ir_document, print_ir, receipt_fields
@@ -13,14 +13,12 @@ from enginebay.display import human_size, join_names, short_path
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Mapping
 
     from enginebay.artifact import Artifact, IRRecord, Part
     from enginebay.data import DataRecord
 
-EXAMPLES = (
-    "enginebay inspect artifact",
-    "enginebay inspect net.onnx --json",
-)
+EXAMPLES = ("enginebay inspect artifact", "enginebay inspect net.onnx --json")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -35,7 +33,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Describe the folder or the file, after checks of the artifact's files."""
+    """Describe an IR file, or an artifact; an artifact's files are checked first."""
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 
@@ -98,7 +96,7 @@ def _print_artifact(artifact: Artifact) -> None:
     )
 
 
-def _format_param(value: Any) -> str:
+def _format_param(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -114,8 +112,8 @@ def _describe_data(data: DataRecord | None) -> str:
     return f"{data.source}, {data.count} items{targets}, digest {data.digest}"
 
 
-def _describe_task(task: dict[str, Any] | None) -> str:
-    """Return a task's kind, and why it cannot be read here; --json prints the whole task."""
+def _describe_task(task: Mapping[str, object] | None) -> str:
+    """Return a task's kind, with the reason if it cannot be read here."""
     from enginebay.tasks import explain_unread_task
 
     if task is None:

@@ -1,4 +1,4 @@
-"""The commands of core and of other distributions, listed without importing them."""
+"""Lists of the commands of core and of other distributions, without importing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """Return the commands of other distributions, sorted by name; core's names are reserved."""
+    """Return the commands of other distributions, sorted by name, without core's names."""
     from enginebay.plugins import (
         list_commands,  # not at the top: core's own commands start without it
     )
@@ -35,7 +35,7 @@ def all_commands() -> list[str]:
 
 
 def read_summary(module: str) -> str:
-    """Return the text of the first line of a module's docstring, without importing it.
+    """Return the summary in the first line of a module's docstring, without importing it.
 
     Example:
         >>> read_summary("enginebay.cli.deploy")

@@ -61,7 +61,7 @@ def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def named_backends(argv: Sequence[str]) -> list[str]:
-    """Return the backends of the flags ``--backend A,B``, which may be repeated."""
+    """Return the backends that ``--backend A,B`` and further ``--backend`` flags name."""
     return [name for value in flag_values("--backend", argv) for name in value.split(",") if name]
 
 
@@ -92,7 +92,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
 
 
 def model_options(args: Namespace) -> dict[str, Any]:
-    """Return the arguments of :func:`enginebay.deploy` from the flags above."""
+    """Return the arguments of :func:`enginebay.deploy` from the parsed flags of this module."""
     from enginebay.backend import get_backend
 
     backend = get_backend(chosen_backend(args.argv))

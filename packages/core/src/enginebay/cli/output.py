@@ -9,33 +9,25 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from enginebay.display import (
-    COLOUR_CODE,
-    SCHEMA,
-    Fields,
-    Table,
-    labelled,
-    printable,
-    table_lines,
-)
+from enginebay.display import COLOUR_CODE, SCHEMA, Fields, Table, labelled, printable, table_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from rich.console import Console
 
     from enginebay.display import Block
 
-#: The message of commands about backends if no backend is installed.
+#: The message if a command requires a backend and none is installed.
 NONE_INSTALLED = "No backend is installed. hint: pip install 'enginebay-onnxruntime[cpu]'"
 #: Fields that users copy into a shell: they must not be wrapped.
 _COPIED = ("command",)
 #: Characters of a digest that are shown on a narrow terminal.
 _DIGEST_WIDTH = 12
-#: The first words of texts that are coloured.
+#: The colours of first words in cells and lines.
 _COLOURS = {
     "verified": "green",
     "unverified": "yellow",
@@ -53,7 +45,7 @@ def stdout_on_stderr() -> Iterator[None]:
         yield
 
 
-def print_json(document: dict[str, Any]) -> None:
+def print_json(document: Mapping[str, object]) -> None:
     """Print one JSON document on stdout."""
     import json
 
@@ -78,7 +70,7 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print a result's blocks on stdout; on a terminal with colours, and wrapped at words."""
+    """Print a result's blocks on stdout; on a terminal, with colours and wrapped at words."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.header, block.rows, right=block.right)
@@ -166,7 +158,6 @@ def _colour_of(text: str) -> str:
 
 
 def _colour_verdict(text: str) -> str:
-    """Colour the first word of a text, if it has a colour."""
     word, blank, rest = text.partition(" ")
     colour = _colour_of(word)
     return styled(word, colour, sys.stdout) + blank + rest if colour else text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 _UNKNOWN = "unrecognized arguments: "
-#: Hints for flags of other tools, and for flags that are commands here.
+#: What to type instead of other tools' flags, and of flags that are commands here.
 _INSTEAD = {
     "-b": "--backend NAME",
     "--format": "--backend NAME",
@@ -39,8 +39,8 @@ class Parser(ArgumentParser):
         examples: Command lines at the end of the help, which are not wrapped.
     """
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(**options)
         self._examples = tuple(examples)
 
     @property
@@ -56,7 +56,7 @@ class Parser(ArgumentParser):
         return super().format_help() + (f"\nexamples:\n{''.join(lines)}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
-        """Raise an error in the command line.
+        """Raise the error of a wrong command line.
 
         Raises:
             UsageError: Always.

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
-EXAMPLES = (
-    "enginebay preview net.py:build",
-    "enginebay preview net.py:build --backend {backend}",
-)
+EXAMPLES = ("enginebay preview net.py:build", "enginebay preview net.py:build --backend {backend}")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -55,6 +52,7 @@ def run(args: Namespace) -> int:
     from enginebay.operations import preview
     from enginebay.tensors import parse_inputs
 
+    is_terminal = sys.stderr.isatty()
     with stdout_on_stderr():
         result = preview(
             args.model,
@@ -62,14 +60,10 @@ def run(args: Namespace) -> int:
             backends=args.backend,
             rewriters=args.rewriters or (),
             timeout=args.timeout,
-            watch=_print_progress if sys.stderr.isatty() else None,
+            watch=(lambda name: print_message(f"checking {name} …")) if is_terminal else None,
         )
     if args.json:
         print_json(result.to_dict())
     else:
         print_blocks(result.blocks())
     return 0 if result.clear else 1
-
-
-def _print_progress(name: str) -> None:
-    print_message(f"checking {name} …")

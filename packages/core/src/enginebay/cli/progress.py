@@ -19,10 +19,10 @@ _INTERVAL_SECONDS = 10.0
 
 @contextmanager
 def progress() -> Iterator[Callable[[Step], None]]:
-    """Yield a function that shows each step.
+    """Yield a function that shows a step.
 
-    The lines disappear before the final table. They remain after an error, or if stdout is
-    redirected.
+    On a terminal, the lines of the steps are removed before the final table is printed. They remain
+    after an error, or if stdout is redirected.
     """
     if not sys.stderr.isatty():
         with _print_regularly() as watch:
@@ -37,7 +37,7 @@ def progress() -> Iterator[Callable[[Step], None]]:
 
 @contextmanager
 def _print_regularly() -> Iterator[Callable[[Step], None]]:
-    """Print the running step regularly: many systems end a job without output."""
+    """Print the running step regularly: many CI systems stop a job that prints nothing."""
     ended, start = Event(), monotonic()
     steps: list[Step] = []
 

@@ -1,4 +1,4 @@
-"""``enginebay rewriters``: list the rewriters of an export for a backend."""
+"""``enginebay rewriters``: list the rewriters that an export for a backend applies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from enginebay.cli.output import print_json, print_message, print_table
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-EXAMPLES = (
-    "enginebay rewriters",
-    "enginebay rewriters --backend {backend} --ir onnx",
-)
+EXAMPLES = ("enginebay rewriters", "enginebay rewriters --backend {backend} --ir onnx")
 
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
@@ -27,7 +24,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """List the rewriters that apply, the most specific first, and those that they override."""
+    """List the rewriters, the most specific first, and which of them override others."""
     from enginebay.backend import default_backend, get_backend
     from enginebay.operations import find_sets
     from enginebay.rewriting import builtin_rewriters, list_rewriters

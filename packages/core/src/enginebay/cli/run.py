@@ -15,7 +15,7 @@ from enginebay.cli.run_items import (
     check_item_flags,
     check_weights,
     item_document,
-    print_found,
+    print_predictions,
 )
 from enginebay.cli.summaries import receipt_fields
 from enginebay.display import human_shape
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from enginebay.artifact import Artifact
     from enginebay.inference import Receipt, Wrapper
-    from enginebay.tensors import NumpyArray
+    from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 EXAMPLES = (
     "enginebay run artifact",
@@ -63,28 +63,31 @@ def run(args: Namespace) -> int:
     items = ItemRun(artifact, args.images, arrays, args.draw) if args.images else None
     with stdout_on_stderr(), load(artifact, device=args.device, strict=args.strict) as wrapper:
         start = time.perf_counter()
-        seen = list(items.run(wrapper)) if items else []
-        outputs = seen[0].outputs if seen else wrapper(_pick_inputs(artifact, wrapper, arrays))
+        results = list(items.run(wrapper)) if items else []
+        if results:
+            outputs = results[0].outputs
+        else:
+            outputs = wrapper(_pick_inputs(artifact, wrapper, arrays))
         seconds = time.perf_counter() - start
         receipt = wrapper.receipt
     if args.output:
         _save_outputs(args.output, outputs)
     if items and args.draw:
-        items.draw(seen[0], args.draw)
+        items.draw(results[0], args.draw)
     if args.json:
-        document = {"images": item_document(seen)} if seen else {}
+        document = {"images": item_document(results)} if results else {}
         print_json({**document, **_to_document(outputs, receipt, seconds)})
     elif items:
-        print_found(seen)
-        _print_receipt(receipt, seconds, len(seen))
+        print_predictions(results)
+        _print_receipt(receipt, seconds, len(results))
     else:
         _print_outputs(outputs, receipt, seconds)
     return 0
 
 
 def _pick_inputs(
-    artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, Any]
-) -> Mapping[str, Any]:
+    artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, TensorSpec | NumpyArray]
+) -> Mapping[str, Array]:
     """Return the inputs of the flags, the first recorded inputs, or generated values."""
     from enginebay.tensors import inputs_for
 
@@ -103,10 +106,11 @@ def _check_output(path: Path) -> None:
 
 
 def _save_outputs(path: Path, outputs: dict[str, NumpyArray]) -> None:
-    """Write the outputs in the form of ``--input``, by an atomic rename."""
+    """Write the outputs to a .npz file, which ``--input`` can read."""
     from enginebay.errors import EnginebayError
     from enginebay.tensors import save_arrays
 
+    # An atomic rename: an interrupted run leaves no partial file.
     temporary = path.with_name(f".{path.name}.half")
     try:
         save_arrays(temporary, outputs)
@@ -138,7 +142,7 @@ def _json_number(value: float) -> float | str:
 
 def _to_document(
     outputs: dict[str, NumpyArray], receipt: Receipt, seconds: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     import msgspec
 
     described = [_describe_output(name, array) for name, array in outputs.items()]

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from enginebay.artifact import Artifact
     from enginebay.hooks import Task
     from enginebay.inference import Wrapper
-    from enginebay.tensors import NumpyArray
+    from enginebay.tensors import NumpyArray, TensorSpec
 
 
-class Seen(NamedTuple):
-    """The predictions for one file."""
+class FilePredictions(NamedTuple):
+    """The predictions of an artifact's task for one file, and the outputs that they come from."""
 
     file: Path
-    found: Sequence[Any]
+    predictions: Sequence[Any]
     outputs: dict[str, NumpyArray]
 
 
@@ -68,7 +68,7 @@ def check_item_flags(args: Namespace) -> None:
 
 
 def check_weights(artifact: Artifact) -> None:
-    """Refuse predictions of random weights.
+    """Check that an artifact's weights are not random, which makes predictions meaningless.
 
     Raises:
         UsageError: The artifact's weights are random.
@@ -83,17 +83,17 @@ def check_weights(artifact: Artifact) -> None:
 
 
 class ItemRun:
-    """Runs an artifact with a task on preprocessed files.
+    """Runs an artifact on files, which its task preprocesses.
 
     Args:
-        artifact: The artifact.
-        files: The files.
-        arrays: The model's other inputs.
-        drawing: The file to draw on; None to draw nothing.
+        artifact: An artifact with a task.
+        files: The files to preprocess, such as images.
+        arrays: The model's other inputs, by name.
+        drawing: The image to write with the predictions drawn on it; None to write none.
 
     Raises:
-        UsageError: The artifact has no task, an input is missing or occurs twice, or the task
-            cannot draw.
+        UsageError: The artifact has no task, an input is missing or specified twice, or the task
+            cannot draw predictions.
         InputError: A file cannot be read.
         MissingDependencyError: No installed plugin declares the task's kind.
     """
@@ -102,7 +102,7 @@ class ItemRun:
         self,
         artifact: Artifact,
         files: Sequence[Path],
-        arrays: Mapping[str, Any],
+        arrays: Mapping[str, TensorSpec | NumpyArray],
         drawing: Path | None,
     ) -> None:
         self._task = _require_task(artifact)
@@ -122,17 +122,17 @@ class ItemRun:
                 )
         self._arrays = arrays
 
-    def run(self, wrapper: Wrapper) -> Iterator[Seen]:
+    def run(self, wrapper: Wrapper) -> Iterator[FilePredictions]:
         """Run the artifact on each file."""
         from enginebay.tensors import inputs_for
 
         for file, inputs in self._items:
             outputs = wrapper(inputs_for(wrapper.inputs, {**self._arrays, **inputs}))
-            yield Seen(file, self._task.read_outputs(outputs, file), outputs)
+            yield FilePredictions(file, self._task.read_outputs(outputs, file), outputs)
 
-    def draw(self, seen: Seen, path: Path) -> None:
-        """Write a file with the predictions drawn on it."""
-        self._task.draw(seen.file, seen.found, path)
+    def draw(self, results: FilePredictions, path: Path) -> None:
+        """Write an image with the predictions drawn on it."""
+        self._task.draw(results.file, results.predictions, path)
 
 
 def _require_task(artifact: Artifact) -> Task:
@@ -145,16 +145,16 @@ def _require_task(artifact: Artifact) -> Task:
     return task
 
 
-def item_document(seen: Sequence[Seen]) -> list[dict[str, Any]]:
+def item_document(results: Sequence[FilePredictions]) -> list[dict[str, Any]]:
     """Return the predictions as plain JSON values."""
     import msgspec
 
-    return [{"image": str(s.file), "found": msgspec.to_builtins(s.found)} for s in seen]
+    return [{"image": str(r.file), "found": msgspec.to_builtins(r.predictions)} for r in results]
 
 
-def print_found(seen: Sequence[Seen]) -> None:
+def print_predictions(results: Sequence[FilePredictions]) -> None:
     """Print a row for each prediction, with a column for each field."""
-    rows = [(d["image"], row) for d in item_document(seen) for row in d["found"]]
+    rows = [(d["image"], row) for d in item_document(results) for row in d["found"]]
     fields = list(rows[0][1]) if rows else []
     print_table(
         ("IMAGE", *map(str.upper, fields)),
@@ -163,5 +163,5 @@ def print_found(seen: Sequence[Seen]) -> None:
     )
 
 
-def _format_cell(value: Any) -> str:
+def _format_cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -55,7 +55,7 @@ def discard(stream: TextIO) -> None:
 def _open_closed_streams() -> None:
     """Open the streams that the shell has closed, as with ``>&-``.
 
-    Otherwise the next opened file would get the stream's number, and an engine's prints.
+    Otherwise the next opened file would get the stream's descriptor, and the prints of engines.
     """
     for number, name in ((_STDOUT, "stdout"), (_STDERR, "stderr")):
         try:

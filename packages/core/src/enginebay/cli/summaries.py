@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """Suppress warnings about a verdict, which the command prints."""
+    """Suppress a verdict's warnings: the command prints them itself."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():
@@ -28,13 +28,13 @@ def quiet_verdict() -> Iterator[None]:
 
 
 def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
-    """Return the engine that ran, and its fallbacks."""
+    """Return labelled lines with the engine that ran and its fallbacks."""
     if receipt is None:
         return []
     return [("engine", receipt.describe()), *(("fallback", text) for text in receipt.fallbacks)]
 
 
-def artifact_document(artifact: Artifact) -> dict[str, Any]:
+def artifact_document(artifact: Artifact) -> dict[str, object]:
     """Return an artifact as plain JSON values."""
     import msgspec
 
@@ -45,7 +45,7 @@ def artifact_document(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def ir_document(model: IRModel) -> dict[str, Any]:
+def ir_document(model: IRModel) -> dict[str, object]:
     """Return an IR as plain JSON values."""
     import msgspec
 
@@ -54,7 +54,7 @@ def ir_document(model: IRModel) -> dict[str, Any]:
 
 
 def print_ir(model: IRModel) -> None:
-    """Describe an IR on stdout."""
+    """Print a description of an IR on stdout."""
     opset = f", opset {model.opset}" if model.opset else ""
     print_fields(
         (

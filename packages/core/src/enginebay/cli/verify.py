@@ -38,8 +38,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     add_inputs(
         parser,
-        "the inputs that the artifact was verified with; others require --model. A .npz file may "
-        "contain several of each input, along an additional first axis, as for --data of deploy",
+        "the inputs with which the artifact was verified; other inputs require --model. A .npz "
+        "file may contain several samples, along an additional first axis, like --data of deploy",
     )
     group = parser.add_argument_group("verification options")
     VerifyOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)

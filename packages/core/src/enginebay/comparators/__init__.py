@@ -1,7 +1,7 @@
 """Comparators of outputs that are sets, such as indices, which have no fixed order.
 
 A comparator is a callable that takes a :class:`~enginebay.hooks.ComparisonRequest` and returns a
-:class:`~enginebay.hooks.ComparisonResult`. Plugins add more of them.
+:class:`~enginebay.hooks.ComparisonResult`. Plugins can add comparators.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 from enginebay.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from enginebay.comparators.assignment import (
-        assign as assign,
-        touching as touching,
-    )
+    from enginebay.comparators.assignment import assign as assign, touching as touching
     from enginebay.comparators.comparator import Comparator as Comparator
     from enginebay.comparators.comparator_lookup import (
         find_comparators as find_comparators,

@@ -1,4 +1,4 @@
-"""One-to-one assignment of rows: candidate pairs, and their maximum matching."""
+"""One-to-one matching of two sets of rows: candidate pairs, and a maximum matching of them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ if TYPE_CHECKING:
 
     from enginebay.tensors import NumpyArray
 
-#: Pairs in one array: with the arrays computed from it, some 100 MiB.
+#: The number of pairs in one array; with the arrays computed from it, about 100 MiB.
 _MAX_PAIRS_PER_CHUNK = 1 << 20
 
 
 def touching(
     low: NumpyArray, high: NumpyArray, others_low: NumpyArray, others_high: NumpyArray
 ) -> Iterator[NumpyArray]:
-    """Yield, in chunks, the pairs of intervals that may touch, and few others.
+    """Yield candidate pairs of intervals from two lists: all that touch, and few others.
 
-    It avoids comparing every box, or row, with every one of the other side.
+    Sorting avoids comparing each interval with all intervals of the other list.
+
+    Args:
+        low: The lower bounds of the first list's intervals.
+        high: Their upper bounds.
+        others_low: The lower bounds of the second list's intervals.
+        others_high: Their upper bounds.
+
+    Yields:
+        Integers of shape ``[pairs, 2]``, in chunks: an index into each list.
 
     Example:
         >>> low, high = np.array([0.0, 5.0]), np.array([1.0, 6.0])
@@ -45,20 +54,21 @@ def touching(
 
 
 def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) -> NumpyArray:
-    """Find a maximum matching: as many pairs as possible, with no row in two of them.
+    """Match the rows of two sets one to one, with as many matches as possible.
 
-    Close pairs are chosen first, and then exchanged along augmenting paths (Berge, Proceedings of
-    the National Academy of Sciences 43, 1957) until no more fit. So the result does not depend on
-    the order of the rows.
+    The closest pairs are chosen first, and then exchanged along augmenting paths (Berge,
+    Proceedings of the National Academy of Sciences 43, 1957) until no row can be added. So the
+    number of matches does not depend on the order of the rows.
 
     Args:
-        pairs: Candidate pairs, ``[pairs, 2]`` integers: a row, and a row of the other side.
-        closeness: By pair; the pair with the largest value is chosen first.
-        count: Number of rows.
-        others: Number of rows of the other side.
+        pairs: The pairs that may match: integers of shape ``[pairs, 2]``, the index of a row in
+            each set.
+        closeness: A number for each pair; pairs with larger numbers are chosen first.
+        count: Number of rows in the first set.
+        others: Number of rows in the second set.
 
     Returns:
-        The partner of each row; -1 for none.
+        For each row of the first set, the index of its match in the second set, or -1.
     """
     partner, taken = np.full(count, -1), np.full(others, -1)
     for number in np.argsort(-closeness, kind="stable"):
@@ -70,7 +80,7 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
 
 
 def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
-    """Match further rows along augmenting paths."""
+    """Match further rows along augmenting paths, in place."""
     unmatched = [int(row) for row in np.unique(pairs[:, 0]) if partner[row] < 0]
     if not unmatched or ((taken[pairs[:, 1]] >= 0).all() and not (taken < 0).any()):
         return
@@ -90,7 +100,7 @@ def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
 def _find_augmenting_path(
     start: int, candidates: dict[int, list[int]], taken: NumpyArray, seen: set[int]
 ) -> list[tuple[int, int]]:
-    """Return the pairs that match ``start`` as well; empty if that is impossible."""
+    """Return the pairs of an augmenting path from the row ``start``; empty if there is none."""
     path: list[tuple[int, int]] = []
     # Depth-first search with a stack, since a path may be longer than Python's recursion limit.
     stack = [(start, iter(candidates[start]))]

@@ -1,4 +1,4 @@
-"""A comparator of some outputs, with the checks of its results."""
+"""A comparator with the outputs that it compares, and the checks of its results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Comparator(NamedTuple):
     """A comparator, and the outputs that it compares.
 
     Attributes:
-        outputs: Names of the outputs, in the order in which it expects them.
+        outputs: Names of the outputs, in the order in which the comparator expects them.
         name: The comparator as typed by the user; for messages and the manifest.
-        call: Compares one sample.
+        call: The function that compares one sample.
     """
 
     outputs: tuple[str, ...]
@@ -30,10 +30,10 @@ class Comparator(NamedTuple):
     call: Callable[[ComparisonRequest], Any]
 
     def check_names(self, known: Iterable[str]) -> None:
-        """Check that all outputs exist.
+        """Check that the model has all outputs of the comparator.
 
         Raises:
-            UsageError: An output does not exist.
+            UsageError: An output is unknown.
         """
         names = list(known)
         for name in self.outputs:
@@ -62,7 +62,7 @@ class Comparator(NamedTuple):
             self._check_aligned(aligned)
         return result
 
-    def _check_aligned(self, aligned: Any) -> None:
+    def _check_aligned(self, aligned: object) -> None:
         if not isinstance(aligned, Aligned) or aligned.output not in self.outputs:
             raise UsageError(
                 f"comparator '{self.name}' aligned the wrong value: expected an "

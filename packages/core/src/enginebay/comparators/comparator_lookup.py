@@ -1,4 +1,4 @@
-"""Lookup of comparators: built-in names, names of a plugin, or Python objects."""
+"""Lookup of comparators by a built-in name, a plugin's name, or as Python objects."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from enginebay.plugins import KNOWN_COMPARATORS, contributed, errors_named
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from enginebay.comparators.rows import Rows
+    from enginebay.comparators.top_k import TopK
+
 _FORMS = "top-k[:K], set, file.py:attr, module:attr, or SCHEME[:ARGUMENT] of a plugin"
 
 
-def _build_top_k(request: ComparatorRequest) -> Any:
+def _build_top_k(request: ComparatorRequest) -> TopK:
     from enginebay.comparators.top_k import TopK
 
     return TopK(request.argument)
 
 
-def _build_rows(request: ComparatorRequest) -> Any:
+def _build_rows(request: ComparatorRequest) -> Rows:
     from enginebay.comparators.rows import Rows
 
     return Rows(request.argument)
 
 
-_BUILT_IN: dict[str, Callable[[ComparatorRequest], Any]] = {
+_BUILT_IN: dict[str, Callable[[ComparatorRequest], object]] = {
     "top-k": _build_top_k,
     "set": _build_rows,
 }
 
 
-def find_comparators(compare: Mapping[Any, Any]) -> tuple[Comparator, ...]:
+def find_comparators(compare: Mapping[Any, object]) -> tuple[Comparator, ...]:
     """Find the comparators that the user named.
 
     Args:
@@ -63,7 +66,7 @@ def find_comparators(compare: Mapping[Any, Any]) -> tuple[Comparator, ...]:
 def recorded_comparators(
     recorded: Sequence[tuple[Sequence[str], str]], artifact: Path
 ) -> tuple[Comparator, ...]:
-    """Find the comparators that an artifact was verified with.
+    """Find the comparators with which an artifact was verified.
 
     Raises:
         UsageError: A comparator is neither built in nor a plugin's: an artifact must not make
@@ -92,7 +95,7 @@ def _split_outputs(outputs: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in names)
 
 
-def _build_comparator(outputs: tuple[str, ...], specified: Any) -> Comparator:
+def _build_comparator(outputs: tuple[str, ...], specified: object) -> Comparator:
     if isinstance(specified, str):
         check_text(specified)
         name, call = _resolve_text(specified)
@@ -109,8 +112,8 @@ def _build_comparator(outputs: tuple[str, ...], specified: Any) -> Comparator:
     return Comparator(outputs, name, call)
 
 
-def _resolve_text(text: str) -> tuple[str, Any]:
-    """Return the name to record, and the object that the text names."""
+def _resolve_text(text: str) -> tuple[str, object]:
+    """Return the comparator's name for the manifest, and the object that the text names."""
     scheme, _, argument = text.partition(":")
     known = _known_comparators()
     if build := known.get(scheme):
@@ -134,10 +137,10 @@ def _resolve_text(text: str) -> tuple[str, Any]:
         return f"{Path(file).absolute()}:{attribute}" if is_file else text, specified
 
 
-def _known_comparators() -> dict[str, Callable[[ComparatorRequest], Any]]:
+def _known_comparators() -> dict[str, Callable[[ComparatorRequest], object]]:
     return contributed("comparators") | _BUILT_IN
 
 
-def _call_builder(name: str, build: Callable[[], Any]) -> Any:
+def _call_builder(name: str, build: Callable[[], object]) -> object:
     with errors_named(UsageError, f"comparator '{name}' cannot be built:"):
         return build()

@@ -1,4 +1,4 @@
-"""``set``: compares rows in any order."""
+"""The comparator ``set``, which compares rows in any order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ _MAX_SHOWN_VALUES = 6
 class Rows:
     """Compares outputs as sets of rows along their first axis.
 
-    The rows of several outputs belong together: the third row of one with the third of the others.
-    Matched rows differ by no more than the tolerance in any element; the matching is maximum.
+    Rows with the same index in several outputs form one row. Matching rows differ by no more than
+    the tolerance in each element, and as many rows as possible are matched.
     """
 
     def __init__(self, argument: str) -> None:
         if argument:
-            raise UsageError(f"set takes no argument, found '{argument}'", hint="write set")
+            raise UsageError(
+                f"set takes no argument, found '{argument}'", hint="--compare NAME=set"
+            )
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
         """Compare one sample."""
@@ -69,12 +71,12 @@ class Rows:
 
 
 def _count_rows(outputs: Mapping[str, NumpyArray]) -> int:
-    if any(values.ndim == 0 or values.dtype.kind not in "biuf" for values in outputs.values()):
-        name = next(n for n, v in outputs.items() if v.ndim == 0 or v.dtype.kind not in "biuf")
-        raise UsageError(
-            f"set compares rows of numbers along the first axis, found '{name}' "
-            f"{outputs[name].dtype} {outputs[name].shape}"
-        )
+    for name, values in outputs.items():
+        if values.ndim == 0 or values.dtype.kind not in "biuf":
+            raise UsageError(
+                f"set compares rows of numbers along the first axis, found '{name}' "
+                f"{values.dtype} {values.shape}"
+            )
     counts = {name: len(values) for name, values in outputs.items()}
     if len(set(counts.values())) > 1:
         raise UsageError(
@@ -86,18 +88,18 @@ def _count_rows(outputs: Mapping[str, NumpyArray]) -> int:
 
 
 class _Columns(NamedTuple):
-    """The rows of all outputs, concatenated.
+    """The rows of all outputs, concatenated along the columns.
 
     Attributes:
-        numbers: A number for the integers and bools of each row; equal ones have the same number.
-        found_numbers: The same for the artifact's rows.
-        values: The floats of each row, ``[rows, columns]``.
-        found_values: The same for the artifact's rows.
-        allowed: The allowed errors of ``values``; None without floats.
+        ids: An id of each of the reference's rows: rows with equal integers and bools share it.
+        found_ids: The ids of the artifact's rows.
+        values: The floats of the reference's rows, ``[rows, columns]``.
+        found_values: The floats of the artifact's rows.
+        allowed: The allowed errors of ``values``; None if there are no floats.
     """
 
-    numbers: NumpyArray
-    found_numbers: NumpyArray
+    ids: NumpyArray
+    found_ids: NumpyArray
     values: NumpyArray
     found_values: NumpyArray
     allowed: NumpyArray | None
@@ -107,7 +109,7 @@ class _Columns(NamedTuple):
         measured = [name for name, values in request.expected.items() if values.dtype.kind == "f"]
         exact = [name for name in request.expected if name not in measured]
         sides = [_concatenate_columns(side, exact) for side in (request.expected, request.found)]
-        numbers, found_numbers = np.split(_number_rows(np.concatenate(sides)), [len(sides[0])])
+        ids, found_ids = np.split(_identify_rows(np.concatenate(sides)), [len(sides[0])])
         allowed = {
             name: np.broadcast_to(
                 request.allowed(name, request.expected[name]), request.expected[name].shape
@@ -115,8 +117,8 @@ class _Columns(NamedTuple):
             for name in measured
         }
         return cls(
-            numbers,
-            found_numbers,
+            ids,
+            found_ids,
             _concatenate_columns(request.expected, measured).astype(np.float64),
             _concatenate_columns(request.found, measured).astype(np.float64),
             _concatenate_columns(allowed, measured)
@@ -124,12 +126,12 @@ class _Columns(NamedTuple):
             else None,
         )
 
-    def number_all_values(self) -> tuple[NumpyArray, NumpyArray]:
-        """Number the rows of both sides by all their values, floats included."""
-        left = np.column_stack([self.numbers, self.values])
-        right = np.column_stack([self.found_numbers, self.found_values])
-        numbers, found = np.split(_number_rows(np.concatenate([left, right])), [len(left)])
-        return numbers, found
+    def identify_all_values(self) -> tuple[NumpyArray, NumpyArray]:
+        """Return ids of the reference's and the artifact's rows: equal rows share an id."""
+        left = np.column_stack([self.ids, self.values])
+        right = np.column_stack([self.found_ids, self.found_values])
+        ids, found_ids = np.split(_identify_rows(np.concatenate([left, right])), [len(left)])
+        return ids, found_ids
 
     def are_close(self, rows: NumpyArray, others: NumpyArray) -> NumpyArray:
         """Return a mask of the pairs of rows that are within tolerance in every column."""
@@ -138,7 +140,7 @@ class _Columns(NamedTuple):
             fits = (left == right) | (np.isnan(left) & np.isnan(right))
             if self.allowed is not None:
                 fits |= np.abs(left - right) <= self.allowed[rows]
-        same: Any = self.numbers[rows] == self.found_numbers[others]
+        same: Any = self.ids[rows] == self.found_ids[others]
         close: NumpyArray = same & fits.all(-1)
         return close
 
@@ -150,15 +152,15 @@ def _concatenate_columns(outputs: Mapping[str, NumpyArray], names: list[str]) ->
 
 
 def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
-    """Return the partner of each row; -1 for none."""
+    """Return, for each of the reference's rows, the index of the artifact's matching row or -1."""
     # Most engines keep the order, which is the fastest to check.
     same_order = np.arange(min(count, others))
     if count == others and columns.are_close(same_order, same_order).all():
         return same_order
     if columns.allowed is None and not columns.values.size:
-        return _match_equal_rows(columns.numbers, columns.found_numbers)
+        return _match_equal_rows(columns.ids, columns.found_ids)
     # Equal rows first: a thousand rows of zeros would be a million pairs.
-    partner = _match_equal_rows(*columns.number_all_values())
+    partner = _match_equal_rows(*columns.identify_all_values())
     if count == others and (partner >= 0).all():
         return partner
     pairs = _find_close_pairs(columns)
@@ -172,36 +174,36 @@ def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
     return assign(pairs, -np.nan_to_num(errors).sum(-1), count, others)
 
 
-def _number_rows(rows: NumpyArray) -> NumpyArray:
-    """Number rows, equal rows with the same number."""
-    numbers = np.zeros(len(rows), np.int64)
+def _identify_rows(rows: NumpyArray) -> NumpyArray:
+    """Return an id for each row; equal rows have the same id."""
+    ids = np.zeros(len(rows), np.int64)
     for column in rows.T:  # numpy.unique of whole rows takes ten times as long
-        values, number = np.unique(column, return_inverse=True)
-        numbers = np.unique(numbers * len(values) + number, return_inverse=True)[1]
-    return numbers
+        values, value_ids = np.unique(column, return_inverse=True)
+        ids = np.unique(ids * len(values) + value_ids, return_inverse=True)[1]
+    return ids
 
 
-def _match_equal_rows(numbers: NumpyArray, found: NumpyArray) -> NumpyArray:
-    """Match equal rows: the first with the first, the second with the second."""
-    base = max(len(numbers), len(found))
-    left, right = (side * base + _count_earlier(side) for side in (numbers, found))
+def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
+    """Match rows with the same id in their order; return the index of each match, or -1."""
+    base = max(len(ids), len(found_ids))
+    left, right = (side * base + _count_earlier(side) for side in (ids, found_ids))
     _, rows, others = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    partner = np.full(len(numbers), -1)
+    partner = np.full(len(ids), -1)
     partner[rows] = others
     return partner
 
 
-def _count_earlier(numbers: NumpyArray) -> NumpyArray:
-    """Count, for each row, the earlier rows with the same number."""
-    order = np.argsort(numbers, kind="stable")
-    _, first, number = np.unique(numbers[order], return_index=True, return_inverse=True)
-    count = np.empty(len(numbers), np.int64)
-    count[order] = np.arange(len(numbers)) - first[number]
+def _count_earlier(ids: NumpyArray) -> NumpyArray:
+    """Count, for each row, the earlier rows with the same id."""
+    order = np.argsort(ids, kind="stable")
+    _, first, group = np.unique(ids[order], return_index=True, return_inverse=True)
+    count = np.empty(len(ids), np.int64)
+    count[order] = np.arange(len(ids)) - first[group]
     return count
 
 
 def _find_close_pairs(columns: _Columns) -> NumpyArray | None:
-    """Return all pairs within tolerance; None if there are too many."""
+    """Return all pairs of rows within tolerance; None if there are more than ``_MAX_PAIRS``."""
     assert columns.allowed is not None
     values, others = np.nan_to_num(columns.values), np.nan_to_num(columns.found_values)
     # The column with the most values leaves the fewest pairs.

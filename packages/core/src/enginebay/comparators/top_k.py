@@ -1,4 +1,4 @@
-"""``top-k``: compares the K best classes and their order, with their scores."""
+"""The comparator ``top-k``, which compares the K best classes, their order and their scores."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DEFAULT_K = 5
 class TopK:
     """Compares the best classes and their scores, and ignores all other classes.
 
-    A single output contains the scores of all classes along the last axis, or the best classes
-    themselves as integers. Two outputs are the best scores and their classes, as ``torch.topk``
-    returns them.
+    A single output contains the scores of all classes along the last axis, or the indices of the
+    best classes. Two outputs contain the best scores and the indices of their classes, as
+    ``torch.topk`` returns them.
 
     An engine whose scores are within tolerance may exchange two classes only if their scores differ
-    by no more than twice the tolerance. So each class that it found must have, in the reference,
-    the score of that rank up to twice the tolerance. The sorted scores themselves must be within
-    the tolerance.
+    by no more than twice the tolerance. So in the reference, the class that the engine has at a
+    rank must have the score of that rank, up to twice the tolerance. The sorted scores themselves
+    must be within the tolerance.
     """
 
     def __init__(self, argument: str) -> None:
@@ -70,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask of the found classes that have, in the reference, the score of the rank."""
+        """Return a mask of the engine's classes whose score in the reference fits their rank."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -82,7 +82,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Align the scores in descending order, with their indices in the reference's output."""
+        """Pair the best scores of both by rank, with their indices in the reference's output."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T
@@ -121,7 +121,7 @@ class TopK:
 
 
 class _Ranking(NamedTuple):
-    """Classes in descending order of their scores, which are None if unknown."""
+    """Class indices in descending order of their scores; ``scores`` is None if unknown."""
 
     classes: NumpyArray
     scores: NumpyArray | None
@@ -138,7 +138,7 @@ class _Ranking(NamedTuple):
 
 
 def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArray) -> NumpyArray:
-    """Return the reference's score of each found class; NaN, which equals nothing, if unknown."""
+    """Return the reference's score of each of the engine's classes; NaN if it is unknown."""
     classes, scores = reference
     assert scores is not None
     hits = found_best[..., :, None] == classes[..., None, :]
@@ -152,7 +152,7 @@ def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArr
 
 
 def _mark_first(classes: NumpyArray) -> NumpyArray:
-    """Return a mask of the classes that have no better rank already."""
+    """Return a mask of the classes at their first rank; repeated ones are False."""
     earlier: Any = np.tril(np.ones((classes.shape[-1],) * 2, bool), -1)
     repeated: NumpyArray = ((classes[..., :, None] == classes[..., None, :]) & earlier).any(-1)
     return ~repeated

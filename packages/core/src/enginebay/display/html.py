@@ -15,7 +15,7 @@ _LABEL = _CELL.format(align="left") + "; opacity: 0.7; font-weight: normal; whit
 
 
 def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a title and a row for each pair of name and value; empty values are left out.
+    """Return HTML with a title and a row for each name and value; empty values are left out.
 
     Example:
         >>> "1 &lt; 2" in html_fields("Verification", [("note", "1 < 2")])
@@ -32,14 +32,14 @@ def html_fields(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def html_line(text: str) -> str:
-    """Return a line in bold; an empty string for an empty line."""
+    """Return HTML with a line in bold; an empty string for an empty line."""
     return f"<div><b>{escape(text)}</b></div>" if text else ""
 
 
 def html_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> str:
-    """Return a table; an empty string if it has no rows.
+    """Return an HTML table; an empty string if it has no rows.
 
     Args:
         header: The columns' names.

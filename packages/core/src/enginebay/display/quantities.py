@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DURATION_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-#: Names in one line; --json lists all of them.
+#: The largest number of names in one line; --json lists all of them.
 _MAX_NAMES = 6
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

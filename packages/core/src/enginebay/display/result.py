@@ -44,7 +44,7 @@ Block: TypeAlias = str | Table | Fields
 
 
 class Result:
-    """Base class of results: ``str`` is the command's output, and a notebook shows HTML."""
+    """Base class of results: ``str()`` returns the command's output, and a notebook shows HTML."""
 
     __slots__ = ()
 
@@ -59,11 +59,11 @@ class Result:
         return "".join(map(_format_html, self.blocks()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return this result's part of the document that the command prints with ``--json``."""
+        """Return the result as plain JSON values, as the command prints it with ``--json``."""
         return document(self)
 
 
-def document(record: Any) -> dict[str, Any]:
+def document(record: object) -> dict[str, Any]:
     """Return a record as plain JSON values, with the schema version."""
     import msgspec
 
@@ -98,7 +98,7 @@ def table_lines(
 
 
 def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, aligned label and value of each pair whose value is not empty.
+    """Yield the name, the aligned label and the value of each pair whose value is not empty.
 
     If several pairs in a row have the same name, only the first one has a label.
     """

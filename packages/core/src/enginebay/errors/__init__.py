@@ -36,7 +36,7 @@ import errno
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from enginebay.errors.interruption import forget_interruption, interrupt, raise_if_interrupted
 from enginebay.errors.python_hints import translate_hint
@@ -109,7 +109,7 @@ class EnginebayError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """The advice with flags of the command line, or None."""
+        """What to type next, with flags of the command line; None if there is no advice."""
         return self._hint
 
     @hint.setter
@@ -139,18 +139,18 @@ class ConfigError(UsageError):
     """A deploy config cannot be read, or has a key or a value that is not allowed.
 
     Attributes:
-        path: The keys from the config's root to the mistake; empty if it is about the whole file.
+        path: The keys from the config's root to the mistake; empty if the whole file is wrong.
     """
 
     def __init__(
-        self, message: str, *, hint: str | None = None, path: tuple[Any, ...] = ()
+        self, message: str, *, hint: str | None = None, path: tuple[str | int, ...] = ()
     ) -> None:
         super().__init__(message, hint=hint)
         self.path = path
 
 
 class ModelSourceError(UsageError):
-    """The text or object given as the model does not name one."""
+    """The text or object that was passed as the model does not specify a model."""
 
 
 class RewriterError(UsageError):
@@ -265,7 +265,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 def disk_error(error: BaseException | None) -> OSError | None:
-    """Return the error of a full or read-only disk in the chain of causes, or None.
+    """Find the error of a full or read-only disk in an exception's causes; None without one.
 
     Example:
         >>> disk_error(ValueError("no")) is None
@@ -317,7 +317,7 @@ def windows_error() -> EnginebayError:
 
 
 def check_text(name: str) -> None:
-    r"""Check that the bytes of a file name are text in this locale, as engines and manifests need.
+    r"""Check that a file name can be encoded as UTF-8, as engines and manifests require.
 
     Raises:
         UsageError: Some bytes could not be decoded; Python stores these as lone surrogates.

@@ -18,7 +18,7 @@ _ARGUMENTS = frozenset(
         *("work_dir",),
     )
 )
-#: Keyword arguments of an options class, by name.
+#: Keyword arguments that belong to an options class, with that class.
 _OPTION_CLASSES = {
     **dict.fromkeys(("cuts", "exporter", "input_names", "ir", "keep_ir"), "eb.ExportOptions"),
     **dict.fromkeys(("opset", "output_names", "rewriters", "task"), "eb.ExportOptions"),

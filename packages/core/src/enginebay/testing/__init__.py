@@ -1,4 +1,4 @@
-"""Tools for the tests of plugins: the conformance kit, and temporarily installed backends."""
+"""Tools for the tests of plugins: the conformance kit, and temporary backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run ``enginebay`` in a test: in the test's process, or in a separate process."""
+"""Runs of the command ``enginebay`` in tests, in the same or in a separate process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run_command(*words: object, env: Mapping[str, str] | None = None, **options:
 
     Args:
         *words: The arguments after ``enginebay``.
-        env: Variables that are added to this process's environment.
+        env: Variables to add to the environment of this process.
         **options: Options of ``subprocess.run``.
     """
     done = subprocess.run(

@@ -51,7 +51,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
-    """Check that the evaluator can be imported; core checks the rest."""
+    """Check that onnx's evaluator can be imported; core checks the rest."""
     if request.tier is Tier.IMPORT:
         return check_import("onnx.reference", fix="pip install 'onnx>=1.21'")
     return eb.EnvReport()
@@ -59,7 +59,7 @@ def check_env(request: CheckEnvRequest[LoopbackParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[LoopbackParams]) -> list[Path]:
-    """Copy the model; files of external data are copied under the names that the model contains."""
+    """Copy the model; its files of external data keep their names, which the model contains."""
     paths = []
     for file in request.ir.files:
         is_main = file == request.ir.path
@@ -90,7 +90,7 @@ def build_wrapper(request: WrapperRequest[LoopbackParams]) -> eb.Wrapper:
 
 
 class LoopbackWrapper(eb.Wrapper):
-    """Runs one model, one call at a time."""
+    """Runs a model in onnx's reference evaluator."""
 
     def __init__(self, request: WrapperRequest[LoopbackParams]) -> None:
         from onnx.reference import ReferenceEvaluator
@@ -107,13 +107,13 @@ class LoopbackWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """The evaluator and its version."""
+        """The receipt: the evaluator with its version, on the CPU."""
         import onnx
 
         return eb.Receipt(engine=f"onnx.reference {onnx.__version__}", device="cpu")
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Evaluate node by node."""
+        """Evaluate the graph node by node."""
         import numpy as np
 
         # np.array copies: the evaluator may return an input itself.
@@ -121,5 +121,5 @@ class LoopbackWrapper(eb.Wrapper):
         return [y * y.dtype.type(self._gain) if y.dtype.kind == "f" else y for y in outputs]
 
     def release(self) -> None:
-        """Drop the model."""
+        """Release the model's memory."""
         self._evaluator = None

@@ -1,4 +1,4 @@
-"""The pytest plugin of Enginebay: the conformance kit's command line and its reports.
+"""Enginebay's pytest plugin: the conformance kit's command line and its reports.
 
 pytest loads it wherever Enginebay is installed. ``--backend`` exists only if pytest runs the kit
 itself, because another project may have an option of the same name.
@@ -7,27 +7,27 @@ itself, because another project may have an option of the same name.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-#: The argument of ``--pyargs``.
+#: The argument of ``--pyargs`` that runs the kit.
 KIT = "enginebay.testing"
 
-#: The attribute of the value of ``--backend``, which differs from that of another project's option.
+#: The ``dest`` of the option ``--backend``; another project's ``--backend`` has a different one.
 OPTION = "enginebay_backend"
 
-#: The tests of ``--backend``, each with the option that enables it. By their names alone, pytest
-#: would not collect these files.
+#: The test files of the kit, each with the option that enables it. pytest would not collect them by
+#: their names.
 _TESTS = {
     Path(__file__).with_name("conformance") / "command_line.py": OPTION,
     Path(__file__).with_name("conformance") / "operators.py": "enginebay_operators",
 }
 
-#: The attribute of pytest's report with a law's outcome.
+#: The attribute of pytest's report that holds a law's outcome.
 _OUTCOME = "enginebay_law"
 
 _COLLECTOR = "enginebay-outcomes"
@@ -37,17 +37,17 @@ class OutcomeCollector:
     """Collects the outcomes of the laws from all processes of pytest-xdist."""
 
     def __init__(self) -> None:
-        self.outcomes: list[Any] = []
+        self.outcomes: list[object] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the outcome in a law's report."""
+        """Collect the outcome that pytest's report of a law holds."""
         outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
             self.outcomes.append(outcome)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option for a backend's own tests."""
+    """Add ``--conformance-report``, also for a backend's own tests."""
     parser.getgroup("enginebay").addoption(
         "--conformance-report",
         metavar="DIR",
@@ -85,9 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _make_folder(folder: str | None) -> None:
-    """Create the reports' folder before the laws run for minutes."""
     if folder is None:
         return
+    # Created before the laws run for minutes, not when the reports are written.
     try:
         if not folder:
             raise FileNotFoundError("its name is empty")
@@ -108,7 +108,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach a law's outcome to its report."""
+    """Attach a law's outcome to pytest's report, which pytest-xdist sends to the controller."""
     report = yield
     if _is_law(item):
         from enginebay.testing.conformance.report import law_outcome
@@ -135,6 +135,6 @@ def pytest_terminal_summary(
 
 
 def _is_law(item: pytest.Item) -> bool:
-    """Return whether a test is a law, without importing the kit."""
+    """Return True if a test is a law of the kit, without importing the kit."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
     return any(cls.__module__.startswith(f"{KIT}.conformance") for cls in families)

@@ -1,4 +1,4 @@
-"""Temporary installation of a backend, for the time of a ``with`` block."""
+"""Temporary installation of a backend for a ``with`` block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of an artifact's verdict: its figures, and the results of comparators.
+"""Records of an artifact's verdict, of its figures and of the results of comparators.
 
 :mod:`enginebay.verification` measures the figures. A record is plain JSON, which has no NaN and no
 infinity: a value that may be one of them is stored as text.
@@ -14,13 +14,7 @@ from enginebay.verdict.matching import (
     ComparisonResult,
     Matching,
 )
-from enginebay.verdict.verification import (
-    PROBES,
-    Basis,
-    Verdict,
-    VerdictWarning,
-    Verification,
-)
+from enginebay.verdict.verification import PROBES, Basis, Verdict, VerdictWarning, Verification
 
 __all__ = [
     "EXAMPLE",

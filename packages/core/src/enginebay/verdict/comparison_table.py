@@ -1,4 +1,4 @@
-"""Table of the compared outputs."""
+"""Table of the comparisons of outputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS = ("MAX ERROR", "RTOL", "ATOL")
 
 
 def tabulate_outputs(outputs: Sequence[OutputComparison]) -> Iterator[Block]:
-    """Yield a table with a row for each output, and a line for each that differs."""
+    """Yield a table with a row for each output, and a line for each output that differs."""
     if not outputs:
         return
     rows = [

@@ -1,4 +1,4 @@
-"""Records of a verdict's figures: of outputs, of signals, of a simulation."""
+"""Records of a verdict's figures: comparisons of outputs, signal-to-noise ratios, simulations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enginebay.verdict.matching import Matching
 #: The label of the caller's own sample.
 EXAMPLE = "example"
 
-#: The start of an item's label; its number follows.
+#: The prefix of the label of a data set's item; the item's number follows.
 ITEM = "item "
 
 
@@ -23,25 +23,28 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: The output's name.
-        dtype: The expected dtype, in NumPy's names; for an unexpected output its own dtype.
-        shape: The expected shape; for an unexpected output its own shape.
+        dtype: The expected dtype, in NumPy's names; the found one if the output is unexpected.
+        shape: The expected shape; the found one if the output is unexpected.
         total: Number of compared elements.
         mismatched_count: Number of elements that did not pass.
         max_abs_error: The largest ``|found - expected|`` over elements that are finite in both;
             None if nothing was compared.
         max_rel_error: The largest ``|found - expected| / |expected|`` over elements that are finite
             in both and not 0 in ``expected``; None if nothing was compared.
-        worst_index: Index of the element furthest outside its tolerance, or closest to its limit.
+        worst_index: Index of the element with the largest error relative to its tolerance.
         worst_expected: The reference's value at ``worst_index``, as text.
         worst_found: The artifact's value at ``worst_index``, as text.
         rtol: The relative tolerance that was applied.
-        atol: The absolute tolerance that was applied, the output's own scale included.
-        rtol_that_passes: The smallest ``rtol`` that would pass; None if no ``rtol`` would.
-        atol_that_passes: An ``atol`` that would pass; None if no ``atol`` would.
+        atol: The absolute tolerance that was applied to the element at ``worst_index``: it includes
+            the part that is relative to the magnitude of the output.
+        rtol_that_passes: The smallest ``rtol`` with which the output would pass; None if there is
+            none.
+        atol_that_passes: An ``atol`` with which the output would pass; None if there is none.
         passed: True if the output agrees with the reference.
-        reason: The failure, or a remark on an output that passed.
+        reason: Why the output did not pass, or a remark on an output that passed.
         sample: Label of the compared sample: ``example``, or a probe such as ``redrawn``.
-        comparator: Name of the comparator: ``detections:0.5``; empty if elements were compared.
+        comparator: Name of the comparator: ``detections:0.5``; empty if the output was compared
+            element by element.
     """
 
     name: str
@@ -100,16 +103,17 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         output: The output's name.
-        place: The measured samples: ``items`` of a data set, or ``the example`` at every size.
-        samples: Number of these samples.
-        agreed: Number of samples in which engine and model have the largest values along the last
-            axis at the same indices.
-        decibels: The signal above the noise, in dB; None without any noise.
-        wanted: The least ``decibels`` that pass.
-        agreed_wanted: The least ``agreed`` that passes.
-        right: Number of samples with the engine's largest value at the target; None if unknown.
-        right_in_model: The same number for the model.
-        right_wanted: The least ``right`` that passes.
+        place: The measured samples: ``items`` of a data set, or ``the example`` at all sizes.
+        samples: Number of measured samples.
+        agreed: Number of samples in which the largest values along the last axis have the same
+            indices in the engine's and the model's output.
+        decibels: The signal-to-noise ratio in dB; None if there is no noise.
+        wanted: The smallest ``decibels`` that pass.
+        agreed_wanted: The smallest ``agreed`` that passes.
+        right: Number of samples in which the engine's largest value is at the index of the true
+            class; None if the true classes are unknown.
+        right_in_model: Number of samples in which the model's largest value is at that index.
+        right_wanted: The smallest ``right`` that passes.
     """
 
     output: str
@@ -125,13 +129,13 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """True if the signal is high enough, and the engine makes the model's decisions."""
+        """True if ``decibels``, ``agreed`` and ``right`` reach the required numbers."""
         is_right = self.right is None or self.right >= self.right_wanted
         is_clear = self.decibels is None or self.decibels >= self.wanted
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """Describe the signal, the agreement and the required figures in one line."""
+        """Describe the ratio, the agreement, the accuracy and the required figures in one line."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
@@ -142,7 +146,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def accuracy(self) -> str:
-        """Describe how often engine and model are right on items, or that this is unknown."""
+        """Describe how often engine and model predict the true class; "" if not on data items."""
         if self.right is None:
             return "accuracy was not measured" if self.place == "items" else ""
         return (
@@ -158,11 +162,11 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         engine: Name and version of the other engine: ``onnxruntime 1.31.1``.
-        precision: Its effective precision, which the tolerances follow.
+        precision: The precision that the other engine computed in; it selects the tolerances.
         samples: Number of samples that were run.
         outputs: Each output's comparison in its worst sample.
-        failed: Labels of the samples that do not pass.
-        signals: In 8 bits, each output's signal-to-noise ratio.
+        failed: Labels of the samples in which an output does not pass.
+        signals: Each output's signal-to-noise ratio, if the precision has 8 bits.
         matchings: Each comparator's results.
     """
 

@@ -1,4 +1,4 @@
-"""Records of a comparator: its request, its result for a sample, and the sum over all samples.
+"""Records of comparators: a request, the result for one sample, and the sum over all samples.
 
 A comparator compares outputs that are sets, such as detections: it decides which rows belong
 together, and :mod:`enginebay.verification` compares these element by element.
@@ -7,22 +7,25 @@ together, and :mod:`enginebay.verification` compares these element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Allowed(Protocol):
     """Computes the allowed error of values from dtype, precision and the user's options."""
 
-    def __call__(self, output: str, values: Any, scale: Any = None) -> Any:
+    def __call__(self, output: str, values: ArrayLike, scale: ArrayLike | None = None) -> Any:
         """Return the largest allowed error of each value.
 
         Args:
             output: The name of the output with these values.
             values: Some of the reference's values, in NumPy.
-            scale: The values whose magnitude counts: a value near 0 carries the rounding errors of
-                larger ones. By default, the values themselves.
+            scale: The values whose magnitude the errors may be relative to, since a value near 0
+                has the rounding errors of larger ones. By default, ``values``.
         """
         ...
 
@@ -31,9 +34,10 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Request to compare some outputs of one sample.
 
     Attributes:
-        expected: The reference's outputs that the user named, in that order, in NumPy.
-        found: The artifact's outputs. Names, dtypes and ranks are the same; sizes may differ.
-        allowed: The allowed errors: ``request.allowed("scores", scores)`` returns an array.
+        expected: The reference's outputs that the user named, in the order of the names, as NumPy
+            arrays.
+        found: The artifact's outputs, with the same names, dtypes and ranks; sizes may differ.
+        allowed: Computes allowed errors: ``request.allowed("scores", scores)`` returns an array.
         every: The reference's outputs of all samples, to find a constant such as a threshold; empty
             if two samples are compared with each other.
     """
@@ -45,18 +49,18 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aligned(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of one output that belong together, for core to compare element by element.
+    """Matched values of one output, which core compares element by element.
 
     Attributes:
         output: The output's name.
         expected: The reference's values, an array of any shape.
-        found: The artifact's values, in the same order.
-        places: The index of each row in the reference's output, without the trailing axes that
-            both share: integers of shape ``[len(expected), …]``; None for the whole output.
-        scale: The values whose magnitude counts for the tolerance; None for ``expected``.
-        part: Name of this part, if the output has several: ``scores``.
-        noise_only: True for values that one side lacks, filled with 0. They are not compared, but
-            count as noise in the signal-to-noise ratio of an 8-bit engine.
+        found: The artifact's values, an array of the same shape in the same order.
+        places: The index of each ``expected[i]`` in the reference's output: integers of shape
+            ``[len(expected), number of axes]``; None if ``expected`` is the whole output.
+        scale: The values whose magnitude the tolerance is relative to; None for ``expected``.
+        part: What the values are, if the output holds several kinds: ``scores``.
+        noise_only: True for values without a match, which are paired with 0. They are not compared,
+            but count as noise in the signal-to-noise ratio of an 8-bit engine.
     """
 
     output: str
@@ -72,15 +76,16 @@ class ComparisonResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of comparing some outputs of one sample.
 
     Attributes:
-        passed: True if they agree; values in ``aligned`` are core's to decide.
-        matched: Number of the reference's pairs, rows or elements that were found again.
-        expected_alone: Number of the reference's that have no match.
-        found_alone: Number of the artifact's that have no match.
-        excused: Number without a match that need none; not in the two counts above.
-        reason: The failure; empty if it passed.
-        worst: The worst pair, or the worst without a match, for the user.
+        passed: True if the outputs agree, apart from the values in ``aligned``.
+        matched: Number of the reference's rows (boxes, ranks) that have a match in the artifact.
+        expected_alone: Number of the reference's rows without a match.
+        found_alone: Number of the artifact's rows without a match.
+        excused: Number of rows that need no match, such as a box whose score is at the model's
+            threshold; ``expected_alone`` and ``found_alone`` do not include them.
+        reason: Why the outputs differ; empty if they agree.
+        worst: Description of the worst match, or of a row without a match, for the user.
         badness: Sort key: the ``worst`` of the sample with the largest badness is shown.
-        aligned: Values for core to compare element by element.
+        aligned: Matched values, which core compares element by element.
     """
 
     passed: bool
@@ -98,15 +103,16 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
     """A comparator's results over all samples.
 
     Attributes:
-        comparator: Its name, as typed by the user: ``detections:0.5``.
-        outputs: Names of the outputs that it compared.
+        comparator: The comparator as typed by the user: ``detections:0.5``.
+        outputs: Names of the compared outputs.
         samples: Number of samples.
-        matched: Number of the reference's pairs, rows or elements that were found again.
-        expected_alone: Number of the reference's that have no match.
-        found_alone: Number of the artifact's that have no match.
-        excused: Number without a match that need none.
-        worst: The worst pair, or the worst without a match.
-        sample: Label of its sample: ``example``, ``item 3``, or a probe such as ``redrawn``.
+        matched: Number of the reference's rows (boxes, ranks) that have a match in the artifact.
+        expected_alone: Number of the reference's rows without a match.
+        found_alone: Number of the artifact's rows without a match.
+        excused: Number of rows that need no match, such as a box at the model's threshold.
+        worst: Description of the worst match, or of a row without a match.
+        sample: Label of the sample of ``worst``: ``example``, ``item 3``, or a probe such as
+            ``redrawn``.
         passed: True if the outputs agree in every sample.
     """
 
@@ -122,7 +128,7 @@ class Matching(msgspec.Struct, frozen=True, kw_only=True):
     passed: bool
 
     def describe(self) -> str:
-        """Describe the numbers of matches and the worst of them in one line."""
+        """Describe the numbers of matches and the worst match in one line."""
         text = f"{self.comparator} of {', '.join(self.outputs)}: {self.matched} matched"
         if self.expected_alone or self.found_alone:
             text += f", {self.expected_alone} expected and {self.found_alone} found without a match"

@@ -1,4 +1,4 @@
-"""The verdict, its basis, and the warnings that limit it."""
+"""The verdict, the samples on which it is based, and its limitations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """Warns of a limit of a verdict: an unavailable device, a value that Python reads."""
+    """A limitation of a verdict, such as an unavailable device, or an input with a single value."""
 
 
 #: Default number of probes: enough for all kinds that an example without open sizes has.
@@ -37,23 +37,28 @@ _UNDECIDED = (
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
-    """The basis of a verdict, apart from its figures: the samples and their limits.
+    """The basis of a verdict: the samples that were compared, and what they do not cover.
 
     Attributes:
         labels: Label of each recorded sample: ``example``, ``redrawn``.
-        beyond: Labels of the samples with values outside of the example's range.
-        dropped: Probes that prove nothing, with the reason: the model raises, or returns only NaN.
-        undecided: Labels of the samples on which rounding alone decides. Probes are dropped; the
-            caller's own samples stay, and make the verdict ``unverified``.
-        untried: Inputs that hold the example's single value in every sample.
-        tried: By name of an open dimension without a limit, the largest compared size.
-        refused: By name of such a dimension, a size at which the model itself fails.
-        unchanging: Outputs without floats, or without any values, that are the same in all samples.
-        warnings: Limits of the verdict, a sentence each.
-        branches: Lines where Python read values that differ between samples: ``net.py:12``.
-        domain: Bounds of the probes by input, if the caller passed any.
-        targets: By label of an item, its true class.
-        doubt: Why nothing can be verified: the model is not deterministic.
+        beyond: Labels of the samples that have values outside the example's range.
+        dropped: Labels of the probes that were left out, each with the reason: the model raises an
+            error on them, or returns only NaN.
+        undecided: Labels of the samples on which rounding errors change the model's own outputs by
+            more than the tolerance. Probes among them are left out; the caller's own samples stay,
+            and make the verdict ``unverified``.
+        untried: Names of the inputs that hold one single value, the same in all samples.
+        tried: The largest compared size of each open dimension without a limit, by its name.
+        refused: A size at which the model itself fails, by the name of the open dimension.
+        unchanging: Names of the outputs that are the same in all samples, although others change.
+            Outputs of floats are included only if they are empty.
+        warnings: Limitations of the verdict, a sentence each: lines of code where Python reads a
+            value that is the same in all samples.
+        branches: Lines of code where Python reads a value that differs between samples:
+            ``net.py:12``.
+        domain: Lower and upper bound of the probes' values by input name, if the caller set any.
+        targets: The index of the true class of each data item, by the item's label.
+        doubt: Why no comparison proves anything, such as a model with random outputs; else empty.
     """
 
     labels: tuple[str, ...] = ()
@@ -71,7 +76,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
     def limits(self) -> tuple[str, ...]:
-        """Return the limits of the verdict, a sentence each."""
+        """Return what the samples do not cover, a sentence each."""
         texts = [*self.warnings]
         dropped = [label for label in self.undecided if label not in self.labels]
         if dropped and not self.doubt:
@@ -94,10 +99,10 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Remove the lines whose values the exporter did not turn into constants.
+        """Remove the lines of code whose values the exporter did not turn into constants.
 
         Args:
-            notes: The exporter's notes, which name each line with a constant.
+            notes: The exporter's notes, which name each line whose value became a constant.
         """
 
         # Many models read their inputs only outside of tracing, and torch.export refuses to trace
@@ -120,15 +125,17 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         reference: Name of the reference: ``the PyTorch model, unpatched``.
         outputs: Each output's comparison in its worst sample.
         samples: Number of samples that were run.
-        precision: The effective precision, which the tolerances follow.
-        reason: Why there are no figures, for ``unverified`` and ``crashed``.
-        failed: Labels of the samples that do not pass.
+        precision: The precision that the engine computed in; it selects the tolerances.
+        reason: Why the verdict is ``unverified`` or ``crashed``; for ``mismatched``, a reason that
+            the figures do not show.
+        failed: Labels of the samples in which an output does not pass.
         basis: The basis of the verdict; None if only the figures are known.
         signals: Each output's signal-to-noise ratio, for an 8-bit engine.
         matchings: Each comparator's results.
         simulation: Figures of the graph that the engine is built from, run by another engine, if
             the engine itself cannot run on this machine; else None.
-        fallbacks: One sentence for each request that the engine did not follow, as in its receipt.
+        fallbacks: A sentence for each requested setting that the engine did not use, from its
+            receipt.
         non_finite: How the engine differs from the model on NaN and infinity; empty if it agrees.
 
     Example:
@@ -168,16 +175,16 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         Args:
             samples: The result of :func:`~enginebay.verification.compare_outputs` for each sample.
             reference: Name of the reference.
-            precision: The effective precision of the engine.
+            precision: The precision that the engine computed in.
             basis: The basis of the verdict.
-            doubt: Why agreement does not make it ``verified``; empty if it does.
+            doubt: Why equal outputs would not prove that the engine is right; empty if they would.
             signals: The signal-to-noise ratios of an 8-bit engine.
             matchings: Each comparator's results.
-            fallbacks: The requests that the engine did not follow.
+            fallbacks: A sentence for each requested setting that the engine did not use.
 
         Returns:
-            ``verified`` or ``mismatched``; ``unverified`` if no number was compared, or if
-            agreement proves nothing.
+            ``verified`` or ``mismatched``; ``unverified`` if no element was compared, or if equal
+            outputs would prove nothing.
         """
         labels = (basis and basis.labels) or (EXAMPLE,) * len(samples)
         worst: dict[str, OutputComparison] = {}
@@ -226,12 +233,12 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def unverified(cls, reason: str) -> Verification:
-        """Build the verdict if nothing was compared, with the reason."""
+        """Build the verdict ``unverified``, with the reason why nothing was compared."""
         return cls(verdict="unverified", reason=reason)
 
     @classmethod
     def crashed(cls, reason: str, *, reference: str = "") -> Verification:
-        """Build the verdict if the artifact or the reference crashed, with the reason."""
+        """Build the verdict ``crashed``, with the reason why the engine has no outputs."""
         return cls(verdict="crashed", reason=reason, reference=reference)
 
     @property
@@ -247,12 +254,13 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         against = f" against {self.reference}" if self.reference else ""
         count = f"{len(self.outputs)} output{'' if len(self.outputs) == 1 else 's'}"
         text = f"{self.verdict}{against} on {count}, {self.extent()}; worst: {worst.describe()}"
-        matched = (one.describe() for one in self.matchings)
-        accuracy = (one.accuracy() for one in self.signals if one.passed and one.accuracy())
+        matched = (matching.describe() for matching in self.matchings)
+        # The causes below describe the signals that did not pass.
+        accuracy = (s.accuracy() for s in self.signals if s.passed and s.accuracy())
         return "; ".join((text, *matched, *self.fallbacks, *accuracy, *self.causes()))
 
     def explain(self) -> str:
-        """Describe the verdict, the worst element, causes and limits, each on its own line."""
+        """Describe the verdict, the worst element, causes and limitations, a line for each."""
         if self.reason or not self.outputs:
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)
@@ -262,7 +270,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join((self.headline(), *(label + text for _, label, text in lines)))
 
     def extent(self) -> str:
-        """Describe the extent of the comparison: ``3 samples``, ``the example alone``."""
+        """Describe which samples were compared: ``3 samples``, ``the example alone``."""
         if self.samples == 1 and self.basis is not None:
             return "the example alone"
         text = f"{self.samples} sample{'' if self.samples == 1 else 's'}"
@@ -282,13 +290,13 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verdict} against {self.reference} on {self.extent()}"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the verdict, its limits, and a row for each output."""
+        """Yield the verdict, its limitations, and a table of the outputs."""
         yield self.headline()
         yield Fields(self.fields())
         yield from self.output_blocks()
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return labelled lines: limits, comparators' results and likely causes of a mismatch."""
+        """Return labelled lines: limitations, comparators' results, likely causes of a mismatch."""
         dropped = self.basis.dropped if self.basis else ()
         return [
             *(("warning", text) for text in self.warnings),
@@ -299,7 +307,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def output_blocks(self) -> Iterator[Block]:
-        """Yield a row for each output, and those of a simulation below a heading."""
+        """Yield a table of the outputs, and one of a simulation's outputs below a heading."""
         yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
@@ -316,7 +324,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return document({"kind": "verification", "verification": self})
 
     def warn(self) -> None:
-        """Warn of each limit of the verdict, with a :class:`~enginebay.VerdictWarning`."""
+        """Emit a :class:`~enginebay.VerdictWarning` for each limitation of the verdict."""
         for text in self.warnings:
             # Few engines preserve NaN in a ReLU or in a maximum pool: no warning for that.
             if text != self.non_finite:
@@ -324,7 +332,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Fallbacks of the engine and other limits of the verdict, a sentence each."""
+        """Limitations of the verdict, a sentence each: fallbacks, and what the samples lack."""
         limits = self.basis.limits() if self.basis is not None else ()
         return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
 

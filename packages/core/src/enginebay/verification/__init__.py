@@ -16,10 +16,7 @@ from enginebay.verification.reference import (
     reference_for,
     reference_model,
 )
-from enginebay.verification.reference_recording import (
-    record_reference,
-    sample_model,
-)
+from enginebay.verification.reference_recording import record_reference, sample_model
 from enginebay.verification.rounding_sensitivity import drop_undecided_probes
 from enginebay.verification.sample_comparison import check_comparators
 

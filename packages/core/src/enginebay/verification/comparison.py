@@ -37,18 +37,19 @@ def compare_outputs(
     Args:
         expected: The reference's outputs by name, NumPy arrays or torch tensors.
         found: The artifact's outputs.
-        precision: The effective precision of the engine; it sets the tolerances.
+        precision: The precision that the engine computed in; it selects the default tolerances.
         rtol: Replaces the relative tolerance of floating-point outputs.
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
-        apart: By output, the slices that have a magnitude of their own in all samples of this
-            shape. By default, this sample alone decides.
+        apart: The slices whose elements are compared relative to the slice's own magnitude, by
+            output; see :func:`find_small_slices`. By default, this sample alone decides.
 
     Returns:
-        One comparison per output, in the order of ``expected``, then unexpected outputs.
+        One comparison per output: the outputs of ``expected`` in their order, then outputs that
+        only ``found`` has.
 
     Raises:
-        UsageError: An unknown precision, or a tolerance that is negative or not a number.
+        UsageError: The precision is unknown, or a tolerance is negative, infinite or NaN.
 
     Example:
         >>> import numpy as np
@@ -74,7 +75,7 @@ def compare_outputs(
 def compare_missing_output(
     name: str, expected: Mapping[str, Array], found: Mapping[str, Array]
 ) -> OutputComparison:
-    """Return the failed comparison of an output that only one side has."""
+    """Return the failed comparison of an output that is in only one of the two mappings."""
     missing = name in expected
     values, dtype = as_numpy((expected if missing else found)[name])
     others = ", ".join(f'"{other}"' for other in (found if missing else expected)) or "none"
@@ -114,7 +115,7 @@ def _compare_output(
 def tolerance_scale(
     values: NumpyArray, tolerance: Tolerance, small_slices: SmallSlices | None
 ) -> NumpyArray:
-    """Return the magnitude that the tolerance adds to each element; 0 if it adds none."""
+    """Return the ``scale`` in the formula of :class:`Tolerance`, for each element."""
     import numpy as np
 
     if tolerance.noise is None or not values.size:
@@ -129,7 +130,7 @@ def compare_arrays(
     tolerance: Tolerance,
     scale: NumpyArray,
 ) -> OutputComparison:
-    """Compare two arrays of the same shape, and fill in ``result``."""
+    """Compare two arrays of the same shape; return ``result`` with the figures filled in."""
     import numpy as np
 
     accumulator = ComparisonAccumulator(tolerance, exact=not is_float(expected))
@@ -147,7 +148,7 @@ def compare_arrays(
 def resolve_tolerance(
     expected: NumpyArray, dtype: str, precision: str, rtol: float | None, atol: float | None
 ) -> Tolerance:
-    """Return the default tolerance, with the caller's replacements applied."""
+    """Return the default tolerance of an output, or the caller's ``rtol`` and ``atol``."""
     default = tolerance_for(dtype, precision)
     if expected.dtype.kind in "iu":
         return Tolerance(0.0, atol or 0.0)

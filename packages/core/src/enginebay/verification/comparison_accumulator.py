@@ -1,4 +1,4 @@
-"""Figures of one output's comparison, accumulated chunk by chunk."""
+"""Error figures of one output, accumulated chunk by chunk."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _ANGLE_END_RADIANS = 1e-3
 
 
 class ComparisonAccumulator:
-    """Accumulates the comparison of one output over its chunks.
+    """Accumulates the error figures of one output, chunk by chunk.
 
     Args:
         tolerance: The tolerance of every element.
-        exact: True if elements are equal or not, without a size of the error: integers, bools,
-            texts.
+        exact: True for integers, bools and texts, which no ``rtol`` makes equal.
     """
 
     def __init__(self, tolerance: Tolerance, *, exact: bool) -> None:
@@ -38,7 +37,7 @@ class ComparisonAccumulator:
         self.worst_scale = 0.0
 
     def add_chunk(self, start: int, left: NumpyArray, right: NumpyArray, scale: NumpyArray) -> None:
-        """Add the chunk of the flattened outputs that begins at index ``start``."""
+        """Add a chunk of both flattened outputs, which begins at the flat index ``start``."""
         import numpy as np
 
         with np.errstate(all="ignore"):
@@ -70,7 +69,7 @@ class ComparisonAccumulator:
         import numpy as np
 
         if expected.size == 0:
-            return msgspec.structs.replace(result, passed=True, reason="it is empty in both")
+            return msgspec.structs.replace(result, passed=True, reason="both outputs are empty")
         worst = tuple(int(i) for i in np.unravel_index(self.worst_at, expected.shape))
         tolerance = self.tolerance
         return msgspec.structs.replace(
@@ -105,15 +104,14 @@ class ComparisonAccumulator:
         if self.mismatched:
             parts.append(f"{self.mismatched} of {total} elements differ")
         if self.one_sided:
-            parts.append(f"{self.one_sided} of them NaN or infinite in one only")
+            parts.append(f"{self.one_sided} of them NaN or infinite in one output only")
         # NaN in both passes, but the reader should know.
         if self.nan_in_both:
-            parts.append(f"NaN in both in {self.nan_in_both} of {total} elements")
+            parts.append(f"{self.nan_in_both} of {total} elements are NaN in both")
         return ", ".join(parts)
 
 
 def _round_up(value: float) -> float | None:
-    """Round up to three digits; None for infinity."""
     value *= 1.006  # more than half of the third digit, so that rounding never goes below
     return float(f"{value:.3g}") if math.isfinite(value) else None
 
@@ -125,9 +123,9 @@ def _format_value(value: object) -> str:
 def _compute_differences(
     left: NumpyArray, right: NumpyArray
 ) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
-    """Return for each element: whether both are the same, ``|right - left|``, ``|left|``.
+    """Return a mask of equal elements, the errors ``|right - left|``, and ``|left|``.
 
-    The error is NaN if one side is not finite and the other is not the same.
+    The error is NaN if the values differ and one of them is NaN or infinite.
     """
     import numpy as np
 
@@ -154,7 +152,7 @@ def _compute_differences(
 def _compute_required_rtol(
     error: NumpyArray, reach: NumpyArray, tolerance: Tolerance
 ) -> NumpyArray:
-    """Return the rtol that each element needs to pass; infinity if no rtol is enough."""
+    """Return the smallest ``rtol`` with which each element passes; infinity if none is enough."""
     import numpy as np
 
     excess = np.maximum(error - tolerance.atol, 0.0)

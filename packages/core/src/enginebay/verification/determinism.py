@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NumpyArray]
 
-#: The tolerance of two runs of a model that draws random numbers: they may be close by chance, and
-#: an engine's run further off.
+#: The tolerance for two runs of a model that draws random numbers. It is small: two such runs may
+#: be close by chance, while an engine's run is further off.
 RANDOM_RUNS = ToleranceOptions(rtol=2.0**-16)
 
-#: How many of the parameters, buffers and attributes that hold state the verdict names.
+#: The largest number of parameters, buffers and attributes with state that the verdict names.
 _MAX_NAMED = 3
 
 
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Name where the model stores values that later outputs depend on; empty if nowhere."""
+    """Name the tensors and attributes with which a run changes later outputs; "" if none does."""
     if state is None:
         return ""
     if written := state.changed_parameters():
@@ -59,6 +59,6 @@ def find_hidden_state(
 def describe_difference(
     first: Arrays, second: Arrays, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> str:
-    """Describe the first output that differs between two runs; empty if none does."""
+    """Describe the first output that differs between two runs; return "" if none does."""
     outputs = compare_sample(first, second, options, comparators).outputs
     return next((output.describe() for output in outputs if not output.passed), "")

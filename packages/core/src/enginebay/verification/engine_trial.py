@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from enginebay.inference import Wrapper
-    from enginebay.tensors import NumpyArray
+    from enginebay.tensors import Array, NumpyArray
 
     Arrays = Mapping[str, NumpyArray]
 
@@ -41,9 +41,9 @@ def run_trial(
     """Load an engine in a child process and run it.
 
     Args:
-        request: The engine.
-        samples: A file of recorded samples. The engine runs the inputs of each, and the first
-            inputs again in every other form that a caller may pass.
+        request: The engine to load.
+        samples: A file of recorded samples, whose inputs are run. The first sample runs again with
+            the same values in other forms: as strided arrays, and as torch tensors on a device.
         timeout: Seconds that loading and all runs may take together.
 
     Returns:
@@ -82,7 +82,7 @@ def run_trial(
 
 
 def check_loads(request: LoadRequest, *, timeout: float) -> None:
-    """Load an engine once in a child process: some write files that they cannot load themselves.
+    """Check in a child process that an engine can load the files that its converter wrote.
 
     Raises:
         ConversionError: Loading crashes the child process, or does not end in time.
@@ -92,11 +92,7 @@ def check_loads(request: LoadRequest, *, timeout: float) -> None:
 
     try:
         call(
-            _LOAD,
-            request,
-            timeout=timeout,
-            result_type=Receipt,
-            subject=_describe_engine(request),
+            _LOAD, request, timeout=timeout, result_type=Receipt, subject=_describe_engine(request)
         )
     except (ChildCrashedError, ChildTimeoutError) as err:
         raise ConversionError(f"the converted files cannot be loaded: {err}") from err
@@ -109,7 +105,7 @@ def _describe_engine(request: LoadRequest) -> str:
 
 
 def load_in_child(request: LoadRequest) -> Receipt:
-    """Load the engine in this process, and return its receipt."""
+    """Load the engine and return its receipt; called in a child process."""
     with request.load() as wrapper:
         return wrapper.receipt
 
@@ -117,10 +113,9 @@ def load_in_child(request: LoadRequest) -> Receipt:
 def run_in_child(
     request: LoadRequest, samples: Path, output_path: Path, non_finite: bool
 ) -> Receipt:
-    """Load and run the engine in this process, and write its outputs to ``output_path``.
+    """Run the engine on recorded samples and write its outputs; called in a child process.
 
-    The sample of NaN and infinity gets no outputs if ``non_finite`` is false or the engine refuses
-    it.
+    The outputs on NaN and infinity are empty if ``non_finite`` is False or the engine raises.
     """
     with request.load() as wrapper:
         recorded = load_samples(samples)
@@ -138,8 +133,8 @@ def run_in_child(
         return wrapper.receipt
 
 
-def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, NumpyArray]:
-    """Run the engine; it must not change its inputs, and must return arrays for arrays."""
+def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
+    """Run the engine; check that its inputs are unchanged and its outputs of the same type."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))
@@ -159,7 +154,7 @@ def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Any]) -> dict[str, Numpy
 
 
 def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Run the engine again on the same values in each other form that callers may pass."""
+    """Check that the engine returns the same outputs for the same values in other forms."""
     # Compared with its own outputs an engine is exact, even in 8 bits.
     precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
     for form, values in _other_input_forms(inputs, wrapper.native_device):
@@ -167,7 +162,7 @@ def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> Non
             found = _run_checked(wrapper, values)
         except EnginebayError as err:
             raise InferenceError(
-                f"given {form}: {err}", hint=err.hint or wrapper.fault_hint
+                f"with {form}: {err}", hint=err.hint or wrapper.fault_hint
             ) from err
         difference = _describe_difference(outputs, found, precision)
         # An engine whose outputs change from run to run is a matter for the verdict.
@@ -175,11 +170,14 @@ def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> Non
             outputs, _run_checked(wrapper, inputs), precision
         ):
             raise InferenceError(
-                f"given {form}, the engine is wrong: {difference}", hint=wrapper.fault_hint
+                f"with {form}, the engine returns different outputs: {difference}",
+                hint=wrapper.fault_hint,
             )
 
 
-def _other_input_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+def _other_input_forms(
+    inputs: Arrays, device: str | None
+) -> Iterator[tuple[str, Mapping[str, Array]]]:
     strided = {name: _make_strided(array) for name, array in inputs.items()}
     yield "strided, read-only arrays of the same values", strided
     if device and find_spec("torch"):
@@ -191,7 +189,8 @@ def _other_input_forms(inputs: Arrays, device: str | None) -> Iterator[tuple[str
 
 
 def _make_strided(array: NumpyArray) -> NumpyArray:
-    """Return a read-only view of the same values whose axes are reversed in memory, with gaps."""
+    """Return a read-only copy with the axes in reverse order in memory, and gaps between values."""
+    # An engine that reads the memory in order, regardless of the strides, gets wrong values.
     view = np.zeros((*array.shape[::-1], 2), array.dtype)[..., 0].T
     view[...] = array
     view.flags.writeable = False

@@ -1,4 +1,4 @@
-"""The verdict on an engine: it runs in a child process, and its outputs are compared."""
+"""The verdict on an engine, which runs in a child process, by a comparison of its outputs."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def judge(
     see :mod:`enginebay.verification.simulation`.
 
     Args:
-        request: The engine.
+        request: The engine to load and run.
         samples: A file of recorded samples: inputs with the reference's outputs.
         reference: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
         basis: The basis of the verdict, with a label for each sample.
-        missing: Why the samples have no outputs; empty if they do. The engine must load and run
-            all the same.
+        missing: Why the reference computed no outputs for the samples; empty if it did. The engine
+            must load and run in either case.
         rtol: Replaces the relative tolerance.
         atol: Replaces the absolute tolerance.
         comparators: The comparators of outputs that are sets.
@@ -92,7 +92,7 @@ def judge(
         verdict = build_simulated_verdict(*judge_run(), request.built_for, against)
     except EnginebayError as err:
         verdict = build_unsimulated_verdict(request.built_for, str(err), against)
-    # Whatever became of the graph, the engine will later be compared on the same samples.
+    # A machine that the engine is built for will compare it on the same samples later.
     return msgspec.structs.replace(verdict, basis=basis), None
 
 
@@ -107,7 +107,7 @@ def _judge_run(
     comparators: Sequence[Comparator],
     timeout: float,
 ) -> tuple[Verification, Receipt | None]:
-    """Run the engine of a request, or its graph, and compare the outputs."""
+    """Run the request's engine, or its graph in another engine, and compare the outputs."""
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
@@ -164,7 +164,7 @@ def _judge_run(
         verification, basis=basis, non_finite=_compare_non_finite(non_finite, options)
     )
     if coarseness(receipt.precision) > coarseness(allowed):
-        reason = f"the engine computed in {receipt.precision}, and {allowed} was requested"
+        reason = f"the engine computed in {receipt.precision}, but {allowed} was requested"
         verification = msgspec.structs.replace(verification, verdict="mismatched", reason=reason)
     return verification, receipt
 
@@ -172,10 +172,10 @@ def _judge_run(
 def _compare_non_finite(
     samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], options: ToleranceOptions
 ) -> str:
-    """Describe how the engine differs from the model on NaN and infinity; empty if it agrees."""
+    """Describe how the engine differs from the model on NaN and infinity; "" if it agrees."""
     for sample, found in samples:
         if not found:
-            return "the engine refuses or does not survive NaN and infinity in its inputs"
+            return "the engine raises an error or crashes on inputs with NaN and infinity"
         outputs = compare_sample(sample.outputs, found, options).outputs
         worst = max(outputs, key=lambda output: output.badness)
         if not worst.passed:
@@ -195,15 +195,13 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[tuple[str, tuple[int, ...]], SmallSlices],
 ) -> str:
-    """Describe an output that varies by less than its tolerance; empty without any.
-
-    An engine that ignores the input would pass: temperatures of 300 K, give or take 0.05.
-    """
+    """Describe the first output that changes between samples by less than its tolerance, or ""."""
+    # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead
         return ""
     compared_names = {name for comparator in comparators for name in comparator.outputs}
-    #: By output, the largest change between samples as a part of the tolerance.
+    #: By output, the largest change between samples divided by the tolerance.
     shares: dict[str, float] = {}
     for other in others:
         outputs = {
@@ -219,11 +217,8 @@ def _find_insensitive_output(
         )
         for output in comparison.outputs:
             if output.max_abs_error:
-                share = (
-                    math.inf
-                    if not output.passed
-                    else (output.rtol_that_passes or 0.0) / (output.rtol or 1.0)
-                )
+                required = output.rtol_that_passes or 0.0
+                share = required / (output.rtol or 1.0) if output.passed else math.inf
                 shares[output.name] = max(shares.get(output.name, 0.0), share)
     for name, share in shares.items():
         if share <= 1:
@@ -238,7 +233,7 @@ def _find_insensitive_output(
 def _find_common_slices(
     samples: Sequence[Sample], precision: str
 ) -> dict[tuple[str, tuple[int, ...]], SmallSlices]:
-    """Find the slices with a magnitude of their own in all samples, by output and shape."""
+    """Find the slices that are small in all samples, by the output's name and shape."""
     groups: dict[tuple[str, tuple[int, ...]], list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():
@@ -260,7 +255,7 @@ def _slices_of_outputs(
 
 
 def _explain_missing_evidence(samples: Sequence[Sample]) -> str:
-    """Explain why agreement on these samples proves nothing; empty if it proves something."""
+    """Explain why equal outputs on these samples prove nothing; return "" if they do."""
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(is_all_non_finite(array) for arrays in outputs for array in arrays):
         return "the model returns nothing but NaN and infinity"

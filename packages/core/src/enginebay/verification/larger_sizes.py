@@ -1,4 +1,4 @@
-"""Runs at sizes above the example's, for open dimensions without a limit."""
+"""Runs at larger sizes than the example's, for open dimensions without a largest size."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MAX_MULTIPLE = 10
 
 
 def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
-    """Record each open size without a limit at up to ten times the example's.
+    """Run the model at up to ten times the example's size of each open dimension without a limit.
 
-    The recorder must just have run the model at about the example's sizes: the cost of that run
-    limits the multiples.
+    The recorder's last run must have been at about the example's sizes: its cost decides how far
+    the sizes can be increased.
 
     Raises:
         ModelError: The model runs neither at a larger nor at a smaller size.
     """
-    model, takes_drawn = recorder.model, "redrawn" in recorder.labels
+    model, accepts_random_values = recorder.model, "redrawn" in recorder.labels
     sizes = unlimited_sizes(model.dynamic, model.example_shapes)
-    # A run's cost is a part of the budget, which all names share.
+    # All open dimensions share one budget, so that a run weighs more if there are many.
     example_cost = recorder.cost * len(sizes)
 
     def runs_at(name: str, size: int) -> bool:
         probe = probes.draw_at(shapes_at(model.dynamic, model.example_shapes, {name: size}))
-        inputs = probe.inputs if takes_drawn else probe.tiled or {}
+        inputs = probe.inputs if accepts_random_values else probe.tiled or {}
         label = f"the size {name}={size}"
         recorder.record_probe(replace(probe, label=label, inputs=inputs))
         return label in recorder.labels

@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator, which is slow and independent of every engine."""
+"""ONNX's own reference evaluator: slow, but independent of every engine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Outputs as NumPy arrays, and the magnitude that their values have."""
+"""Conversion of outputs to NumPy arrays, and the magnitude of their values."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,18 +12,19 @@ if TYPE_CHECKING:
 
     from enginebay.tensors import Array, NumpyArray
 
-    #: By axis, a mask of the slices along it that are computed apart from the others.
+    #: By axis, a mask of the slices along it whose magnitude is far below the whole output's.
     SmallSlices: TypeAlias = dict[int, NumpyArray]
 
-#: A larger output is measured on this many elements, chosen at random.
+#: The magnitude of a larger output is measured on this many random elements.
 _MAX_SAMPLED_ELEMENTS = 1 << 20
 
-#: A value this many times the median is an outlier and does not count for the magnitude: a stand-in
-#: for infinity (-1e9, -65504 in masked scores), or one spike among thousands of small values.
+#: A value this many times the median is an outlier and does not count for the magnitude: a
+#: replacement of infinity (-1e9, -65504 in masked scores), or one peak among thousands of small
+#: values.
 _OUTLIER_RATIO = 100
 
-#: In 8 bits no value up to this is an outlier: next to the best class of a softmax, all that is far
-#: smaller is noise there. Stand-ins for infinity are larger.
+#: In 8 bits no value up to this is an outlier: compared with the best class of a softmax, all far
+#: smaller values are noise there. Replacements of infinity are larger.
 _LARGEST_8_BIT_VALUE = 1000.0
 
 #: A slice with fewer values than this may be small by chance.
@@ -34,10 +35,10 @@ _SMALL_SLICE_RATIO = 16
 
 
 def as_numpy(array: Array) -> tuple[NumpyArray, str]:
-    """Return the array in NumPy, and the name of its original dtype.
+    """Convert an array or tensor to NumPy; return it and the name of its original dtype.
 
     A torch dtype that NumPy lacks (bfloat16, the 8-bit floats) is widened to float32 without
-    loss; the name stays.
+    loss; the returned name is still ``bfloat16``.
     """
     import numpy as np
 
@@ -55,26 +56,26 @@ def as_numpy(array: Array) -> tuple[NumpyArray, str]:
 
 
 def widen_dtype(values: NumpyArray) -> NumpyArray:
-    """Copy to float64 or complex128, where differences of any narrower dtype are exact."""
+    """Copy an array to float64 or complex128, in which differences are computed exactly."""
     import numpy as np
 
     return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
 def is_float(array: NumpyArray) -> bool:
-    """Return True for floats and complex numbers."""
+    """Return True if an array holds floats or complex numbers."""
     return array.dtype.kind in "fcV"  # V is the kind of the dtypes of ml_dtypes
 
 
 def is_all_non_finite(array: NumpyArray) -> bool:
-    """Return True if an array has elements, all NaN or infinite."""
+    """Return True if an array is not empty and all its elements are NaN or infinite."""
     import numpy as np
 
     return array.size > 0 and is_float(array) and not np.isfinite(array).any()
 
 
-def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, Any]) -> bool:
-    """Return True if all arrays are the same; NaN equals NaN."""
+def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
+    """Return True if each array of ``left`` equals the array of that name; NaN equals NaN."""
     import numpy as np
 
     return all(
@@ -86,23 +87,22 @@ def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, Any]) -> bo
 def compute_scale(
     values: NumpyArray, *, noise: float = 0.0, small_slices: SmallSlices | None = None
 ) -> NumpyArray:
-    """Compute the magnitude of the values around each element.
+    """Compute the scale of each element: the magnitude of the output, or of a small slice of it.
 
-    It is the root mean square of the finite values, without outliers, so that no spike excuses an
-    error elsewhere. If the slices along an axis differ by orders of magnitude (boxes and scores in
-    one tensor), a small slice has its own, since it was computed separately. A slice that
-    is not above the rounding ``noise`` of the whole is a difference of large values, and has the
-    magnitude of the whole.
+    The magnitude is the root mean square of the finite values without outliers: a single peak must
+    not excuse errors elsewhere. If the slices along an axis differ by orders of magnitude (boxes
+    and scores in one tensor), the small ones were computed separately, and their elements have the
+    magnitude of their slice. A slice that is within the rounding ``noise`` of the whole output is
+    a difference of large values instead; its elements have the magnitude of the whole.
 
     Args:
         values: An output.
         noise: The rounding noise of the computation, relative to the magnitude of the whole.
-        small_slices: The slices that may have a magnitude of their own, from
-            :func:`find_small_slices`. By default, this output alone decides.
+        small_slices: The slices whose elements may have the magnitude of their slice, from
+            :func:`find_small_slices`. By default, they are found in ``values`` alone.
 
     Returns:
-        An array with as many dimensions as ``values`` that broadcasts to it; 0 if no value is
-        finite and different from 0.
+        An array of the same rank as ``values`` that broadcasts to it; 0 if all finite values are 0.
     """
     import numpy as np
 
@@ -120,11 +120,9 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Find the slices along each axis that are small in all of these outputs of the same shape.
-
-    In a single output a slice may be small by chance, because its values are alike: rows of the
-    same query, for example.
-    """
+    """Return masks, by axis, of the slices that are small in all of these outputs of one shape."""
+    # In a single output a slice may be small by chance, because its values are alike: rows of the
+    # same query, for example.
     common: SmallSlices = {}
     for number, values in enumerate(outputs):
         magnitudes = _measure_magnitudes(values, noise)
@@ -134,14 +132,14 @@ def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSl
 
 
 class _Magnitudes(NamedTuple):
-    """The magnitude of an output, and of its slices along each axis that has enough values."""
+    """An output's magnitude; by axis, the magnitude of each slice and the number of its values."""
 
     whole: float
     slices: dict[int, NumpyArray]
     counts: dict[int, NumpyArray]
 
     def small_slices(self, axis: int, noise: float) -> NumpyArray:
-        """Return a mask of the slices far below the magnitude of the whole, and above its noise."""
+        """Return a mask of the slices that are far smaller than the whole, but above its noise."""
         magnitudes = self.slices[axis]
         has_enough = self.counts[axis] >= _MIN_SLICE_VALUES
         small: NumpyArray = has_enough & (magnitudes < self.whole / _SMALL_SLICE_RATIO)

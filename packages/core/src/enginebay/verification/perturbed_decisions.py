@@ -1,33 +1,38 @@
-"""PyTorch with perturbed steps, comparisons and orders of equal values. It imports torch."""
+"""Dispatch mode that perturbs step functions, comparisons and sorts of equal values."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from enginebay.verification.perturbed_rounding import is_exact
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch._ops import OpOverload
+
 
 class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Inside this context, values close to a decision may be decided the other way.
+    """Context in which operators with discontinuous results may decide close cases differently.
 
-    A step (``round``, a comparison) sees its numbers with random errors; equal values are ordered
-    at random, unless a sort is stable; and a zero has a random sign in ``atan2``. Everything else
-    is as PyTorch computes it.
+    The inputs of a step function (``round``, a comparison) have random errors; equal values are
+    sorted in random order, unless the sort is stable; and zeros have a random sign in ``atan2``.
+    All other operators compute what they compute in PyTorch.
 
     Args:
-        unit: The largest error of a number, relative to it and to the median of its tensor.
+        unit: The largest random error, relative to the value plus the median of its tensor.
         seed: The random seed.
 
     Attributes:
-        decides: True as soon as an operator that decides has run.
+        decides: True once an operator with discontinuous results has run.
 
     Example:
         >>> with PerturbedDecisions(2**-16, seed=1):
-        ...     places = torch.ones(100).argmax(0)
-        >>> bool(places > 0)  # the first in PyTorch
+        ...     index = torch.ones(100).argmax(0)
+        >>> bool(index > 0)  # PyTorch returns the first index
         True
     """
 
@@ -37,12 +42,13 @@ class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
         self._generator = torch.Generator().manual_seed(seed)
         self.decides = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call an operator; perturb its inputs if it decides."""
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> object:
         kwargs = kwargs or {}
         if (dim := _find_ordered_dim(func, args, kwargs)) is not None:
             self.decides = True
-            # Equal values come out in the order of their input, so the input is shuffled.
+            # PyTorch returns equal values in the order of the input, so the input is shuffled.
             order = torch.randperm(args[0].shape[dim], generator=self._generator).to(args[0].device)
             result = func(self._perturb(args[0]).index_select(dim, order), *args[1:], **kwargs)
             if isinstance(result, torch.Tensor):  # argmax and argmin return indices only
@@ -69,14 +75,16 @@ class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
         return torch.where(is_exact(values), values, values + error)
 
 
-def _is_step(func: Any, kwargs: Any) -> bool:
+def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:
     dtype = kwargs.get("dtype")
     is_integer = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
     return func.overloadpacket in _STEPS or (func is _ATEN._to_copy.default and is_integer)
 
 
-def _find_ordered_dim(func: Any, args: Any, kwargs: Any) -> int | None:
-    """Return the dimension along which an operator orders values; None if it is stable or none."""
+def _find_ordered_dim(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> int | None:
+    """Return the dimension along which an operator sorts; None if it does not, or is stable."""
     names = [argument.name for argument in func._schema.arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None
@@ -87,13 +95,13 @@ def _find_ordered_dim(func: Any, args: Any, kwargs: Any) -> int | None:
 
 
 _ATEN: Any = torch.ops.aten
-#: Operators that jump between neighbouring numbers. Equality is not among them: a number equals
-#: itself in every engine.
+#: Operators whose result jumps between neighbouring inputs. Equality is not among them: a number
+#: equals itself in every engine.
 _STEPS = {
     *(_ATEN.round, _ATEN.floor, _ATEN.ceil, _ATEN.trunc, _ATEN.frac, _ATEN.sign, _ATEN.remainder),
     *(_ATEN.floor_divide, _ATEN.fmod, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le, _ATEN.bucketize),
     _ATEN.fake_quantize_per_tensor_affine_cachemask,
 }
-#: Operators that order values, with their default dimension; None stands for the whole tensor.
+#: Operators that sort or select values, with their default dimension; None for the whole tensor.
 _REDUCTIONS = (_ATEN.argmax, _ATEN.argmin, _ATEN.max, _ATEN.min)
 _ORDERS = {_ATEN.topk: -1, _ATEN.sort: -1} | dict.fromkeys(_REDUCTIONS)

@@ -1,8 +1,8 @@
-"""PyTorch with random rounding errors. It imports torch."""
+"""Dispatch mode that adds random rounding errors to PyTorch's results."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,15 +10,20 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry  # torch's own list of sums of products
 from torch.utils.weak import WeakTensorKeyDictionary
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch._ops import OpOverload
+
 
 class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Inside this context, sums, differences and quotients have random rounding errors.
+    """Context in which sums, differences and quotients have random rounding errors.
 
-    Sums of products count as sums, and a quotient counts if both sides are tensors. Each input of
-    such an operator has a random error of one rounding, and so has its result: a sum in which
-    large numbers cancel may consist of their rounding errors only. A tanh counts as a difference
-    from one. Integers and powers of two are exact and stay as they are, unless a function that
-    rounds computed them.
+    Matrix products and convolutions count as sums; a quotient counts if its divisor is a tensor.
+    Each input of such an operator has a random relative error, and so has its result: a sum in
+    which large numbers cancel may consist of their rounding errors only. The result of a tanh has
+    an error relative to 1, as a difference from 1. Integers and powers of two are exact and get no
+    error, unless they were computed by an operator that rounds (``exp``, ``mean``).
 
     Args:
         unit: The largest relative error.
@@ -40,12 +45,13 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
         self._unit = unit
         self._equal = equal
         self._generator = torch.Generator().manual_seed(seed)
-        #: Results of functions that round, and all that was computed from them: a 1 among these is
-        #: 1 by chance, and not exact.
+        #: Results of operators that round, and all tensors computed from them. A 1 in such a tensor
+        #: is rounded, and not exact.
         self._inexact = WeakTensorKeyDictionary()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call an operator, with rounding errors if it adds, subtracts or divides."""
+    def __torch_dispatch__(
+        self, func: OpOverload, types: object, args: Sequence[object] = (), kwargs: Any = None
+    ) -> object:
         rounds = _is_rounding(func, args)
         inexact = str(func.overloadpacket).startswith(_INEXACT) or any(
             leaf in self._inexact
@@ -80,40 +86,42 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
 
 
 def _is_integer(tensor: torch.Tensor) -> bool:
-    # Indices and counts are exact, even those of values that were rounded.
+    # Indices and counts are exact, even if they were computed from rounded values.
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def is_exact(tensor: torch.Tensor) -> torch.Tensor:
     """Return a mask of integers and powers of two: their sums and differences do not round.
 
-    ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 for each 1 of the mask.
+    An attention mask ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
     """
     values = tensor if tensor.is_floating_point() else tensor.to(torch.float32)
     mantissa, _ = torch.frexp(values.float())
     return (values == values.round()) | (mantissa.abs() == 0.5)
 
 
-def _is_rounding(func: Any, args: Any) -> bool:
-    """Return True for sums, differences and quotients, but not for a quotient by a number."""
+def _is_rounding(func: OpOverload, args: Sequence[object]) -> bool:
+    """Return True for sums and differences, and for quotients whose divisor is a tensor."""
     if func in (_ATEN.div.Tensor, _ATEN.div_.Tensor):
         return isinstance(args[1], torch.Tensor)
     return func.overloadpacket in _SUMS or func.overloadpacket in flop_registry
 
 
-def _count_summands(func: Any, args: Any, kwargs: Any, result: torch.Tensor) -> float:
-    """Count the numbers, or products, that are summed for one element of the result."""
-    if count := flop_registry.get(func.overloadpacket):  # two operations for each product
+def _count_summands(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, object], result: torch.Tensor
+) -> float:
+    """Return the number of terms in the sum that computes one element of the result."""
+    if count := flop_registry.get(func.overloadpacket):  # it counts two operations per product
         return float(count(*args, **kwargs, out_val=result)) / 2 / max(1, result.numel())
     return float(args[0].numel()) / max(1, result.numel())
 
 
-#: Up to this many equal values, a sum is off by no more than a sum of different values: by four
+#: A sum of up to this many equal values is off by no more than a sum of different values: by four
 #: roundings of 2**-23.
 _SHORT_SUM = 16
 
 _ATEN: Any = torch.ops.aten
-#: How the names of operators begin that round even if their inputs are integers.
+#: Prefixes of the names of operators that round even if their inputs are integers.
 _INEXACT = tuple(
     f"aten.{name}"
     for name in (
@@ -123,7 +131,7 @@ _INEXACT = tuple(
     )
 )
 _TANH = {_ATEN.tanh, _ATEN.tanh_}
-#: Operators that add or subtract and are not on torch's list.
+#: Operators that add or subtract, and are not in torch's ``flop_registry``.
 _SUMS = {
     getattr(_ATEN, name)
     for name in (

@@ -10,7 +10,7 @@ from enginebay.models import unlimited_sizes
 from enginebay.tensors import Sample
 from enginebay.verdict import ITEM, Basis
 from enginebay.verification.output_arrays import is_all_non_finite
-from enginebay.verification.probes import is_constant
+from enginebay.verification.probe_values import is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,15 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedReference:
-    """The reference's recorded outputs.
+    """The recorded samples of a reference, and the basis of a verdict on them.
 
     Attributes:
-        description: Its name in the verdict: ``the PyTorch model, unpatched``.
-        samples: The example inputs, the smallest and the largest sizes, and the probes, with
-            their outputs; without outputs if ``missing`` is not empty.
+        description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
+        samples: Inputs (the example, items of a data set, probes) with the reference's outputs.
         basis: The basis of the verdict, with a label for each sample.
-        missing: Why there are no outputs; empty if there are.
-        model: The model that computed them; None if PyTorch cannot run it.
+        missing: Why the reference computed no outputs; empty if it did.
+        model: The model that computed the outputs; None if PyTorch cannot run it.
     """
 
     description: str
@@ -45,7 +44,7 @@ class RecordedReference:
 
 @dataclass
 class SampleCollection:
-    """Collects the samples that a verdict will rest on, and the rest of its basis."""
+    """Collects the samples of a verdict, and the other attributes of its :class:`Basis`."""
 
     domain: Domain
     calibrated: str
@@ -58,34 +57,34 @@ class SampleCollection:
     targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """List the probes that are not drawn at all."""
+        # Of a calibrated engine, no probes are drawn.
         if self.calibrated:
             reason = f"{self.calibrated} holds for values like those it was calibrated with"
             self.dropped.append(f"the probes: {reason}")
 
     def accept_outputs(self, label: str, outputs: Arrays) -> bool:
-        """Return True if outputs have finite values; else list the probe as dropped."""
+        """Return True if any output has finite values; otherwise note the probe as dropped."""
         if all(map(is_all_non_finite, outputs.values())):
             self.dropped.append(f"{label}: the model returns nothing but NaN and infinity")
             return False
         return True
 
     def add_item(self, item: Item, outputs: Arrays) -> None:
-        """Add an item of a data set."""
+        """Add an item of a data set, with its class if it has one."""
         label = f"{ITEM}{item.number}"
         self.add_sample(label, Sample(item.inputs, outputs, "item"))
         if (target := _read_class(item.target)) is not None:
             self.targets[label] = target
 
     def add_sample(self, label: str, sample: Sample, *, beyond: bool = False) -> None:
-        """Add a sample; ``beyond`` if its values go beyond those of the example."""
+        """Add a sample; ``beyond`` is True if a value lies outside the example's range."""
         self.samples.append(sample)
         self.labels.append(label)
         if beyond:
             self.beyond.append(label)
 
     def note_untried(self, example: Arrays) -> None:
-        """Note the inputs that hold the example's single value in every sample."""
+        """Note the inputs that hold one single value, the same in all samples."""
         self.untried = tuple(
             name
             for name, array in example.items()
@@ -107,7 +106,7 @@ class SampleCollection:
 
 
 def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
-    """Return the largest size in these samples of each open dimension without a limit."""
+    """Return the largest size in the samples of each open dimension without a limit, by name."""
     sizes_by_sample = [
         unlimited_sizes(model.dynamic, {name: array.shape for name, array in sample.inputs.items()})
         for sample in samples
@@ -116,7 +115,7 @@ def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def _read_class(target: Any) -> int | None:
-    """Return the class that a target is; None if it is negative (to be ignored) or no class."""
+    """Return a target as a class index; None if it is another kind of target, or negative."""
     with suppress(AttributeError, ValueError, RuntimeError):  # not an array, or of several numbers
         target = target.item()
     return target if isinstance(target, int) and target >= 0 else None

@@ -13,18 +13,10 @@ import numpy as np
 from enginebay.errors import ModelError, first_line
 from enginebay.tensors import Sample
 from enginebay.verdict import EXAMPLE
-from enginebay.verification.determinism import (
-    RANDOM_RUNS,
-    describe_difference,
-    find_hidden_state,
-)
+from enginebay.verification.determinism import RANDOM_RUNS, describe_difference, find_hidden_state
 from enginebay.verification.output_arrays import equal_arrays, is_float
 from enginebay.verification.probes import NON_FINITE, Probe
-from enginebay.verification.recorded_samples import (
-    RecordedReference,
-    SampleCollection,
-    tried_sizes,
-)
+from enginebay.verification.recorded_samples import RecordedReference, SampleCollection, tried_sizes
 from enginebay.verification.sample_comparison import check_comparators
 from enginebay.verification.set_comparison import ToleranceOptions
 
@@ -39,26 +31,27 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NumpyArray]
 
-#: The budget of the runs at larger sizes: seconds, and bytes of the largest tensor.
+#: The budget of a run at a larger size: CPU seconds, and bytes of the largest tensor.
 _BUDGET_SECONDS = 0.75
 _BUDGET_BYTES = 1 << 27
 
 
 @dataclass
 class Recorder(SampleCollection):
-    """Runs the model on one sample after the other, and records the values that Python reads."""
+    """Runs a model on samples, and records its outputs and the values that Python code reads."""
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
     doubt: str = ""
+    #: True if a run has sorted values, so that equal values have no defined order.
     orders: bool = False
-    #: The cost of the last run, as a part of the budget of the runs at larger sizes.
+    #: The cost of the last run, as a fraction of the budget of a run at a larger size.
     cost: float = 0.0
-    #: The values that Python read, by the sizes of the inputs.
+    #: The values that Python read in each run, by the shapes of the inputs.
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
     def record_example(self, state: ModelState | None) -> None:
-        """Record the example, on which the model ran when it was bound; run it again to compare."""
+        """Record the example's first outputs; run it again to find hidden state and randomness."""
         first, second = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
@@ -77,9 +70,9 @@ class Recorder(SampleCollection):
         self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record_probe(self, probe: Probe) -> None:
-        """Record a probe, or why it is dropped."""
+        """Record a probe, or note why it is dropped."""
         if probe.tied and self.orders:
-            self.dropped.append(f"{probe.label}: the model orders values, and these are equal")
+            self.dropped.append(f"{probe.label}: the model sorts values, and these are all equal")
             return
         try:
             outputs = self._run(probe.inputs)
@@ -95,16 +88,16 @@ class Recorder(SampleCollection):
             self._record_tiled(probe, None)
 
     def record_non_finite(self, inputs: Arrays) -> None:
-        """Record NaN and infinity, unless the model raises on them."""
+        """Record inputs with NaN and infinity, unless the model raises on them."""
         # A model whose Python code reads values might loop on NaN for ever.
-        if any(one.readings for group in self.observed.values() for one in group):
+        if any(run.readings for runs in self.observed.values() for run in runs):
             return
         with suppress(ModelError):
             outputs = self.model.run(inputs)
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
-        """Record sizes that the user opened, with the example's own values."""
+        """Record the example's values at the probe's sizes: the model rejects random values."""
         assert probe.tiled is not None
         try:
             self._add_probe(probe, probe.tiled, self._run(probe.tiled))
@@ -112,12 +105,12 @@ class Recorder(SampleCollection):
             if probe.tiled is probe.inputs:
                 raise
             raise ModelError(
-                f"at {probe.label}, which should be open, {error or err}",
+                f"the model fails at {probe.label}, which should be open: {error or err}",
                 hint=self.advise_on_sizes(),
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Advise to open dimensions of the same size as well, else to narrow the range."""
+        """Return a hint: open other dimensions of the same size, or else narrow the range."""
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
             shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
@@ -158,12 +151,12 @@ class Recorder(SampleCollection):
             self.doubt = f"the model is not deterministic, a second run differs: {difference}"
 
     def build_reference(self, description: str) -> RecordedReference:
-        """Return everything recorded, as a reference of this name."""
+        """Return the recorded samples and their basis, as a reference with this description."""
         samples = tuple(self.samples)
         return RecordedReference(description, samples, self.build_basis(), model=self.model)
 
     def build_basis(self) -> Basis:
-        """Return the basis of the verdict on these samples."""
+        """Return the basis of the verdict, with the observations of all runs."""
         branches, warnings = _compare_readings(self.observed.values())
         return msgspec.structs.replace(
             super().build_basis(),
@@ -175,10 +168,10 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield the outputs that are the same in all samples, if others are not."""
+        """Yield the outputs without floats that never change, unless no output changes."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
-            return  # a doubt of its own covers this
+            return  # then the verdict has a doubt, see engine_verdict
         compared_names = {name for comparator in self.comparators for name in comparator.outputs}
         for name, array in first.items():
             if name in compared_names or (is_float(array) and array.size):
@@ -190,10 +183,10 @@ class Recorder(SampleCollection):
 def _compare_readings(
     groups: Iterable[Sequence[Observation]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Compare the values that Python read in runs of the same sizes.
+    """Compare the values that Python read in the runs on inputs of the same shapes.
 
     Returns:
-        The lines whose values differ between such runs, and a warning for each other line.
+        The lines of code whose values differ between such runs, and a warning for each other line.
     """
     values_by_line: dict[str, list[set[tuple[str, ...]]]] = {}
     for group in groups:

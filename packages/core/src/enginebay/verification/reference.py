@@ -40,7 +40,7 @@ class Reference(Protocol):
 
 
 class TorchReference:
-    """The model itself, in PyTorch, with no rewriter applied."""
+    """Runs the model itself in PyTorch, with no rewriter applied."""
 
     def __init__(self, model: BoundModel) -> None:
         self._model = model
@@ -55,10 +55,10 @@ class TorchReference:
 
 
 class OnnxReference:
-    """An ONNX file, run by onnx's reference evaluator in a child process, or by a second engine.
+    """Runs an ONNX file in onnx's reference evaluator, or else in a second engine.
 
     Args:
-        path: The file.
+        path: The ONNX file.
         backend: The engine to be verified, which cannot be its own reference.
     """
 
@@ -74,13 +74,16 @@ class OnnxReference:
             ModelSourceError: Neither the evaluator nor another engine can run the file.
         """
         from enginebay.backend import get_backend
+        from enginebay.plugins import installed_backends
 
         failures = []
         try:
             return evaluator_outputs(self._path, samples)
         except EnginebayError as err:
             failures.append(str(err))
-        for name in _other_engines(self._backend):
+        for name in installed_backends():
+            if name == self._backend:
+                continue
             try:
                 outputs, _ = engine_outputs(get_backend(name), self._path, samples)
             except EnginebayError as err:
@@ -105,7 +108,7 @@ def evaluator_outputs(
         timeout: Seconds that all runs may take together.
 
     Raises:
-        EnginebayError: The evaluator cannot run the file, did not end in time, or crashed.
+        EnginebayError: The evaluator cannot run the file, does not end in time, or crashes.
     """
     from enginebay.isolation import call
 
@@ -128,8 +131,8 @@ def engine_outputs(
     """Convert an ONNX file, and run the engine in a child process.
 
     Args:
-        backend: The engine.
-        path: The file.
+        backend: The backend that converts and runs the file.
+        path: The ONNX file.
         samples: Sets of inputs by name.
         params: The backend's parameters; None for its defaults.
         timeout: Seconds that loading and all runs may take together.
@@ -164,7 +167,7 @@ def engine_outputs(
 
 
 def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
-    """Run onnx's evaluator on recorded inputs; called in a child process."""
+    """Run onnx's evaluator on the recorded inputs of a file; called in a child process."""
     from enginebay.verification.onnx_evaluator import reference_outputs
 
     samples = load_samples(input_path)
@@ -172,18 +175,12 @@ def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
     save_samples(output_path, results)
 
 
-def _other_engines(backend: str) -> Sequence[str]:
-    from enginebay.plugins import installed_backends
-
-    return [name for name in installed_backends() if name != backend]
-
-
 def reference_for(model: BoundModel, backend: str) -> Reference:
-    """Return the reference of a model.
+    """Return the reference of a model: PyTorch if it can run the model, or else an ONNX evaluator.
 
     Args:
         model: The model.
-        backend: The engine to be verified.
+        backend: The engine to be verified, which cannot be its own reference.
     """
     if model.signature is not None:
         return TorchReference(model)
@@ -197,13 +194,13 @@ def reference_model(
     inputs: Mapping[str, NumpyArray] | None,
     output_names: Sequence[str] | None,
 ) -> BoundModel:
-    """Bind a model so that it accepts an artifact's inputs by the artifact's names.
+    """Bind a model so that its inputs and outputs have the names that they have in an artifact.
 
     Args:
         source: The model.
-        names: The artifact's names of the inputs.
+        names: The names of the artifact's inputs.
         inputs: Inputs by these names; None for the model's own example.
-        output_names: The artifact's names of the outputs.
+        output_names: The names of the artifact's outputs.
 
     Raises:
         InputError: The inputs do not fit the model, or are missing.

@@ -1,4 +1,4 @@
-"""Recording of the inputs that a deployment is compared on, with the reference's outputs."""
+"""Recording of the samples on which an artifact is compared: inputs and the reference's outputs."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def record_reference(
     items: Iterable[Item] = (),
     comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
-    """Record the model's outputs, before any rewriter changes it.
-
-    With rewriters, a wrong rewriter would verify itself.
+    """Record the model's outputs before rewriters change it: a wrong one would verify itself.
 
     Args:
         model: The model.
@@ -57,9 +55,9 @@ def record_reference(
         comparators: The comparators of outputs that are sets.
 
     Raises:
-        InputError: An item does not fit the model, the domain names no input, or the example lies
-            outside of it.
-        ModelError: The model does not run at a size that should be open.
+        InputError: An item does not fit the model, the domain names an unknown input, or the
+            example has values outside of it.
+        ModelError: The model fails at a size of an open dimension.
         UsageError: A comparator cannot compare the model's outputs.
     """
     _check_domain(settings.domain, model.examples)
@@ -99,7 +97,7 @@ def sample_model(
     Args:
         model: The model.
         backend: The engine to be verified.
-        recorded: Labels and inputs, the example first.
+        recorded: The label and the inputs of each recorded sample, the example first.
         precision: The coarsest precision that the engine may compute in.
         settings: Which probes to draw.
 
@@ -120,7 +118,7 @@ def sample_model(
         else:
             recorder.record_probe(Probe(label, arrays, required=True, tiled=arrays))
     example = recorded[0][1]
-    # Not the seed of the recorded probes, or it would draw the same probes again.
+    # A different seed: the default would draw the recorded probes again.
     generator = ProbeGenerator(example, settings, below=model.below, seed=1)
     for probe in generator.draw_all({}, precision):
         recorder.record_probe(replace(probe, label=f"{probe.label} anew"))
@@ -134,7 +132,7 @@ def _record_foreign_file(
     settings: ProbeSettings,
     items: Iterable[Item],
 ) -> RecordedReference:
-    """Record a file that PyTorch cannot run: its outputs come from a child process."""
+    """Record samples of a file that PyTorch cannot run; child processes compute the outputs."""
     start = time.monotonic()
     try:
         (outputs,) = reference.compute_outputs([model.examples])

@@ -1,19 +1,19 @@
 """Samples on which rounding alone decides the model's outputs.
 
-A network may amplify rounding without bound: an instance norm divides a plane of equal values,
-which differ by one rounding or by none, by almost nothing, and a network whose values grow from
-layer to layer is chaotic. PyTorch's output for such inputs is one of many that are equally right,
-and an engine's is another.
+A network may amplify rounding errors without bound. An instance norm of equal values divides their
+rounding errors by a deviation of almost 0, and a network whose values grow from layer to layer is
+chaotic. For such inputs, PyTorch's output is one of many that are equally right, and an engine's
+output is another.
 
-Monte Carlo arithmetic (Parker, 1997) tells such inputs from a wrong engine: the model runs again,
-in PyTorch and without rewriters, while every sum, difference and quotient has random rounding
-errors. These are the sums that engines add in another order, the differences that they take
-without rounding a product first, and the quotients that they multiply for. If the model is stable
-in double precision, though, and stays so with single rounding errors in its inputs and weights,
-such sums do not matter: the far end of a sigmoid is 1 in every engine.
+Monte Carlo arithmetic (Parker, 1997) distinguishes such inputs from a wrong engine: the model runs
+again in PyTorch, without rewriters, with random rounding errors in every sum, difference and
+quotient. Engines add in another order, subtract a product before it is rounded, and multiply by the
+reciprocal of a divisor. But if the model returns the same in double precision, with and without
+rounding errors in its inputs and weights, these errors do not matter: far from 0, a sigmoid is 1 in
+every engine.
 
-If a number lies at a step or between equal values, hardly any such run changes the decision:
-separate runs perturb decisions only.
+Rounding errors rarely change a decision (a step function, a sort of equal values), so separate runs
+perturb decisions only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 
 from enginebay.errors import ModelError
 from enginebay.verification.output_arrays import is_float
-from enginebay.verification.probes import is_constant
+from enginebay.verification.probe_values import is_constant
 from enginebay.verification.recorded_samples import tried_sizes
 from enginebay.verification.sample_comparison import compare_sample
 from enginebay.verification.set_comparison import ToleranceOptions
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from enginebay.verdict import OutputComparison, Verification
     from enginebay.verification.recorded_samples import RecordedReference
 
-#: Runs with random rounding errors, and runs with perturbed decisions. One run alone may leave a
-#: score on its side of a threshold, or two equal values in their order.
+#: Numbers of runs with random rounding errors, and with perturbed decisions. A single run may leave
+#: a score on the same side of a threshold, or two equal values in the same order.
 _ROUNDING_RUNS = 3
 _DECISION_RUNS = 8
 
@@ -57,12 +57,12 @@ _LONGEST_SUM_FACTOR = 32.0
 _MAX_COPIED_PARAMETERS = 1 << 27
 
 #: Decisions are perturbed by the error of the longest sums, or by the tolerance if that is less, as
-#: in half precision. Other decisions may weigh twice as much.
+#: in half precision. Decisions that no run has changed may have twice the effect.
 _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances that would pass, infinite if none would, and the number of mismatches."""
+    """The tolerances with which an output would pass, or infinity, and its mismatched elements."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -72,19 +72,19 @@ class _RequiredTolerances(NamedTuple):
 def drop_undecided_probes(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
 ) -> RecordedReference | None:
-    """Return the recorded samples without the probes on which an engine is worst by rounding alone.
+    """Drop the probes on which rounding errors alone explain why an engine's outputs differ.
 
-    The engine must be compared again on the others, where it may be wrong as well. The caller's own
-    samples stay; the verdict notes that they decide nothing.
+    The engine must then be compared again: it may be wrong on the other samples. The caller's own
+    samples are not dropped, but listed in ``basis.undecided``.
 
     Args:
-        recorded: The samples that an engine was compared on.
+        recorded: The samples on which an engine was compared.
         found: The engine's verdict.
         comparators: The comparators of outputs that are sets.
 
     Returns:
-        The other samples, with each removed probe listed in ``basis.dropped``. None if the mismatch
-        stands: rounding changes the model's own output by too little.
+        The other samples, with each dropped probe in ``basis.dropped``. None if the mismatch
+        stands: rounding errors change the model's own output by less.
     """
     figures = found.simulation or found
     model, options = recorded.model, ToleranceOptions(figures.precision)
@@ -108,12 +108,9 @@ def drop_undecided_probes(
 
 
 def _measure_sensitivity(
-    model: BoundModel,
-    sample: Sample,
-    options: ToleranceOptions,
-    comparators: Sequence[Comparator],
+    model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> dict[str, _RequiredTolerances]:
-    """Measure how far rounding may move each output that it moves out of its tolerance."""
+    """Return the tolerances that rounding errors require, for the outputs that they make fail."""
     from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
     from enginebay.verification.perturbed_rounding import PerturbedRounding
 
@@ -150,12 +147,9 @@ def _measure_sensitivity(
 
 
 def _is_stable(
-    model: BoundModel,
-    sample: Sample,
-    options: ToleranceOptions,
-    comparators: Sequence[Comparator],
+    model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
-    """Return True if the outputs pass in double precision, with and without rounded inputs."""
+    """Return True if the model agrees in double precision, with exact and with rounded weights."""
     import torch
 
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]
@@ -199,7 +193,6 @@ def _is_stable(
 
 
 def _exceeds_rounding(output: OutputComparison, limit: _RequiredTolerances) -> bool:
-    """Return True if an output differs by more than rounding can explain."""
     required = _read_required(output)
     if math.isfinite(required.rtol) or required.mismatches > limit.mismatches:
         return required.rtol > limit.rtol or required.mismatches > limit.mismatches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,8 @@ class SampleComparison(NamedTuple):
 
     Attributes:
         outputs: The comparison of each output, in the reference's order.
-        results: The result of each comparator; None if an output is missing or has another dtype.
+        results: The result of each comparator; None if an output is missing, or has another dtype
+            or rank.
     """
 
     outputs: tuple[OutputComparison, ...]
@@ -41,14 +42,14 @@ def compare_sample(
     small_slices: Mapping[str, SmallSlices] | None = None,
     all_expected: Sequence[Mapping[str, Array]] = (),
 ) -> SampleComparison:
-    """Compare the outputs of comparators with these, and the others element by element.
+    """Compare the outputs of one sample, by comparators or element by element.
 
     Args:
         expected: The reference's outputs.
         found: The artifact's outputs.
-        options: The precision and the replaced tolerances.
+        options: The precision, and the user's replacements of its tolerances.
         comparators: The comparators of outputs that are sets.
-        small_slices: By output, the slices that have a magnitude of their own.
+        small_slices: The slices that are small in all samples, by output.
         all_expected: The reference's outputs of all samples.
     """
     compared_names = _compared_names(comparators)
@@ -74,7 +75,7 @@ def compare_sample(
 
 
 def check_comparators(comparators: Sequence[Comparator], samples: Sequence[Sample]) -> None:
-    """Compare the reference with itself, before anything is built.
+    """Check that each comparator finds the reference's outputs equal to themselves.
 
     Raises:
         UsageError: A comparator names an unknown output, cannot compare its outputs, or finds a
@@ -100,10 +101,10 @@ def find_blind_comparator(
     samples: Sequence[Sample],
     comparisons: Sequence[SampleComparison],
 ) -> str:
-    """Describe a comparator that would pass any engine; empty without any.
+    """Describe the first comparator that would pass any engine; return "" if there is none.
 
-    It matches nothing in any sample, or finds no difference between samples whose outputs do
-    differ.
+    Such a comparator matches nothing in any sample, or finds no difference between samples whose
+    outputs differ.
     """
     for number, comparator in enumerate(comparators):
         title = f"{comparator.name} of {', '.join(comparator.outputs)}"
@@ -112,10 +113,10 @@ def find_blind_comparator(
             return f"{title} finds nothing to match in {_describe_count(len(samples))}"
         first, *others = ({n: sample.outputs[n] for n in comparator.outputs} for sample in samples)
         differing = [outputs for outputs in others if not equal_arrays(first, outputs)]
-        if differing and all(_finds_no_difference(comparator, first, one) for one in differing):
+        if differing and all(_finds_no_difference(comparator, first, other) for other in differing):
             return (
-                f"{title} finds no difference between {len(samples)} samples; pass an example or "
-                "data whose outputs differ for it"
+                f"{title} finds no difference between {len(samples)} samples; pass an example, or "
+                "--data, with different results"
             )
     return ""
 
@@ -125,7 +126,7 @@ def summarize_matchings(
     labels: Sequence[str],
     comparisons: Sequence[SampleComparison],
 ) -> tuple[Matching, ...]:
-    """Sum up each comparator's results over all samples."""
+    """Return the sum of each comparator's results over all samples, with the worst sample."""
     matchings = []
     for number, comparator in enumerate(comparators):
         results = [
@@ -158,22 +159,19 @@ def align_sample(
     sample: Sample,
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
-) -> tuple[Sample, dict[str, Any]]:
-    """Return a sample and the engine's outputs; those of comparators in the order of matches."""
+) -> tuple[Sample, dict[str, Array]]:
+    """Return a sample and the engine's outputs; those of comparators become aligned values."""
     compared_names = _compared_names(comparators)
-    expected: dict[str, Any] = {
-        name: array for name, array in sample.outputs.items() if name not in compared_names
-    }
-    found: dict[str, Any] = {
-        name: array for name, array in outputs.items() if name not in compared_names
-    }
+    expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
+    found = {name: array for name, array in outputs.items() if name not in compared_names}
     parts: dict[str, list[Aligned]] = {}
-    for aligned in (one for result in comparison.results if result for one in result.aligned):
+    results = filter(None, comparison.results)
+    for aligned in (values for result in results for values in result.aligned):
         name = f"{aligned.output} ({aligned.part})" if aligned.part else aligned.output
         parts.setdefault(name, []).append(aligned)
-    for name, pieces in parts.items():
-        expected[name] = np.concatenate([np.ravel(piece.expected) for piece in pieces])
-        found[name] = np.concatenate([np.ravel(piece.found) for piece in pieces])
+    for name, values in parts.items():
+        expected[name] = np.concatenate([np.ravel(aligned.expected) for aligned in values])
+        found[name] = np.concatenate([np.ravel(aligned.found) for aligned in values])
     return sample._replace(outputs=expected), found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,6 +19,8 @@ from enginebay.verification.output_arrays import as_numpy, find_small_slices
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import ArrayLike
+
     from enginebay.comparators import Comparator
     from enginebay.tensors import Array, NumpyArray
     from enginebay.verdict import Aligned, ComparisonResult
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ToleranceOptions(NamedTuple):
-    """The precision that sets the default tolerances, and the user's replacements for them."""
+    """The precision that selects the default tolerances, and the user's replacements of them."""
 
     precision: str = "fp32"
     rtol: float | None = None
@@ -107,20 +109,20 @@ def _find_incompatible(
 
 
 class _SetTolerances(NamedTuple):
-    """The tolerances of a comparator's outputs."""
-
     dtypes: dict[str, str]
     options: ToleranceOptions
 
-    def allowed_error(self, output: str, values: Any, scale: Any = None) -> NumpyArray:
-        """See :class:`enginebay.verdict.Allowed`."""
+    def allowed_error(
+        self, output: str, values: ArrayLike, scale: ArrayLike | None = None
+    ) -> NumpyArray:
+        """Return the largest allowed errors; see :class:`enginebay.verdict.Allowed`."""
         array = np.asarray(values)
         tolerance, magnitude = self._resolve(output, array, scale)
         reach = np.abs(array.astype(np.float64)) + magnitude
         return np.asarray(tolerance.atol + tolerance.rtol * reach)
 
     def compare_aligned(self, aligned: Aligned, output: NumpyArray) -> OutputComparison | None:
-        """Compare aligned values element by element; None for values that only add noise."""
+        """Compare aligned values element by element; return None for ``noise_only`` values."""
         if aligned.noise_only:
             return None
         # In the output's own dtype, so that the message shows the values as the user knows them.
@@ -130,10 +132,7 @@ class _SetTolerances(NamedTuple):
         )
         tolerance, magnitude = self._resolve(aligned.output, expected, aligned.scale)
         result = OutputComparison(
-            name=aligned.output,
-            dtype=self.dtypes[aligned.output],
-            shape=output.shape,
-            passed=False,
+            name=aligned.output, dtype=self.dtypes[aligned.output], shape=output.shape, passed=False
         )
         comparison = compare_arrays(result, expected, found, tolerance, magnitude)
         if comparison.worst_index is None or aligned.places is None:
@@ -142,8 +141,10 @@ class _SetTolerances(NamedTuple):
         index = (*(int(i) for i in aligned.places[row]), *rest)
         return msgspec.structs.replace(comparison, worst_index=index)
 
-    def _resolve(self, output: str, values: NumpyArray, scale: Any) -> tuple[Tolerance, NumpyArray]:
-        """Return the tolerance and the magnitude, which a column may have of its own."""
+    def _resolve(
+        self, output: str, values: NumpyArray, scale: ArrayLike | None
+    ) -> tuple[Tolerance, NumpyArray]:
+        """Return the tolerance and the scale of some values; a small column has its own scale."""
         tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:
@@ -154,7 +155,7 @@ class _SetTolerances(NamedTuple):
 
 
 def _to_native_dtype(array: Array) -> NumpyArray:
-    """Convert to a dtype that NumPy itself has, which the dtypes of ml_dtypes are not."""
+    """Convert to NumPy, and dtypes that NumPy lacks (bfloat16 of ml_dtypes) to float32."""
     values, _ = as_numpy(array)
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 
@@ -162,7 +163,7 @@ def _to_native_dtype(array: Array) -> NumpyArray:
 def _merge_parts(
     whole: OutputComparison, parts: Sequence[OutputComparison | None]
 ) -> OutputComparison:
-    """Return the worst part of an output, with the sums of all parts; ``whole`` without any."""
+    """Return the worst part with the element counts of all parts; ``whole`` if there are none."""
     compared = [part for part in parts if part is not None]
     if not compared:
         return whole

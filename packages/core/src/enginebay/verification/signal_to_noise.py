@@ -1,21 +1,22 @@
 """The signal-to-noise ratio of an 8-bit engine over many samples.
 
-Element by element an 8-bit engine may be off by a quarter, which even a bad calibration achieves.
-Its noise as a whole is steadier. A tensor that is rounded to 8 bits over four deviations to each
-side has steps of ``8 / 255`` deviations, and a noise of ``step / sqrt(12)``: 41 dB below the
-signal. A network of 50 layers rounds 100 tensors, its inputs and weights; their noises add up to
-20 dB more. So 20 dB are required, a noise of a tenth of the signal, 0.4 of the relative tolerance
-of 8 bits. The signal is the part that varies: the mean of an output does not count.
+The tolerance of a single element in 8 bits is a quarter, which even a bad calibration achieves. The
+noise of all elements together is a stricter measure. A tensor that is rounded to 8 bits over four
+standard deviations to each side has steps of ``8 / 255`` deviations, and noise of
+``step / sqrt(12)``: 41 dB below the signal. A network of 50 layers rounds 100 tensors (activations
+and weights), whose noise adds up to 20 dB more. So a ratio of 20 dB is required: noise of a tenth
+of the signal, which is 0.4 of the relative tolerance of 8 bits. The signal is the part of an output
+that varies: its mean does not count.
 
-The noise of a few numbers varies by chance. The sum of ``n`` squares has a chi-squared distribution
-with ``n`` degrees of freedom; it may reach the value that one in a thousand exceeds, by Wilson and
-Hilferty's formula (Proceedings of the National Academy of Sciences 17, 1931).
+The noise of a few elements varies by chance. The sum of ``n`` squares has a chi-squared
+distribution with ``n`` degrees of freedom. It may reach the value that one in a thousand exceeds,
+by Wilson and Hilferty's formula (Proceedings of the National Academy of Sciences 17, 1931).
 
-Noise may be small compared with an output and large compared with what decides, if some classes
-always have -100, for example. So the largest value of an output with one decision must stay at its
-index as often as under twice the allowed noise, relative to what varies from item to item. If the
-data have targets, accuracy may fall by one in a hundred, and by chance: by Poisson's distribution,
-whose deviation is the root of the number of changes, in either direction.
+Noise may be small compared with an output, and large compared with the differences that decide a
+classification, for example if some classes always have -100. So the largest score of each item must
+stay at its index as often as it does under twice the allowed noise, where the signal is what varies
+from item to item. If the data have targets, accuracy may fall by 1 %, and by chance: a number of
+changes has a Poisson distribution, whose standard deviation is the root of that number.
 """
 
 from __future__ import annotations
@@ -37,30 +38,30 @@ if TYPE_CHECKING:
 
     Row = tuple[Sample, Mapping[str, Array], int | None]
 
-#: The allowed noise relative to the signal, as a part of the relative tolerance.
+#: The allowed noise relative to the signal, as a fraction of the relative tolerance.
 _NOISE_SHARE = 0.4
 
-#: Twice the noise, in dB: 8-bit noise is not even.
+#: Twice the noise, in dB: the noise of 8 bits is not the same in all elements.
 _UNEVEN_NOISE_DECIBELS = 6.0
 
-#: An output with more values is not the choice of one class.
+#: An output with more values does not hold the scores of classes.
 _MAX_CLASSES = 1 << 18
 
-#: The share of items on which an engine may be wrong while the model is right.
+#: The fraction of items on which an engine may be wrong while the model is right.
 _MAX_ACCURACY_DROP = 0.01
 
-#: Standard deviations that one in a thousand values of a normal distribution exceeds.
+#: The number of standard deviations that one in a thousand normally distributed values exceeds.
 _ONE_IN_A_THOUSAND = 3.09
 
-#: Draws of the allowed noise, from which the share of changed decisions is estimated.
+#: Number of random draws of the noise, which estimate the fraction of changed classes.
 _NOISE_DRAWS = 8
 
 
-class _Decision(NamedTuple):
-    """The model's values for one item, the engine's choice among them, and the true class."""
+class _Classification(NamedTuple):
+    """The model's scores for one item, the engine's best class, and the true class if known."""
 
-    values: NumpyArray
-    choice: int
+    scores: NumpyArray
+    engine_class: int
     target: int | None
 
 
@@ -72,15 +73,15 @@ def measure_signals(
     rtol: float | None = None,
     targets: Sequence[int | None] = (),
 ) -> tuple[Signal, ...]:
-    """Measure each output's signal and noise, on the data set's items and on the example.
+    """Measure each output's signal-to-noise ratio: on data items, and on all other samples.
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
             matches; a value without a match is compared with 0, and counts as noise.
-        found: The engine's outputs for them.
+        found: The engine's outputs for each sample.
         precision: The precision of the engine; only int8 and fp8 are measured.
-        rtol: Replaces the relative tolerance, from which the required signal follows.
-        targets: The class of each sample; None if it has none, or it is unknown.
+        rtol: Replaces the relative tolerance, from which the required ratio follows.
+        targets: The index of each sample's true class, or None if unknown.
     """
     if precision not in EIGHT_BITS:
         return ()
@@ -100,10 +101,10 @@ def measure_signals(
 
 
 def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) -> Signal | None:
-    """Measure one output; None for integers, and if there is nothing to compare."""
+    """Measure one output on some samples; return None if it is not a float or does not vary."""
     power = noise = total = 0.0
     count = agreed = 0
-    decisions: list[_Decision] = []
+    items: list[_Classification] = []
     for sample, outputs, target in group:
         if name not in sample.outputs:
             continue  # a comparator could not compare it, and the sample is a mismatch
@@ -123,7 +124,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
             bool(np.array_equal(expected.argmax(-1), found.argmax(-1))) if expected.ndim else 1
         )
         if expected.shape[-1:] == (expected.size,) and expected.size <= _MAX_CLASSES:
-            decisions.append(_Decision(expected.reshape(-1), int(found.argmax()), target))
+            items.append(_Classification(expected.reshape(-1), int(found.argmax()), target))
     if not count:
         return None
     power -= total * total / count
@@ -137,22 +138,22 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
         decibels=10 * math.log10(power / noise) if noise else None,
         wanted=_required_decibels(count, rtol),
     )
-    sizes = {decision.values.size for decision in decisions}
-    is_decision = len(decisions) == len(group) > 1 == len(sizes) and place == "items"
-    return _add_decisions(signal, decisions) if is_decision else signal
+    sizes = {item.scores.size for item in items}
+    is_classifier = len(items) == len(group) > 1 == len(sizes) and place == "items"
+    return _add_accuracy(signal, items) if is_classifier else signal
 
 
-def _add_decisions(signal: Signal, decisions: Sequence[_Decision]) -> Signal:
-    """Return the signal with the required agreement, and the accuracy if targets are known."""
-    expected = np.stack([decision.values for decision in decisions]).astype(np.float64)
+def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
+    """Add how often the best class must agree, and the accuracy if all targets are known."""
+    expected = np.stack([item.scores for item in items]).astype(np.float64)
     if not np.isfinite(expected).all():
         return signal
     required = _required_agreements(expected, signal.wanted)
     signal = msgspec.structs.replace(signal, agreed_wanted=required)
-    targets = [-1 if decision.target is None else decision.target for decision in decisions]
+    targets = [-1 if item.target is None else item.target for item in items]
     if not all(0 <= target < expected.shape[1] for target in targets):
         return signal
-    engine_right = np.equal([decision.choice for decision in decisions], targets)
+    engine_right = np.equal([item.engine_class for item in items], targets)
     model_right = np.equal(expected.argmax(-1), targets)
     drop = _MAX_ACCURACY_DROP * len(engine_right)
     gained = int((engine_right & ~model_right).sum())
@@ -166,7 +167,7 @@ def _add_decisions(signal: Signal, decisions: Sequence[_Decision]) -> Signal:
 
 
 def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
-    """Return how many decisions stay unchanged under the allowed noise, less chance."""
+    """Return how many items keep their best class under twice the allowed noise, less chance."""
     varying = outputs - outputs.mean(0)
     level = 10 ** ((_UNEVEN_NOISE_DECIBELS - decibels) / 20)
     noise = math.sqrt(float(np.square(varying).mean())) * level
@@ -179,7 +180,7 @@ def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
 
 
 def _required_decibels(count: int, rtol: float) -> float:
-    """Return the least signal above noise, in dB, for this many numbers."""
+    """Return the smallest signal-to-noise ratio in dB that passes, for ``count`` elements."""
     spread = 2 / (9 * count)
     by_chance = (1 - spread + _ONE_IN_A_THOUSAND * math.sqrt(spread)) ** 3
     return -20 * math.log10(_NOISE_SHARE * max(rtol, 1e-9)) - 10 * math.log10(by_chance)

@@ -1,4 +1,4 @@
-"""The verdict on an engine that cannot run on this machine, from its graph in another engine."""
+"""The verdict on an engine that cannot run on this machine: another engine runs its graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
-    """Build the verdict without figures, for a graph that could not run either."""
+    """Build the verdict without figures, if the graph could not run in another engine either."""
     reason = _explain_not_run(built_for, f"its graph was not run either: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
@@ -72,13 +72,13 @@ def build_simulated_verdict(
 
 
 def _describe_worst(verdict: Verification) -> str:
-    """Describe the worst output; if all pass, an 8-bit signal that does not."""
     if verdict.failed:
         return max(verdict.outputs, key=lambda output: output.badness).describe()
+    # If all outputs pass, a signal-to-noise ratio does not.
     return next(signal.describe() for signal in verdict.signals if not signal.passed)
 
 
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
-    """Explain why the engine did not run, any other doubt, and the command that runs it."""
+    """Explain why the engine did not run, with any other doubt and the command to run it."""
     command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))

@@ -1,4 +1,4 @@
-"""The default tolerances, and how they are derived.
+"""Default tolerances, and their derivation.
 
 A correct engine differs from PyTorch by rounding: it adds in a different order, fuses operators,
 and stores more or fewer bits. With ``eps`` the spacing of floating-point numbers at 1, each layer
@@ -56,16 +56,17 @@ EIGHT_BITS: Final = ("int8", "fp8")
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """An element passes if ``|found - expected| <= atol + rtol * (|expected| + scale)``.
+    """The tolerance of an output's elements.
 
-    The scale is the output's magnitude around the element: a value near 0 is the difference of
-    larger values, and carries their rounding. The scale makes the verdict independent of the unit:
-    outputs of 1e-6 do not pass unseen, and outputs of 1e4 need not agree to 1e-5.
+    An element passes if ``|found - expected| <= atol + rtol * (|expected| + scale)``. The scale is
+    the magnitude of the output, or of a slice: a value near 0 is the difference of larger values,
+    and has their rounding errors. So the verdict does not depend on the unit: outputs of 1e-6 do
+    not pass unseen, and outputs of 1e4 need not agree to 1e-5.
 
     Attributes:
         rtol: The relative tolerance.
         atol: The absolute tolerance, in the output's unit.
-        noise: The rounding noise relative to the scale; None if the scale is 0.
+        noise: The rounding noise relative to the scale; None if the scale is always 0.
     """
 
     rtol: float

@@ -106,7 +106,8 @@ BROKEN = {
     ),
     "it reads memory and ignores the strides": Broken(
         "test_any_strides_will_do",
-        'given strided, read-only arrays of the same values, the engine is wrong: "sum"',
+        "with strided, read-only arrays of the same values, "
+        'the engine returns different outputs: "sum"',
         """
         def execute(self, feed):
             return super().execute({k: x.ravel("K").reshape(x.shape) for k, x in feed.items()})
@@ -114,7 +115,8 @@ BROKEN = {
     ),
     "it frees copies that the engine still reads": Broken(
         "test_any_strides_will_do",
-        'given strided, read-only arrays of the same values, the engine is wrong: "zulu"',
+        "with strided, read-only arrays of the same values, "
+        'the engine returns different outputs: "zulu"',
         """
         def execute(self, feed):
             copies = {}

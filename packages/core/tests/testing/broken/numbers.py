@@ -70,7 +70,7 @@ BROKEN = {
     ),
     "its nodes cannot be kept out of int8": Broken(
         "test_nodes_can_be_kept_in_floating_point",
-        "in int8, 'node_conv2d' makes no difference",
+        "in int8, the outputs are the same if 'node_conv2d' is kept in floats",
         CALIBRATED,
     ),
     "its numbers are a little off": Broken(

@@ -12,6 +12,7 @@ from enginebay.testing.conformance.kit import compare
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from enginebay.tensors import NumpyArray
     from enginebay.testing.conformance.kit import Kit
 
 #: Loads an artifact, runs it on the inputs of a file, and writes the outputs to another file.
@@ -46,7 +47,7 @@ class ArtifactLaws:
 
     def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
         """An artifact that is moved and loaded by another process returns the same numbers."""
-        moved = _copy_artifact(kit, "fixed", tmp_path / "moved")
+        moved = shutil.copytree(kit.artifact("fixed").path, tmp_path / "moved")
         _, outputs = _run_in_child(kit, moved, tmp_path)
         example = kit.example("fixed")
         precision = kit.wrapper("fixed").receipt.precision
@@ -60,7 +61,7 @@ class ArtifactLaws:
         assert "torch" not in imported
 
     def test_any_path_will_do(self, kit: Kit, tmp_path: Path) -> None:
-        """Paths may contain spaces, letters of any script, and quotes."""
+        """The path of an artifact may contain spaces, letters of any script, and quotes."""
         folder = tmp_path / "with spaces" / "模型 é 'quoted'"
         kit.deploy("fixed", folder)
         with eb.load(folder) as wrapper:
@@ -69,7 +70,7 @@ class ArtifactLaws:
     def test_conversion_and_loading_work_without_an_artifact(
         self, kit: Kit, tmp_path: Path
     ) -> None:
-        """``build_wrapper`` loads what ``to_backend`` writes, with the same parameters."""
+        """``build_wrapper`` loads the files that ``to_backend`` writes with the same parameters."""
         files = kit.backend.to_backend(kit.ir("fixed"), work_dir=str(tmp_path))
         assert all(file.is_file() for file in files)
         example = kit.example("fixed")
@@ -100,13 +101,10 @@ class ArtifactLaws:
             assert refused, f"{content[:16]!r} was {printed[-1]}"
 
 
-def _copy_artifact(kit: Kit, model: str, target: Path) -> Path:
-    shutil.copytree(kit.artifact(model).path, target)
-    return target
-
-
-def _run_in_child(kit: Kit, artifact: Path, tmp_path: Path) -> tuple[set[str], dict[str, object]]:
-    """Run the model ``fixed`` in a child process; return its imported modules and the outputs."""
+def _run_in_child(
+    kit: Kit, artifact: Path, tmp_path: Path
+) -> tuple[set[str], dict[str, NumpyArray]]:
+    """Run the model ``fixed`` in a child process; return the imported modules and the outputs."""
     import numpy as np
 
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"

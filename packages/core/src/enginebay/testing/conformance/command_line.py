@@ -9,7 +9,7 @@ from enginebay.testing.pytest_plugin import OPTION
 
 
 class CommandLineBackend:
-    """Fixture for the backend of ``--backend``."""
+    """Provides the backend that ``--backend`` names."""
 
     @pytest.fixture
     def backend(self, request: pytest.FixtureRequest) -> str:

@@ -25,7 +25,7 @@ class DiscoveryLaws:
     """Discovery reads metadata, and a backend is loaded by its name."""
 
     def test_it_is_installed_once(self, kit: Kit) -> None:
-        """Exactly one installed distribution provides the backend, without errors."""
+        """Exactly one installed distribution provides the backend, and discovery finds no error."""
         status = kit.status
         assert status.state == "installed", f"{status.state}: {status.reason}; fix: {status.fix}"
         assert status.distribution, "the backend has no distribution"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentLaws:
-    """The checks of every tier are true."""
+    """check-env is green exactly if a model runs."""
 
     def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
         """Each check has a tier and reports what was found; each failed check has a fix."""
@@ -53,7 +53,7 @@ class EnvironmentLaws:
         )
 
     def test_a_device_that_is_not_here_is_red(self, kit: Kit) -> None:
-        """check-env is red for a listed but missing device, before it runs a model on it."""
+        """check-env is red for a listed device that is missing, before it runs a model on it."""
         kit.require_engine()
         for device in kit.backend.info.devices[1:]:
             failed = kit.backend.check_env(kit.backend.Params(device=device)).failed

@@ -29,7 +29,7 @@ _DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
 
-#: Linux's file with a process's memory: its second number is the resident pages.
+#: Linux's file with the memory of a process; its second number counts the resident pages.
 _STATM = Path("/proc/self/statm")
 
 #: The limits after 300 calls: a tenth of a MiB, of a file and of a thread for each call.
@@ -37,7 +37,7 @@ _GROWTH = {"KiB": 30 << 10, "files": 30, "threads": 30}
 
 
 class InferenceLaws:
-    """The contract of wrappers."""
+    """A wrapper returns tensors for tensors, and changes nothing else."""
 
     def test_names_and_order_are_the_models(self, kit: Kit) -> None:
         """Inputs and outputs have the model's names and order, including unused inputs."""
@@ -98,7 +98,7 @@ class InferenceLaws:
             raise AssertionError(f"with an image whose channels are last: {err}") from err
 
     def test_torch_in_torch_out(self, kit: Kit) -> None:
-        """Tensors of any strides return tensors on the same device; arrays return arrays."""
+        """Torch tensors of any strides return tensors on the same device; arrays return arrays."""
         import torch
 
         wrapper, example = kit.wrapper("pair"), kit.example("pair")
@@ -198,7 +198,7 @@ class InferenceLaws:
         assert receipt.precision in info.precisions, receipt.precision
 
     def test_timed_layers_are_told_apart(self, kit: Kit) -> None:
-        """The layers of ``time_layers`` have unique names, and their total time is positive."""
+        """The layers that ``time_layers`` returns have unique names and a positive total time."""
         artifact = kit.artifact("convolutions")
         request = load_request(artifact).wrapper_request()
         try:
@@ -211,7 +211,7 @@ class InferenceLaws:
 
 
 def _extreme_values(name: str) -> NumpyArray:
-    """Return 2×3 values of a dtype that a cast or a bound would change."""
+    """Return a 2×3 array of a dtype's largest and special values, which a cast would change."""
     import torch
 
     dtype = getattr(torch, name)
@@ -229,7 +229,7 @@ _FACTORS = {"sum": 2, "scaled": 2, "same": 1}
 
 
 def _make_views() -> dict[str, NumpyArray]:
-    """Return arrays of shape 2×3 with every kind of strides."""
+    """Return arrays of shape 2×3 with every kind of strides, by a description of each."""
     base = np.random.default_rng(0).standard_normal((12, 12), np.float32)
     frozen = base[:2, :3].copy()
     frozen.flags.writeable = False

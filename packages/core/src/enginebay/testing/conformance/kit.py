@@ -1,4 +1,4 @@
-"""The kit for the laws: a backend, its artifacts and wrappers, and child processes."""
+"""The fixture of the laws: a backend with its artifacts and wrappers, and child processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.plugins import BackendStatus
-    from enginebay.tensors import NumpyArray
+    from enginebay.tensors import Array, NumpyArray
     from enginebay.testing.conformance.models import Example
 
 #: Time limit of a law's child process; engines load slowly on a busy machine.
@@ -27,11 +27,11 @@ TIMEOUT_SECONDS = 300.0
 
 
 class Kit:
-    """One backend under test.
+    """A backend under test, with the artifacts that its laws share.
 
     Args:
         name: The backend's name.
-        folder: An empty folder for the laws' files.
+        folder: An empty folder for the files of the laws.
 
     Attributes:
         installed: The distributions that were installed before the first law ran.
@@ -90,17 +90,17 @@ class Kit:
     # -- laws that do not apply -----------------------------------------------------------------
 
     def skip(self, reason: str) -> NoReturn:
-        """Skip a law; the reason is in the report."""
+        """Skip a law that does not apply; the reason is in the report."""
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Skip a law if check-env fails; if it fails without a reason, another law fails."""
+        """Skip a law if check-env fails; other laws test check-env itself."""
         failed = self.environment.failed
         if failed is not None:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
 
     def require_dtypes(self, *dtypes: str) -> None:
-        """Skip a law about a dtype that the backend does not list."""
+        """Skip a law if the backend does not list all of these dtypes."""
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
@@ -119,7 +119,7 @@ class Kit:
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 
     def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
-        """Deploy a reference model."""
+        """Deploy a reference model to the backend; skip the law if that is not possible here."""
         self.require_engine()
         example = self.example(model)
         self.require_dtypes(*example.dtypes)
@@ -134,9 +134,9 @@ class Kit:
         )
 
     def artifact(self, model: str) -> eb.Artifact:
-        """Return a reference model's artifact, built once; laws must not change it.
+        """Return a reference model's artifact, which is built once; laws must not change it.
 
-        Its numbers may be wrong: only the laws about numbers report that.
+        Its outputs may be wrong: only the laws about numbers report that.
         """
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
@@ -145,13 +145,13 @@ class Kit:
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
-        """Return a reference model's wrapper, loaded once; laws must not close it."""
+        """Return a reference model's wrapper, which is loaded once; laws must not close it."""
         if model not in self._wrappers:
             self._wrappers[model] = eb.load(self.artifact(model))
         return self._wrappers[model]
 
     def ir(self, model: str, kind: Any = None) -> eb.IRModel:
-        """Export a reference model, by default to the IR of its artifact."""
+        """Export a reference model; ``kind`` is by default the IR of the model's artifact."""
         record = self.artifact(model).manifest.ir
         assert record is not None
         kind = kind or record.kind
@@ -207,9 +207,9 @@ class Kit:
 
 
 def compare(
-    expected: Mapping[str, NumpyArray], found: Mapping[str, Any], *, precision: str = "fp32"
+    expected: Mapping[str, NumpyArray], found: Mapping[str, Array], *, precision: str = "fp32"
 ) -> None:
-    """Assert that outputs have the expected names, dtypes, shapes and numbers."""
+    """Assert that outputs have the expected names, dtypes, shapes and values."""
     from enginebay.verification import compare_outputs
 
     names = list(found)
@@ -220,7 +220,7 @@ def compare(
 
 
 def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Exception:
-    """Return the exception of a kind that a call raises; assert that it raises one."""
+    """Assert that a call raises an exception of this kind, and return the exception."""
     try:
         call()
     except kind as err:

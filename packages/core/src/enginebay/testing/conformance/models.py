@@ -1,4 +1,4 @@
-"""The reference models: small modules, with inputs for which the outputs are of order one."""
+"""The reference models: small modules, with inputs for which the outputs are of order 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Example(NamedTuple):
-    """A model, its inputs by name, and their open dimensions."""
+    """A model, its inputs by name, and the name and limits of open dimensions by input and axis."""
 
     module: nn.Module
     inputs: dict[str, Tensor]
@@ -34,8 +34,8 @@ class Example(NamedTuple):
         return {name: to_numpy(tensor.clone()) for name, tensor in self.inputs.items()}
 
     def run(self, inputs: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-        """Return PyTorch's outputs."""
-        tensors = {name: _to_tensor(array) for name, array in inputs.items()}
+        """Run the model in PyTorch, and return its outputs by name."""
+        tensors = {name: host_tensor(np.array(array, order="C")) for name, array in inputs.items()}
         return {name: to_numpy(tensor) for name, tensor in self._run_module(tensors).items()}
 
     def _run_module(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -45,35 +45,35 @@ class Example(NamedTuple):
 
 
 class Pair(nn.Module):
-    """Two inputs and three outputs; the last output is an input."""
+    """A model with two inputs and three outputs, the last of which is an input."""
 
     def forward(self, x: Tensor, z: Tensor) -> dict[str, Tensor]:
         return {"sum": x + z, "scaled": 2 * x, "same": x}
 
 
 class Names(nn.Module):
-    """Names that are not in alphabetical order, and an unused input."""
+    """A model whose names are not in alphabetical order, with an unused input."""
 
     def forward(self, second: Tensor, unused: Tensor, first: Tensor) -> dict[str, Tensor]:  # noqa: ARG002  # that is the point
         return {"zulu": first - second, "alpha": first * 3, "mike": second / 2}
 
 
 class Twice(nn.Module):
-    """A copy without arithmetic, which works in every dtype."""
+    """A model that concatenates its input twice: without arithmetic, for every dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x], 1)
 
 
 class Negate(nn.Module):
-    """Negation, for scalars."""
+    """A model that negates its input, for scalars."""
 
     def forward(self, x: Tensor) -> Tensor:
         return -x
 
 
 class Convolutions(nn.Module):
-    """Plain, strided, grouped and transposed convolutions, pooling, a classifier."""
+    """A model with plain, grouped and transposed convolutions, pooling and a classifier."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Convolutions(nn.Module):
 
 
 class Attention(nn.Module):
-    """A block of a transformer."""
+    """A block of a transformer, with attention, a layer norm and an MLP."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Attention(nn.Module):
 
 
 class Shapes(nn.Module):
-    """Slices, permutations, concatenation, reshaping."""
+    """A model that slices, concatenates, permutes and reshapes its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         left, right = x[:, :2], x[:, 2:]
@@ -113,7 +113,7 @@ class Shapes(nn.Module):
 
 
 class Pointwise(nn.Module):
-    """Element-wise functions of one tensor, and of two."""
+    """A model of element-wise functions of one and of two tensors."""
 
     def forward(self, x: Tensor) -> Tensor:
         positive = x.abs() + 0.5
@@ -122,7 +122,7 @@ class Pointwise(nn.Module):
 
 
 class Reductions(nn.Module):
-    """Sums, means, extremes, softmax."""
+    """A model that reduces its input by a mean, a maximum, a softmax and a sum."""
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         weights = x.softmax(-1)
@@ -134,7 +134,7 @@ class Reductions(nn.Module):
 
 
 class Lookup(nn.Module):
-    """Integers that select rows of a table."""
+    """A model with an embedding: integers select rows of a table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,13 +147,13 @@ class Lookup(nn.Module):
 
 
 class Matrices(nn.Module):
-    """Products of matrices that are not weights."""
+    """A model that multiplies its two inputs as matrices, instead of weights."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.relu(a @ b.transpose(1, 2)) @ b
 
 
-#: The models of the laws about numbers, with the shapes of their float32 inputs.
+#: The models of the laws about numbers, with the shapes of their float32 inputs by name.
 NUMBERS: dict[str, tuple[type[nn.Module], dict[str, tuple[int, ...]]]] = {
     "convolutions": (Convolutions, {"image": (1, 3, 16, 16)}),
     "attention": (Attention, {"tokens": (1, 5, 16)}),
@@ -169,10 +169,10 @@ LARGEST = 8
 
 
 def build(name: str, *, dynamic: bool) -> Example:
-    """Build a reference model, always with the same numbers.
+    """Build a reference model, always with the same weights and inputs.
 
     Args:
-        name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or one
+        name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or a key
             of NUMBERS.
         dynamic: Whether the first dimension is open: from 1 to LARGEST for ``pair`` and ``twice``,
             from 0 for ``pair:empty``.
@@ -180,7 +180,9 @@ def build(name: str, *, dynamic: bool) -> Example:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name in NUMBERS:
-            return _build_numbers(name)
+            kind, shapes = NUMBERS[name]
+            inputs = {key: torch.randn(shape) for key, shape in shapes.items()}
+            return Example(kind().eval(), inputs or {"ids": torch.tensor([[1, 0, 7, 9]])}, {})
         if name.startswith("twice:"):
             x = torch.tensor([[0, 1, 100], [7, 0, 1]]).to(getattr(torch, name.partition(":")[2]))
             return Example(Twice().eval(), {"x": x}, _open_first_dim("x", dynamic=dynamic))
@@ -199,17 +201,7 @@ def build(name: str, *, dynamic: bool) -> Example:
         return Example(fixed.eval(), {"input": torch.randn(2, 4)}, {})
 
 
-def _build_numbers(name: str) -> Example:
-    kind, shapes = NUMBERS[name]
-    inputs = {key: torch.randn(shape) for key, shape in shapes.items()}
-    return Example(kind().eval(), inputs or {"ids": torch.tensor([[1, 0, 7, 9]])}, {})
-
-
 def _open_first_dim(
     *names: str, dynamic: bool, smallest: int = 1
 ) -> dict[str, dict[int, tuple[str, int, int]]]:
     return {name: {0: ("n", smallest, LARGEST)} for name in names} if dynamic else {}
-
-
-def _to_tensor(array: NumpyArray) -> Tensor:
-    return host_tensor(np.array(array, order="C"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from enginebay.tensors import NumpyArray
     from enginebay.testing.conformance.kit import Kit
 
 _MODELS = (
@@ -65,9 +66,9 @@ class NumberLaws:
     def test_each_precision_gives_its_numbers(
         self, kit: Kit, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        """The model is computed in each listed precision, with the noise of that precision.
+        """A model is verified in each listed precision, and its numbers depend on the precision.
 
-        A machine may not support it: then the receipt names the used precision and the fallback.
+        If a machine does not support it, the receipt names the used precision and the fallback.
         """
         default, *others = kit.backend.info.precisions
         if not others:
@@ -120,10 +121,11 @@ class NumberLaws:
                 assert list(deployment.artifact.manifest.kept) == excluded
                 with eb.load(deployment.artifact) as wrapper:
                     outputs.append(wrapper(kit.example("convolutions").arrays()))
-            assert not _are_equal(*outputs), f"in {precision}, '{names[0]}' makes no difference"
+            message = f"in {precision}, the outputs are the same if '{names[0]}' is kept in floats"
+            assert not _are_equal(*outputs), message
 
 
-def _are_equal(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+def _are_equal(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
     return all(np.array_equal(value, right[name]) for name, value in left.items())
 
 
@@ -135,8 +137,7 @@ def _require_calibrated(kit: Kit) -> tuple[str, ...]:
     return precisions
 
 
-def _calibration_items(kit: Kit) -> list[dict[str, Any]]:
-    """Return calibration data for the model ``convolutions``."""
+def _calibration_items(kit: Kit) -> list[dict[str, NumpyArray]]:
     generator = np.random.default_rng(0)
     shapes = {name: x.shape for name, x in kit.example("convolutions").arrays().items()}
     return [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from enginebay.testing.conformance.kit import Kit
 
-#: The networks of each group.
+#: The networks of each group, separated by lines and semicolons.
 OPERATORS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def cases() -> dict[str, str]:
-    """Return the networks by name: ``reductions: x.sum()``."""
+    """Return the text of each network by its name, such as ``reductions: x.sum()``."""
     lines = [(group, line) for group, text in OPERATORS.items() for line in text.splitlines()]
     networks = [(group, text.strip()) for group, line in lines for text in line.split(";")]
     return {f"{group}: {text}": text for group, text in networks if text}
 
 
-def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
+def build(text: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """Build a network from its text, and return it with its inputs by name."""
     import torch
     from torch import nn
@@ -58,8 +58,6 @@ def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
     modules = {"torch": torch, "nn": nn, "F": functional}
 
     class Network(nn.Module):
-        """One operator."""
-
         def __init__(self) -> None:
             super().__init__()
             # "nn.Linear(4, 2) x": a module and its inputs; otherwise an expression of the inputs.
@@ -71,7 +69,7 @@ def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
             self.code = compile(call, "<operator>", "eval")
             self.names = [name for name in inputs if name in self.code.co_names]
 
-        def forward(self, *tensors: torch.Tensor) -> Any:
+        def forward(self, *tensors: torch.Tensor) -> object:
             feed = dict(zip(self.names, tensors, strict=True))
             return eval(self.code, {**modules, "module": self.module}, feed)  # noqa: S307  # as above
 
@@ -80,7 +78,7 @@ def build(text: str) -> tuple[Any, dict[str, torch.Tensor]]:
 
 
 class TestOperators(CommandLineBackend, UnderTest):
-    """Each network, on the backend of ``--backend``."""
+    """Deploys each network to the backend that ``--backend`` names."""
 
     @pytest.mark.parametrize("name", cases())
     def test_operators(self, kit: Kit, name: str, tmp_path: Path) -> None:

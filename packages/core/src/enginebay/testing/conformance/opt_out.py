@@ -1,4 +1,4 @@
-"""Opt-outs of laws, with a reason."""
+"""Opt-outs from laws, with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OptOut(NamedTuple):
 
 
 def xfail(*, reason: str) -> Any:
-    """Opt out of a law: assign the result to the law's name in a subclass.
+    """Opt out of a law: assign the result to the law's name in a subclass of the kit.
 
     The law still runs. If it passes, the test fails, because the reason is out of date.
 
@@ -53,9 +53,9 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
             )
 
 
-def _wrap_in_xfail(law: Callable[..., None], reason: str) -> Any:
+def _wrap_in_xfail(law: Callable[..., None], reason: str) -> object:
     @functools.wraps(law)
-    def run_law(*args: Any, **kwargs: Any) -> None:
+    def run_law(*args: object, **kwargs: object) -> None:
         law(*args, **kwargs)
 
     run_law.pytestmark = list(getattr(law, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's name; a copy, so that the law's list is unchanged

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ParamsLaws:
-    """Parameters are declared once."""
+    """Flags, configs and manifests follow from one declaration of the parameters."""
 
     def test_every_flag_is_a_documented_field(self, kit: Kit) -> None:
         """Every documented field is a flag with a help text, and no other field is a flag."""
@@ -50,7 +50,7 @@ def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:
 
 
 def _change_values(backend: eb.Backend) -> dict[str, Any]:
-    """Return a non-default value for each flag, except for fields that refuse the value."""
+    """Return a value other than the default for each flag whose field accepts it."""
     fields, changed = declared_fields(backend.Params), {}
     for name in _list_flags(backend):
         value = _change_value(fields[name])
@@ -81,7 +81,7 @@ def _change_value(field: Field) -> Any:
     return "another" if field.type is str else None
 
 
-def _to_arguments(name: str, value: Any) -> list[str]:
+def _to_arguments(name: str, value: object) -> list[str]:
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return [flag if value else "--no-" + flag[2:]]

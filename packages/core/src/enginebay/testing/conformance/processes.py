@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from enginebay.testing.conformance.kit import Kit
 
-#: Converts an IR several times, then loads the artifact.
+#: Program: convert an IR several times, then load the artifact.
 _CONVERT = """\
 import sys, enginebay as eb
 _, name, ir, folder, times = sys.argv
@@ -34,7 +34,7 @@ for _ in range(int(times)):
 eb.load(artifact).close()
 """
 
-#: Imports the engine and loads its plugin, and does nothing else.
+#: Program: load the plugin and import the engine's modules, and nothing else.
 _IMPORT = """\
 import contextlib, sys, enginebay as eb
 eb.get_backend(sys.argv[1])
@@ -43,7 +43,7 @@ for name in sys.argv[2:]:
         __import__(name)
 """
 
-#: Forks with a wrapper that has run; the child calls, closes and drops it. The child ends with
+#: Program: fork after a wrapper has run; the child calls it, closes it and drops it. It ends with
 #: os._exit(), like multiprocessing's children: an engine's exit handlers may hang after a fork.
 _FORK = """\
 import gc, os, sys, time, numpy as np, enginebay as eb
@@ -73,10 +73,10 @@ wrapper.close()
 sys.exit(f"the forked process ended with status {ended[1]}" if ended[1] else 0)
 """
 
-#: The prefix of the output with the changed settings.
+#: The prefix of the line that lists the changed settings.
 _CHANGED = "changed settings: "
 
-#: Imports the engine's modules, which may change settings, then converts, loads and runs.
+#: Program: import the engine's modules, which may change settings; then convert, load and run.
 _SETTINGS = f"""\
 import contextlib, sys, numpy as np, enginebay as eb
 from enginebay.testing.conformance.processes import settings_of_the_process
@@ -91,7 +91,7 @@ after = settings_of_the_process()
 print("{_CHANGED}" + ", ".join(name for name in before if before[name] != after[name]))
 """
 
-#: The environment variable that marks all descendants of one run.
+#: The environment variable that marks all descendants of a child process.
 _MARK = "ENGINEBAY_CONFORMANCE_RUN"
 
 #: Time limit in seconds for the end of child processes, on a busy machine.
@@ -99,13 +99,13 @@ _PATIENCE = 10.0
 
 
 class ProcessLaws:
-    """A conversion does not change the machine."""
+    """A conversion writes the artifact, and changes nothing else on the machine."""
 
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
         """Converting and loading write nothing but the artifact.
 
-        Files that importing the engine or loading its plugin writes do not count, except installed
-        packages.
+        Files that are written by importing the engine or loading its plugin do not count, but
+        installed packages do.
         """
         ir = kit.ir("fixed")
         source = _read_files(ir.path.parent)
@@ -234,7 +234,7 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
 
 
 def _kill_marked(mark: str) -> list[str]:
-    """Kill the processes of one run, and return them."""
+    """Kill the marked descendants of a child process, and return their descriptions."""
     processes = _find_marked(mark)
     for process in processes:
         with suppress(ProcessLookupError):
@@ -243,7 +243,7 @@ def _kill_marked(mark: str) -> list[str]:
 
 
 def _find_marked(mark: str) -> list[str]:
-    """Return the running processes of one run, as ``pid command``."""
+    """Return the running descendants with this mark, each as ``pid command``."""
     processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():

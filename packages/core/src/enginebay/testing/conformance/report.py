@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import platform
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pytest
@@ -17,6 +18,8 @@ from enginebay.plugins import list_plugins
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from enginebay.testing.conformance.kit import Kit
+
 Outcome = Literal["held", "broken", "skipped", "excused"]
 
 
@@ -24,14 +27,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a law, or of one case of a law.
 
     Attributes:
-        family: The law's subject.
+        family: The law's subject: ``inference``, ``artifacts`` …
         law: The test's name.
         case: The test's parameters, if the law has several cases.
         sentence: The law as a sentence.
         outcome: ``held`` (passed), ``broken`` (failed), ``skipped`` (does not apply) or
             ``excused`` (the backend opted out).
         reason: The reason for an outcome other than ``held``.
-        seconds: The duration.
+        seconds: The duration of the test.
     """
 
     family: str
@@ -44,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a ``BackendInfo`` that the laws test.
+    """The fields of a ``BackendInfo`` with which the laws compare the backend.
 
     Attributes:
         irs: The supported IRs, in order of preference.
@@ -52,7 +55,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
         dtypes: The supported dtypes of inputs and outputs.
         precisions: The supported precisions, starting with the default.
         dynamic_shapes: Whether one artifact supports several input shapes.
-        runtime_distributions: The requirements of the engine.
+        runtime_distributions: The distributions that contain the engine.
     """
 
     irs: tuple[str, ...] = ()
@@ -81,8 +84,8 @@ class Report(msgspec.Struct, kw_only=True):
         platform: The operating system.
         claims: The backend's information; empty if the backend cannot be loaded.
         plugins: The plugins that see every backend, which may influence the laws.
-        findings: The results of the laws.
-        operators: The results of the networks of one operator, with ``--operators``.
+        findings: The outcomes of the laws.
+        operators: The outcomes of the networks of one operator, with ``--operators``.
         schema: The version of this format; it increases if readers must change.
     """
 
@@ -105,14 +108,14 @@ class Report(msgspec.Struct, kw_only=True):
         return Counter(finding.outcome for finding in self.findings)
 
 
-#: The meaning of each outcome for a network of one operator.
-_FATES = {"held": "verified", "skipped": "refused", "broken": "not verified"}
+#: The result of a network of one operator, by its outcome.
+_RESULTS = {"held": "verified", "skipped": "refused", "broken": "not verified"}
 
 _KEY = pytest.StashKey[dict[str, Report]]()
 
 
-def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
-    """Return a law's outcome as plain data for another process; None before the law has run."""
+def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
+    """Return a law's outcome as JSON values for another process; None before the law has run."""
     if report.when != "call" and report.passed:
         return None
     law = getattr(item, "originalname", item.name)
@@ -131,8 +134,8 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> Any:
     return msgspec.to_builtins((index, _report_of(item), finding))
 
 
-def collect_reports(outcomes: Iterable[Any]) -> list[Report]:
-    """Return a report for each backend, from results of :func:`law_outcome` in any order."""
+def collect_reports(outcomes: Iterable[object]) -> list[Report]:
+    """Return a report for each backend, from return values of :func:`law_outcome` in any order."""
     reports: dict[str, Report] = {}
     indexed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
     for _, first, finding in sorted(indexed, key=lambda item: item[0]):
@@ -149,8 +152,8 @@ def summary_lines(report: Report) -> list[str]:
     for outcome in ("broken", "excused", "skipped"):
         findings = [f for f in report.findings if f.outcome == outcome]
         lines += [f"  {outcome}: {_readable_title(f)}: {f.reason}" for f in findings]
-    for group, fates in _operator_groups(report).items():
-        text = ", ".join(f"{len(names)} {fate}" for fate, names in fates.items() if names)
+    for group, results in _operator_groups(report).items():
+        text = ", ".join(f"{len(names)} {result}" for result, names in results.items() if names)
         lines.append(f"  operators, {group}: {text}")
     return lines
 
@@ -192,12 +195,12 @@ def markdown(report: Report) -> str:
 
 
 def _operator_groups(report: Report) -> dict[str, dict[str, list[str]]]:
-    """Return the names of the networks of one operator, by group and by fate."""
+    """Return the names of the networks of one operator, by group and by result."""
     groups: dict[str, dict[str, list[str]]] = {}
     for finding in report.operators:
         group, _, name = finding.case.partition(": ")
-        fates = groups.setdefault(group, {fate: [] for fate in _FATES.values()})
-        fates[_FATES[finding.outcome]].append(name)
+        results = groups.setdefault(group, {result: [] for result in _RESULTS.values()})
+        results[_RESULTS[finding.outcome]].append(name)
     return groups
 
 
@@ -205,15 +208,15 @@ def _operator_table(report: Report) -> list[str]:
     if not report.operators:
         return []
     rows = []
-    for group, fates in _operator_groups(report).items():
-        verified, *others = fates.values()
+    for group, results in _operator_groups(report).items():
+        verified, *others = results.values()
         cells = (", ".join(f"`{name}`" for name in names).replace("|", "\\|") for names in others)
         rows.append(f"| {group} | {len(verified)} | {' | '.join(cells)} |")
     return ["| operators | verified | refused | not verified |", "|---|---|---|---|", *rows, ""]
 
 
 def _report_of(item: pytest.Item) -> Report:
-    """Return the report of a law's backend, without findings; created once in a process."""
+    """Return the report of a law's backend, without outcomes; it is created once per process."""
     reports = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
@@ -222,16 +225,13 @@ def _report_of(item: pytest.Item) -> Report:
     return reports[name]
 
 
-def _add_versions(report: Report, kit: Any) -> Report:
-    """Add the versions to a report, if the backend can be loaded."""
+def _add_versions(report: Report, kit: Kit | None) -> Report:
     if kit is not None:
-        try:
+        with suppress(eb.EnginebayError):  # a law fails with the same error
             report.distribution, report.version = kit.status.distribution, kit.status.version
             report.claims = Claims.of(kit.backend.info)
             report.plugins = tuple(f"{p.name} of {p.provider}" for p in list_plugins())
             report.engine_version = kit.backend.get_version()
-        except eb.EnginebayError:
-            return report  # a law fails with the same error
     return report
 
 
@@ -253,7 +253,7 @@ def _reason_of(report: pytest.TestReport) -> str:
 
 
 def _short_message(message: str, location: str) -> str:
-    r"""Return the first line that contains more than the exception's type, or type and location.
+    r"""Return the first line with more than the exception's type, or else type and location.
 
     Example:
         >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")
@@ -274,7 +274,6 @@ def _readable_title(finding: Finding) -> str:
 
 
 def _law_row(findings: list[Finding]) -> str:
-    """Return the row of a law, with the number of cases for each outcome."""
     counts = Counter(finding.outcome for finding in findings)
     outcome = ", ".join(f"{number} {name}" for name, number in counts.items())
     reasons = dict.fromkeys(finding.reason for finding in findings if finding.reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay.hooks import ConvertRequest
@@ -11,14 +11,16 @@ from enginebay.rewriting import builtin_rewriters
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torch import nn
+
     from enginebay.testing.conformance.kit import Kit
 
 
 class RewriterLaws:
-    """The rewriters of the backend."""
+    """The backend's rewriters are complete, and change nothing outside their context."""
 
     def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
-        """The rewriters are a list of sets, with a lowering for each ``lacking`` operator."""
+        """The rewriters are instances of ``RewriterSet``, and lower each ``lacking`` operator."""
         lowered = {r.operator for r in builtin_rewriters() if r.kind == "lowering"}
         for ir in kit.backend.info.irs:
             for rewriters in kit.backend.rewriters(ir):
@@ -39,7 +41,7 @@ class RewriterLaws:
         assert not operators, f"it lacks {', '.join(operators)} of a model that it runs"
 
     def test_rewriters_leave_no_trace(self, kit: Kit) -> None:
-        """After the context of a rewriting, torch and the model are unchanged."""
+        """After ``rewrite()`` has ended, torch and the model are unchanged."""
         import torch
 
         example = kit.example("attention")
@@ -54,8 +56,8 @@ class RewriterLaws:
         assert all((again[name] == value).all() for name, value in outputs.items())
 
 
-def _state_of_torch(module: Any) -> dict[str, Any]:
-    """Return all objects that rewriters may replace: functions, methods of Tensor, modules."""
+def _state_of_torch(module: nn.Module) -> dict[str, object]:
+    """Return all objects that rewriters may replace, by name: functions, methods and modules."""
     import torch
 
     owners = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "nn": torch.nn}
@@ -67,4 +69,4 @@ def _state_of_torch(module: Any) -> dict[str, Any]:
     modules = {f"module {name}": child for name, child in module.named_modules()}
     classes = {f"class of {name}": type(child) for name, child in modules.items()}
     forwards = {f"forward of {name}": type(child).forward for name, child in modules.items()}
-    return functions | modules | classes | forwards
+    return {**functions, **modules, **classes, **forwards}

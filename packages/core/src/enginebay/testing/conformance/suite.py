@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UnderTest:
-    """Fixtures for a backend under test; a subclass returns its name."""
+    """Fixtures for a backend under test, whose name a subclass returns."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -44,7 +44,7 @@ class UnderTest:
     def kit(
         self, backend: str, _kits: dict[str, Kit], tmp_path_factory: pytest.TempPathFactory
     ) -> Kit:
-        """The kit, which all tests of a class share."""
+        """The kit of the backend, which all tests of a class share."""
         if backend not in _kits:
             _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
         return _kits[backend]
@@ -64,16 +64,16 @@ class Conformance(
 ):
     """The laws of every backend; a subclass returns its name in the fixture ``backend``."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         apply_opt_outs(cls, {law.name: getattr(Conformance, law.name) for law in laws()})
 
 
 class Law(NamedTuple):
-    """One law, for tables and for the documentation.
+    """A law, for tables and for the documentation.
 
     Attributes:
-        family: The subject: ``inference``, ``artifacts`` …
+        family: The law's subject: ``inference``, ``artifacts`` …
         name: The test's name.
         sentence: The law as a sentence.
     """
