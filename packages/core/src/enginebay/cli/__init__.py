@@ -67,6 +67,7 @@ def _run_command(arguments: list[str]) -> int:
         args = parser.parse_args(rest)
     except SystemExit:  # argparse exits after -h; Parser.error raises UsageError instead
         return 0
+    # Commands record the line that was typed, and look for backends in it.
     args.argv = arguments
     if args.verbose:
         import logging

@@ -206,6 +206,7 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
     try:
         backend = get_backend(name)
     except BackendUnavailableError as err:
+        # The help can still list all other flags.
         if not {"-h", "--help"} & set(argv):
             raise
         parser.epilog = f"The parameters of '{name}' are not shown: {err}. Hint: {err.hint}"

@@ -51,6 +51,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     if len(named) == 1:
         with suppress(BackendUnavailableError):  # run() reports it
             add_backend_flags(parser, named.pop(), argv)
+    # The flags of a named backend contain it already.
     if "--device" not in parser._option_string_actions:
         parser.add_argument("--device", help="the device to check")
 
@@ -83,6 +84,7 @@ def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
         report = backend.check_env(
             params, with_custom_ops=args.with_custom_ops, timeout=args.timeout
         )
+    # A wrong flag is not a fault of the backend.
     except UsageError:
         raise
     except EnginebayError as err:

@@ -74,6 +74,7 @@ def _build_parser() -> ArgumentParser:
         if name in _WITH_PARAMETERS:
             for backend in backends:
                 _add_missing_flags(parser, backend)
+        # argparse has no public list of arguments.
         for action in parser._actions:
             if action.metavar in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own attribute

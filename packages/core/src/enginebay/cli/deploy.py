@@ -47,6 +47,7 @@ def run(args: Namespace) -> int:
 
     with progress() as watch, stdout_on_stderr(), quiet_verdict():
         options = model_options(args)
+        # The default depends on the installed backends, so the recorded command names it.
         flags = [] if args.backend else ["--backend", options["backend"]]
         with typed(repeatable_command(args.argv, *flags)):
             deployment = deploy(

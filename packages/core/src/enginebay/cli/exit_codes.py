@@ -92,6 +92,7 @@ class _Failure(NamedTuple):
 
 
 def _explain_failure(err: BaseException) -> _Failure:
+    # A full disk has a message and a hint of its own, wherever the error comes from.
     if isinstance(err, OSError) and disk_error(err):
         err = disk_failure(err)
     if isinstance(err, EnginebayError):
@@ -112,6 +113,7 @@ def _explain_failure(err: BaseException) -> _Failure:
 @contextmanager
 def _raise_at_signals() -> Iterator[None]:
     """Raise an exception at SIGTERM and SIGHUP, so that folders and child processes are removed."""
+    # A process may run several commands, in tests for example.
     forget_interruption()
     previous = {
         number: handler
@@ -161,6 +163,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 def _describe_caller(frame: FrameType) -> str:
     """Return the name and location of the outermost foreign function in the stack of a frame."""
+    # Plugins are called by pluggy, and their threads by threading.
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
         frame = frame.f_back
@@ -232,6 +235,7 @@ def _print_error(arguments: list[str], err: BaseException, message: str, hint: s
 
             document["verification"] = msgspec.to_builtins(err.verdict)
         print_json(document)
+    # The message of a verdict has several lines on purpose; others may come from anywhere.
     lines = isinstance(err, NotVerifiedError) and err.verdict.outputs
     text = message if lines else _join_lines(message)
     sys.stderr.write(f"{styled('error:', 'red', sys.stderr)} {text}\n")
@@ -245,6 +249,7 @@ def _remove_hints(trace: TracebackException | None) -> None:
         return
     notes = [note for note in trace.__notes__ or () if not note.startswith(NOTE)]
     trace.__notes__ = notes or None
+    # Causes and the members of exception groups have notes of their own.
     for other in (trace.__cause__, trace.__context__, *(trace.exceptions or ())):
         _remove_hints(other)
 

@@ -78,6 +78,7 @@ def _conversion_command(model: IRModel, backend: str | None, file: str) -> list[
 
     try:
         engine = get_backend(backend or default_backend())
+    # The command is only a suggestion: without a backend there is none.
     except BackendUnavailableError:
         return []
     return [f"enginebay convert {engine.name} {file}"] if model.kind in engine.info.irs else []

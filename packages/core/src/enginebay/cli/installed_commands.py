@@ -73,6 +73,7 @@ def import_command(name: str) -> ModuleType:
             from enginebay.plugins import load_command
 
             return load_command(status)
+    # Not at the top: only an unknown name needs them.
     from enginebay.errors import MissingDependencyError, UsageError, nearest
     from enginebay.plugins import KNOWN_COMMANDS
 

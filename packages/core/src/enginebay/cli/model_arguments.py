@@ -85,8 +85,10 @@ def chosen_backend(argv: Sequence[str]) -> str:
     if files:
         from enginebay.config import read_table
 
+        # Of a repeated flag, argparse also uses the last value.
         table = read_table(files[-1], environment=environment("--allow-env" in argv))
         section = table.get("backend_config", {})
+    # A wrong section is reported when the config is read completely.
     name = section.get("type") if isinstance(section, dict) else None
     return name or default_backend()
 

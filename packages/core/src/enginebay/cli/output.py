@@ -101,6 +101,7 @@ def print_table(
     lines = [tuple(map(printable, row)) for row in rows]
     columns = list(zip(header, *lines, strict=True))
     if not sys.stdout.isatty():
+        # Files and pipes get whole rows without rich, which is slow to import.
         first, *others = table_lines(header, lines, right)
         sys.stdout.write("\n".join([styled(first, "bold", sys.stdout), *others, ""]))
     elif widths := _fit_widths(columns, right, digests):

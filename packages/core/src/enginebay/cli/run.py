@@ -53,6 +53,7 @@ def run(args: Namespace) -> int:
     from enginebay.operations import load
     from enginebay.tensors import parse_inputs
 
+    # A wrong path must not be found after a long run.
     if args.output:
         _check_output(args.output)
     check_item_flags(args)

@@ -29,6 +29,7 @@ def own_stdout() -> Iterator[TextIO]:
     """
     _open_closed_streams()
     before, descriptor = sys.stdout, os.dup(_STDOUT)
+    # Text that was written earlier belongs on the original stdout.
     before.flush()
     if _is_descriptor(before, _STDOUT):
         sys.stdout = _make_writer(descriptor, before)
@@ -47,6 +48,7 @@ def own_stdout() -> Iterator[TextIO]:
 
 def discard(stream: TextIO) -> None:
     """Redirect a stream to the null device, so that closing it raises no error."""
+    # Python flushes stdout at exit, which would fail again.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

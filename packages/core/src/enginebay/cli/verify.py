@@ -69,6 +69,7 @@ def run(args: Namespace) -> int:
     verification = outcome.verification
     outcome.warn()
     if args.json:
+        # Null if the result was not recorded in the artifact.
         extra = {"artifact": str(artifact.path), "recorded": msgspec.to_builtins(outcome.run)}
         print_json(verification.to_dict() | extra)
     else:

@@ -45,6 +45,7 @@ def touching(
     start = 0
     while start < len(low):
         limit = (int(ends[start - 1]) if start else 0) + _MAX_PAIRS_PER_CHUNK
+        # At least one row, even if it alone has more pairs than a chunk.
         stop = max(int(np.searchsorted(ends, limit, "right")), start + 1)
         chunk = counts[start:stop]
         rows = np.repeat(np.arange(start, stop), chunk)
@@ -82,6 +83,7 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
 def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
     """Match further rows along augmenting paths, in place."""
     unmatched = [int(row) for row in np.unique(pairs[:, 0]) if partner[row] < 0]
+    # There is no path if all rows of one set have a match.
     if not unmatched or ((taken[pairs[:, 1]] >= 0).all() and not (taken < 0).any()):
         return
     candidates: dict[int, list[int]] = {}

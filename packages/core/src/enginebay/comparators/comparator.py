@@ -58,6 +58,7 @@ class Comparator(NamedTuple):
                 f"comparator '{self.name}' returned the wrong type: expected an "
                 f"enginebay.hooks.ComparisonResult, found {type(result).__name__}"
             )
+        # A plugin may return anything, which would fail later without its name.
         for aligned in result.aligned:
             self._check_aligned(aligned)
         return result

@@ -102,6 +102,7 @@ def _build_comparator(outputs: tuple[str, ...], specified: object) -> Comparator
     else:
         kind = specified if hasattr(specified, "__qualname__") else type(specified)
         name, call = f"{kind.__module__}:{kind.__qualname__}", specified
+    # A class is called without arguments, and its instance compares.
     if isinstance(call, type):
         call = _call_builder(name, call)
     if not callable(call):
@@ -134,6 +135,7 @@ def _resolve_text(text: str) -> tuple[str, object]:
     with named_object(text) as specified:
         file, _, attribute = text.rpartition(":")
         is_file = file.endswith(".py")
+        # The manifest is read from other folders too.
         return f"{Path(file).absolute()}:{attribute}" if is_file else text, specified
 
 

@@ -140,6 +140,7 @@ class _Columns(NamedTuple):
             fits = (left == right) | (np.isnan(left) & np.isnan(right))
             if self.allowed is not None:
                 fits |= np.abs(left - right) <= self.allowed[rows]
+        # Integers and bools have no tolerance.
         same: Any = self.ids[rows] == self.found_ids[others]
         close: NumpyArray = same & fits.all(-1)
         return close
@@ -205,6 +206,7 @@ def _count_earlier(ids: NumpyArray) -> NumpyArray:
 def _find_close_pairs(columns: _Columns) -> NumpyArray | None:
     """Return all pairs of rows within tolerance; None if there are more than ``_MAX_PAIRS``."""
     assert columns.allowed is not None
+    # NaN cannot be sorted; are_close() compares the original values.
     values, others = np.nan_to_num(columns.values), np.nan_to_num(columns.found_values)
     # The column with the most values leaves the fewest pairs.
     widest = int(np.argmax([len(np.unique(column)) for column in values.T]))

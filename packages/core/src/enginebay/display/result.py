@@ -67,6 +67,7 @@ def document(record: object) -> dict[str, Any]:
     """Return a record as plain JSON values, with the schema version."""
     import msgspec
 
+    # Through JSON, which turns tuples into lists and keys into texts.
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
     return {"schema": SCHEMA, **plain}
 

@@ -115,6 +115,7 @@ class EnginebayError(Exception):
     @hint.setter
     def hint(self, hint: str | None) -> None:
         self._hint = hint
+        # A handler may replace the hint; the old note must not stay.
         if notes := getattr(self, "__notes__", None):
             notes[:] = [note for note in notes if not note.startswith(NOTE)]
         if hint:

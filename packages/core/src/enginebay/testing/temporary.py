@@ -61,6 +61,7 @@ def temporary_backend(
         _write_metadata(folder, distribution, version, f"[{group}]\n{name} = {module}\n")
         sys.path.insert(0, str(folder))
         _reset_discovery()
+        # Without this, a new plugin is first imported in a child process.
         trust(BackendStatus(name, distribution, version, module))
         try:
             yield folder

@@ -69,6 +69,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def badness(self) -> tuple[bool, float, float]:
         """Sort key for comparisons of the same output: the worst has the largest key."""
+        # No tolerance that passes is worse than any tolerance.
         needed = math.inf if self.rtol_that_passes is None else self.rtol_that_passes
         return (not self.passed, needed, self.max_abs_error or 0.0)
 

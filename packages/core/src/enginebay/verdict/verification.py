@@ -77,6 +77,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
 
     def limits(self) -> tuple[str, ...]:
         """Return what the samples do not cover, a sentence each."""
+        # Probes that are not in ``labels`` were left out; those of the caller stay.
         texts = [*self.warnings]
         dropped = [label for label in self.undecided if label not in self.labels]
         if dropped and not self.doubt:
@@ -209,8 +210,10 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if kept_undecided:
             first = next(iter(kept_undecided.values()))
             doubt = _UNDECIDED.format(", ".join(kept_undecided), first)
+        # More probes were left out than compared: the example is not a probe.
         elif len(set(undecided) - set(labels)) > len(labels) - 1:
             doubt = doubt or "rounding alone decides what the model returns on most probes"
+        # A model with random outputs does not even prove an engine wrong.
         if basis is not None and basis.doubt:
             verdict, doubt = "unverified", basis.doubt
         elif doubt and not is_wrong:
@@ -264,6 +267,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if self.reason or not self.outputs:
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)
+        # The description is one line; here, the tolerance gets a line of its own.
         place, _, allowed = worst.describe().partition("; allowed ")
         fields = sorted(self.fields(), key=lambda field: field[0] != "cause")
         lines = labelled([("place", place), ("allowed", allowed), *fields])
@@ -341,6 +345,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict != "mismatched" or self.basis is None:
             return ()
         causes = []
+        # If the engine cannot run here, only the figures of its graph show the cause.
         figures = self if self.outputs else self.simulation or self
         causes += [
             f"{signal.describe()}: calibrate with data like those that the engine will receive, or "

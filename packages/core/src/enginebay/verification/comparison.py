@@ -150,8 +150,10 @@ def resolve_tolerance(
 ) -> Tolerance:
     """Return the default tolerance of an output, or the caller's ``rtol`` and ``atol``."""
     default = tolerance_for(dtype, precision)
+    # An absolute tolerance allows pixels that are off by one.
     if expected.dtype.kind in "iu":
         return Tolerance(0.0, atol or 0.0)
+    # Bools and texts must be equal, whatever the caller passes.
     if default.rtol == 0:
         return default
     relative = default.rtol if rtol is None else rtol

@@ -33,6 +33,7 @@ class ComparisonAccumulator:
         self.exact = exact
         self.mismatched = self.one_sided = self.nan_in_both = self.worst_at = 0
         self.max_abs = self.max_rel = self.required_rtol = 0.0
+        # Below every score, so that an output without errors has a worst element too.
         self.worst_score = -1.0
         self.worst_scale = 0.0
 
@@ -76,6 +77,7 @@ class ComparisonAccumulator:
             result,
             total=expected.size,
             mismatched_count=self.mismatched,
+            # JSON has no infinity, so the figures are limited to the largest float.
             max_abs_error=min(self.max_abs, sys.float_info.max),
             max_rel_error=min(self.max_rel, sys.float_info.max),
             worst_index=worst,
@@ -144,6 +146,7 @@ def _compute_differences(
         return same, np.where(same, 0.0, np.maximum(error, 1.0)), np.abs(wide)
     same |= np.isnan(wide) & np.isnan(other)
     error[~(np.isfinite(wide) & np.isfinite(other))] = np.nan
+    # The difference of two equal infinities is NaN.
     error[same] = 0.0
     error = np.minimum(error, sys.float_info.max)  # the difference of two float64 may overflow
     return same, error, np.abs(wide)

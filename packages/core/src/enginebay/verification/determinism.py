@@ -48,6 +48,7 @@ def find_hidden_state(
     except ModelError:  # the model does not accept the drawn values
         return ""
     finally:
+        # The check must not change the model that is deployed.
         now.restore()
     first, second = restored_runs
     # A difference between two runs from the same state is due to chance, not to the state.

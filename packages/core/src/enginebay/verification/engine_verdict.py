@@ -124,6 +124,7 @@ def _judge_run(
     labels = tuple(label for label, _, _ in rows)
     recorded, found = [sample for _, sample, _ in rows], [outputs for _, _, outputs in rows]
     allowed = request.allowed_precision()
+    # An engine that computes less precisely than allowed does not get the larger tolerance.
     precision = min(receipt.precision, allowed, key=coarseness)
     small_slices = _find_common_slices(recorded, precision)
     options = options._replace(precision=precision)
@@ -160,6 +161,7 @@ def _judge_run(
         matchings=summarize_matchings(comparators, labels, comparisons),
         fallbacks=fallbacks,
     )
+    # The basis of the record also has the label of the sample with NaN and infinity.
     verification = msgspec.structs.replace(
         verification, basis=basis, non_finite=_compare_non_finite(non_finite, options)
     )
@@ -260,6 +262,7 @@ def _explain_missing_evidence(samples: Sequence[Sample]) -> str:
     if all(is_all_non_finite(array) for arrays in outputs for array in arrays):
         return "the model returns nothing but NaN and infinity"
     first, *rest = samples
+    # Samples with equal inputs must have equal outputs.
     others = [sample for sample in rest if not equal_arrays(sample.inputs, first.inputs)]
     if others and all(equal_arrays(sample.outputs, first.outputs) for sample in others):
         return (

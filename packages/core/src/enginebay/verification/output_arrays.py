@@ -46,6 +46,7 @@ def as_numpy(array: Array) -> tuple[NumpyArray, str]:
         values = np.asarray(array)
         return values, "string" if values.dtype.kind in "OSU" else values.dtype.name
     name = str(array.dtype).removeprefix("torch.")
+    # NumPy has no lazily conjugated or negated arrays.
     tensor: torch.Tensor = array.detach().cpu().resolve_conj().resolve_neg()
     try:
         return tensor.numpy(), name

@@ -58,6 +58,7 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
             for leaf in tree_leaves((args, kwargs))
             if isinstance(leaf, torch.Tensor)
         )
+        # An in-place operator must change the tensor itself, so its inputs are not replaced.
         if rounds and not func._schema.is_mutable:
             args = tree_map_only(torch.Tensor, self._perturb, args)
         result = func(*args, **(kwargs or {}))
@@ -65,6 +66,7 @@ class PerturbedRounding(TorchDispatchMode):  # type: ignore[no-untyped-call]  # 
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor) and not _is_integer(leaf):
                     self._inexact[leaf] = True
+        # A norm also returns the mean and the deviation that it has computed.
         total = result[0] if isinstance(result, tuple) else result
         if rounds and total.is_floating_point():
             length = _count_summands(func, args, kwargs or {}, total) if self._equal else 1

@@ -228,6 +228,7 @@ class ProbeGenerator:
         """Return True if an input without a domain has a value outside the example's range."""
         return any(
             array.size > 0
+            # Bools have no range, and complex numbers no order.
             and array.dtype.kind not in "bc"
             and name not in self._settings.domain
             and bool(

@@ -129,6 +129,7 @@ def _measure_sensitivity(
         ]
     required: dict[str, _RequiredTolerances] = {}
     for mode, factor in modes:
+        # Without such operators, each of these runs would return the same.
         if mode in decisions[1:] and not decisions[0].decides:
             continue
         with mode:
@@ -171,6 +172,7 @@ def _is_stable(
         for error in (0.0, unit):
             copies = model.doubled.source.module.parameters()
             for copy, weights in zip(copies, parameters, strict=True):
+                # The copy has the perturbed weights of the previous run.
                 copy.data.copy_(weights)
                 if error:
                     noise = torch.as_tensor(random.standard_normal(copy.shape, np.float32))

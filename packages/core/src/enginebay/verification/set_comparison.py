@@ -82,6 +82,7 @@ def compare_sets(
         for name, array in left.items()
     ]
     if not result.passed:
+        # The failure is not about one output, so the first one has the reason.
         outputs[0] = _mark_failed(outputs[0], result)
     return result, [_with_comparator(comparator, output) for output in outputs]
 

@@ -127,6 +127,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
             items.append(_Classification(expected.reshape(-1), int(found.argmax()), target))
     if not count:
         return None
+    # The mean is not part of the signal.
     power -= total * total / count
     if power <= 1e-12 * total * total / count:  # the output varies by rounding only
         return None
@@ -146,6 +147,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
     """Add how often the best class must agree, and the accuracy if all targets are known."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
+    # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
         return signal
     required = _required_agreements(expected, signal.wanted)
@@ -183,4 +185,5 @@ def _required_decibels(count: int, rtol: float) -> float:
     """Return the smallest signal-to-noise ratio in dB that passes, for ``count`` elements."""
     spread = 2 / (9 * count)
     by_chance = (1 - spread + _ONE_IN_A_THOUSAND * math.sqrt(spread)) ** 3
+    # The lower limit avoids the logarithm of 0 if the user passes rtol=0.
     return -20 * math.log10(_NOISE_SHARE * max(rtol, 1e-9)) - 10 * math.log10(by_chance)

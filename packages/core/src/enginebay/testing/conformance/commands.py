@@ -54,6 +54,7 @@ class CommandConformance:
             words, capture_output=True, text=True, check=False, timeout=120, env=environment()
         )
         assert done.returncode == 0, done.stderr
+        # The help itself is printed before it.
         code, imported = json.loads(done.stdout.splitlines()[-1])
         assert (code, imported) == (0, [])
         assert done.stdout.startswith(f"usage: enginebay {command}")

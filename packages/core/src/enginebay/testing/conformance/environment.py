@@ -55,6 +55,7 @@ class EnvironmentLaws:
     def test_a_device_that_is_not_here_is_red(self, kit: Kit) -> None:
         """check-env is red for a listed device that is missing, before it runs a model on it."""
         kit.require_engine()
+        # The first device is the default, which the other laws use.
         for device in kit.backend.info.devices[1:]:
             failed = kit.backend.check_env(kit.backend.Params(device=device)).failed
             assert failed is None or failed.tier is not Tier.SMOKE, (

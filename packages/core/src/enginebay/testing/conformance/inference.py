@@ -140,6 +140,7 @@ class InferenceLaws:
             kit.skip("this system does not report the memory of a process")
         wrapper, inputs = kit.wrapper("fixed"), kit.example("fixed").arrays()
         sizes = []
+        # Measured after 50 calls, which may fill caches, and after 300 more.
         for calls in (50, 300):
             for _ in range(calls):
                 wrapper(inputs)

@@ -90,6 +90,7 @@ class NumberLaws:
             if receipt.precision != precision:
                 message = f"expected {precision}, found {receipt.precision} without a fallback"
                 assert receipt.fallbacks, message
+            # Equal numbers show that the engine ignores the requested precision.
             elif precision != plain.receipt.precision:
                 with eb.load(deployment.artifact) as wrapper:
                     same = _are_equal(plain(inputs), wrapper(inputs))

@@ -46,6 +46,7 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
             if name not in laws:
                 raise TypeError(f"{owner.__name__} opts out of '{name}', which is not a law")
             setattr(owner, name, _wrap_in_xfail(laws[name], value.reason))
+        # A law that a subclass overrides would pass without testing anything.
         elif name in laws:
             raise TypeError(
                 f"{owner.__name__} replaces the law '{name}'; to opt out of it, write "
@@ -59,4 +60,5 @@ def _wrap_in_xfail(law: Callable[..., None], reason: str) -> object:
         law(*args, **kwargs)
 
     run_law.pytestmark = list(getattr(law, "pytestmark", []))  # type: ignore[attr-defined]  # pytest's name; a copy, so that the law's list is unchanged
+    # Strict: a law that passes again makes its opt-out an error.
     return pytest.mark.xfail(reason=reason, strict=True)(run_law)

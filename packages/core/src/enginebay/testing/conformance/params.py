@@ -36,6 +36,7 @@ class ParamsLaws:
         kit.backend.add_arguments(parser)
         words = [word for name, value in changed.items() for word in _to_arguments(name, value)]
         assert kit.backend.Params.from_args(parser.parse_args(words)) == params, words
+        # As a manifest stores it.
         mapping = json.loads(json.dumps(params.to_mapping()))
         assert kit.backend.Params.from_mapping(mapping) == params, mapping
         config = {"backend_config": {"type": kit.name, **mapping}}

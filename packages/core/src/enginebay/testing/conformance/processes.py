@@ -195,12 +195,14 @@ def _read_umask() -> int:
 def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> None:
     mark = uuid.uuid4().hex
     before = set(target.parent.iterdir())
+    # So many conversions that the child is still converting when it is killed.
     with kit.start(_CONVERT, ir, target, 1000, env={_MARK: mark}) as child:
         _wait_for(
             lambda: _is_staged(target.parent, before) or child.poll() is not None, seconds=120
         )
         time.sleep(seconds)
         child.kill()
+        # Descendants may need a moment to notice that their parent was killed.
         ended = _wait_for(lambda: not _find_marked(mark), seconds=_PATIENCE)
         left = "" if ended else ", ".join(_kill_marked(mark))
         try:

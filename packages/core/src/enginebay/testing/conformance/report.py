@@ -118,7 +118,9 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
     """Return a law's outcome as JSON values for another process; None before the law has run."""
     if report.when != "call" and report.passed:
         return None
+    # Without the parameters of the case.
     law = getattr(item, "originalname", item.name)
+    # An opt-out wraps the law, whose docstring and module are reported.
     function = inspect.unwrap(item.function)  # type: ignore[attr-defined]  # a law is a function
     sentence = (inspect.getdoc(function) or "").partition("\n\n")[0]
     finding = Finding(

@@ -46,6 +46,7 @@ class UnderTest:
     ) -> Kit:
         """The kit of the backend, which all tests of a class share."""
         if backend not in _kits:
+            # Deployments are slow: the tests of a class share their artifacts.
             _kits[backend] = Kit(backend, tmp_path_factory.mktemp("conformance"))
         return _kits[backend]
 
