@@ -222,7 +222,7 @@ def repeatable_command(argv: Sequence[str], *more: str) -> str:
         argv: The arguments that the user typed, which may contain relative paths.
         more: Flags to add, with the values of defaults that depend on the installation.
     """
-    here = shlex.join(["cd", str(Path.cwd())])
-    text = f"{here} && {shlex.join(['enginebay', *argv, *more])}"
+    change_folder = shlex.join(["cd", str(Path.cwd())])
+    text = f"{change_folder} && {shlex.join(['enginebay', *argv, *more])}"
     # A manifest is UTF-8, but a file's name may contain any bytes: escape them.
     return text.encode(errors="backslashreplace").decode()

@@ -65,6 +65,7 @@ def _load_plugins(*, show_chains: bool) -> None:
         load_plugins,
     )
 
+    # Plugins that failed before are tried again.
     forget_failures()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PluginWarning)  # the list shows it

@@ -65,6 +65,7 @@ def _build_parser() -> ArgumentParser:
         try:
             module = import_command(name)
         except PluginError as err:
+            # A broken plugin must not cost the completion of all other commands.
             print_message(f"note: {name} is omitted: {err}")
             continue
         options = parser_options(module)

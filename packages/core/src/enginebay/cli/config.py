@@ -86,6 +86,7 @@ def _print_schema(args: Namespace) -> int:  # noqa: ARG001  # every action's sig
             backends[status.name] = get_backend(status.name).Params
         except BackendUnavailableError as err:
             print_message(f"note: {status.name} is omitted: {err}")
+    # Not by print_json, which adds a key: editors read the document as it is.
     sys.stdout.write(json.dumps(config_schema(backends), indent=2) + "\n")
     return 0
 

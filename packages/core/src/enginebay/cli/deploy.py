@@ -73,6 +73,7 @@ def _next_commands(deployment: Deployment) -> Iterator[str]:
         yield f"on {deployment.artifact.manifest.built_for}: enginebay {verb} {folder}"
         yield f"enginebay inspect {folder}"
         return
+    # An engine that crashed cannot run.
     commands = {"crashed": ("inspect",), "unverified": ("run", "inspect")}
     for command in commands.get(deployment.verdict, ("run", "verify", "inspect")):
         yield f"enginebay {command} {folder}"

@@ -144,12 +144,13 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
         if not running or os.getpid() != process:
             leave(status)
         try:
-            who = _describe_caller(sys._getframe(1))
-            err = EnginebayError(f"{who} ended the command by os._exit({status})")
+            caller = _describe_caller(sys._getframe(1))
+            err = EnginebayError(f"{caller} ended the command by os._exit({status})")
             sys.stdout = stdout  # the command may have redirected it
             _print_error(arguments, err, str(err), None)
             stdout.flush()
         finally:
+            # A status of 0 would look like success.
             leave(status or EnginebayError.exit_code)
 
     os._exit = report_exit
@@ -219,6 +220,7 @@ def _imports_torch(frame: FrameType | None) -> bool:
 def _print_error(arguments: list[str], err: BaseException, message: str, hint: str | None) -> None:
     from enginebay.cli.output import print_json, styled
 
+    # The raw command line is searched: the error may come from parsing it.
     if "--traceback" in arguments:
         import traceback
 

@@ -37,6 +37,7 @@ def run(args: Namespace) -> int:
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 
+    # A folder may have the name of a file.
     if args.path.suffix in (".onnx", ".pt", ".pt2") and not args.path.is_dir():
         model = read_ir(args.path)
         if args.json:

@@ -148,6 +148,7 @@ def _print_wrapped(
     table = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for (name, *_), width in zip(columns, widths, strict=True):
         table.add_column(name, width=width, justify="right" if name in right else "left")
+    # rich cuts off digests only: all other words fit.
     _, *rows = zip(*columns, strict=True)
     for row in rows:
         table.add_row(*(Text(cell, overflow="ellipsis", style=_colour_of(cell)) for cell in row))

@@ -62,6 +62,7 @@ class Parser(ArgumentParser):
             UsageError: Always.
         """
         hint = f"{self.prog} -h"
+        # argparse tells an unknown flag by its text only.
         if message.startswith(_UNKNOWN):
             unknown = message.removeprefix(_UNKNOWN)
             message = f"'{unknown}' is not among the arguments of {self.prog}"

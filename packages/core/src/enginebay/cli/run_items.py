@@ -112,6 +112,7 @@ class ItemRun:
         self._items = [(file, self._task.preprocess(file)) for file in files]
         names = list(self._items[0][1])
         for name in names:
+            # The key "" is an input that was passed without a name.
             if name in arrays or "" in arrays:
                 raise UsageError(f"--image and --input both specify the input '{name}'")
         for spec in artifact.inputs:

@@ -88,9 +88,9 @@ def join_names(names: Sequence[str]) -> str:
 
 def short_path(path: Path) -> str:
     """Return the path to type: relative if it is inside the current folder."""
-    here = path.cwd()
-    if path != here and path.is_relative_to(here):
-        relative = str(path.relative_to(here))
+    folder = path.cwd()
+    if path != folder and path.is_relative_to(folder):
+        relative = str(path.relative_to(folder))
         # A command would read a leading hyphen as a flag.
         return f"./{relative}" if relative.startswith("-") else relative
     return str(path)

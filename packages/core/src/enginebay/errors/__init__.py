@@ -275,6 +275,7 @@ def disk_error(error: BaseException | None) -> OSError | None:
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK:
             return error
+        # An error in an except clause has no cause, but a context.
         error = error.__cause__ or error.__context__
     return None
 

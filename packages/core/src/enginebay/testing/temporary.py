@@ -66,6 +66,7 @@ def temporary_backend(
         try:
             yield folder
         finally:
+            # The block may have removed it.
             if str(folder) in sys.path:
                 sys.path.remove(str(folder))
             _unload_modules(folder)

@@ -76,6 +76,7 @@ class OutputComparison(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         """Describe the comparison in one line, for messages."""
         text = f'"{self.name}"'
+        # The example is the usual case and is not named.
         if self.sample != EXAMPLE:
             is_item = self.sample.startswith(ITEM)
             text += f" on {self.sample}" if is_item else f" on the probe '{self.sample}'"

@@ -268,9 +268,9 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
             return self.headline()
         worst = max(self.outputs, key=lambda output: output.badness)
         # The description is one line; here, the tolerance gets a line of its own.
-        place, _, allowed = worst.describe().partition("; allowed ")
+        position, _, allowed = worst.describe().partition("; allowed ")
         fields = sorted(self.fields(), key=lambda field: field[0] != "cause")
-        lines = labelled([("place", place), ("allowed", allowed), *fields])
+        lines = labelled([("place", position), ("allowed", allowed), *fields])
         return "\n".join((self.headline(), *(label + text for _, label, text in lines)))
 
     def extent(self) -> str:

@@ -38,7 +38,7 @@ def find_hidden_state(
     if not (changed := state.changed()):
         return ""
     inputs = ProbeGenerator(model.examples, ProbeSettings(domain=domain)).draw_similar().inputs
-    now = state.record_again()
+    current = state.record_again()
     try:
         afterwards = model.run(inputs)
         restored_runs = []
@@ -49,7 +49,7 @@ def find_hidden_state(
         return ""
     finally:
         # The check must not change the model that is deployed.
-        now.restore()
+        current.restore()
     first, second = restored_runs
     # A difference between two runs from the same state is due to chance, not to the state.
     is_random = bool(describe_difference(first, second, ToleranceOptions(), comparators))

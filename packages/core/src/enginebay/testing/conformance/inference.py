@@ -44,6 +44,7 @@ class InferenceLaws:
         wrapper = kit.wrapper("names")
         assert wrapper.input_names == ("second", "unused", "first")
         assert wrapper.output_names == ("zulu", "alpha", "mike")
+        # The order in which the caller passes the inputs must not matter.
         kit.check("names", wrapper, dict(reversed(kit.example("names").arrays().items())))
 
     @pytest.mark.parametrize("dtype", _DTYPES)
@@ -56,6 +57,7 @@ class InferenceLaws:
         assert output.dtype == example.inputs["x"].dtype
         assert (output == example.module(**example.inputs)).all(), output
         extremes = {"x": _extreme_values(dtype)}
+        # An engine may refuse NaN and the largest values, but not change them.
         with suppress(InputError, InferenceError):
             kit.check(f"twice:{dtype}", wrapper, extremes)
 
@@ -82,12 +84,12 @@ class InferenceLaws:
     def test_any_strides_will_do(self, kit: Kit) -> None:
         """Inputs may be transposed, reversed, sliced, broadcast or read-only."""
         wrapper = kit.wrapper("pair")
-        for how, x in _make_views().items():
+        for kind, x in _make_views().items():
             for z in (np.ones((2, 3), np.float32), x):
                 try:
                     kit.check("pair", wrapper, {"x": x, "z": z})
                 except AssertionError as err:
-                    raise AssertionError(f"with an input that is {how}: {err}") from err
+                    raise AssertionError(f"with an input that is {kind}: {err}") from err
         # Also a larger input: NumPy does not release the memory of small arrays at once, which
         # hides an engine that reads an array after it was freed.
         image = kit.example("convolutions").arrays()["image"]
@@ -167,6 +169,7 @@ class InferenceLaws:
         wrapper = kit.wrapper("pair")
 
         def call(number: int) -> bool:
+            # Different inputs: the outputs of a simultaneous call would be wrong.
             x = np.full((2, 3), number % 17, np.float32)
             outputs = wrapper({"x": x, "z": x})
             return all((outputs[name] == x * factor).all() for name, factor in _FACTORS.items())

@@ -74,6 +74,7 @@ class Kit:
         required = {
             canonicalize_name(Requirement(alternative).name)
             for text in self.backend.info.runtime_distributions
+            # One of several distributions may contain the engine.
             for alternative in text.split("|")
         }
         return {
@@ -181,6 +182,7 @@ class Kit:
         try:
             out, err = child.communicate(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
+            # The child would outlive the test.
             child.kill()
             child.communicate()
             raise
@@ -219,10 +221,10 @@ def compare(
     assert not wrong, "; ".join(wrong)
 
 
-def error_of(kind: type[Exception], call: Callable[[], object], what: str) -> Exception:
+def error_of(kind: type[Exception], call: Callable[[], object], case: str) -> Exception:
     """Assert that a call raises an exception of this kind, and return the exception."""
     try:
         call()
     except kind as err:
         return err
-    raise AssertionError(f"expected {kind.__name__} for {what}, found no error")
+    raise AssertionError(f"expected {kind.__name__} for {case}, found no error")

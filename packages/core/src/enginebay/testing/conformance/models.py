@@ -177,6 +177,7 @@ def build(name: str, *, dynamic: bool) -> Example:
         dynamic: Whether the first dimension is open: from 1 to LARGEST for ``pair`` and ``twice``,
             from 0 for ``pair:empty``.
     """
+    # The random state of the process must not change.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name in NUMBERS:
@@ -184,6 +185,7 @@ def build(name: str, *, dynamic: bool) -> Example:
             inputs = {key: torch.randn(shape) for key, shape in shapes.items()}
             return Example(kind().eval(), inputs or {"ids": torch.tensor([[1, 0, 7, 9]])}, {})
         if name.startswith("twice:"):
+            # Numbers that each dtype represents exactly; as bools, they are True and False.
             x = torch.tensor([[0, 1, 100], [7, 0, 1]]).to(getattr(torch, name.partition(":")[2]))
             return Example(Twice().eval(), {"x": x}, _open_first_dim("x", dynamic=dynamic))
         if name in ("pair", "pair:empty"):

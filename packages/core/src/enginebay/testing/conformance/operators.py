@@ -45,13 +45,13 @@ def build(text: str) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     inputs = {
         "x": x,
         "y": y,
-        "p": y.abs() + 0.2,
-        "u": torch.sin(3 * x) * 0.9,
-        "m": y > 0,
-        "n": number * 5 % 17 - 8,
-        "k": number % 3 + 1,
-        "i": number * 7 % 3,
-        "s": torch.randn(1, 4, 4, generator=random) + 4 * torch.eye(4),
+        "p": y.abs() + 0.2,  # positive
+        "u": torch.sin(3 * x) * 0.9,  # between -1 and 1, for asin and atanh
+        "m": y > 0,  # a mask
+        "n": number * 5 % 17 - 8,  # integers of both signs
+        "k": number % 3 + 1,  # integers that can be divisors
+        "i": number * 7 % 3,  # indices of an axis of size 3
+        "s": torch.randn(1, 4, 4, generator=random) + 4 * torch.eye(4),  # an invertible matrix
         "image": torch.randn(1, 3, 8, 8, generator=random),
         "steps": torch.randn(1, 5, 8, generator=random),
     }
@@ -90,6 +90,7 @@ class TestOperators(CommandLineBackend, UnderTest):
             deployment = eb.deploy(
                 network, [*inputs.values()], backend=kit.name, work_dir=tmp_path / "a"
             )
+        # A refusal is allowed, a wrong number is a failure.
         except NotVerifiedError:
             raise
         except EnginebayError as err:

@@ -187,6 +187,7 @@ def settings_of_the_process() -> dict[str, object]:
 
 
 def _read_umask() -> int:
+    # The umask can only be read by setting it.
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -197,6 +198,7 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
     before = set(target.parent.iterdir())
     # So many conversions that the child is still converting when it is killed.
     with kit.start(_CONVERT, ir, target, 1000, env={_MARK: mark}) as child:
+        # The folder of a partial artifact shows that the conversion has begun.
         _wait_for(
             lambda: _is_staged(target.parent, before) or child.poll() is not None, seconds=120
         )
@@ -208,6 +210,7 @@ def _kill_while_converting(kit: Kit, ir: Path, target: Path, seconds: float) -> 
         try:
             _, stderr = child.communicate(timeout=_PATIENCE)
         except subprocess.TimeoutExpired:
+            # The pipe is open, so that a process without the mark must still hold it.
             left, stderr = "a process without the environment of the killed one", ""
     assert not left, f"left running: {left}"
     assert child.returncode == -signal.SIGKILL, stderr

@@ -126,7 +126,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
     finding = Finding(
         family=function.__module__.rpartition(".")[2],
         law=law,
-        case=item.name[len(law) + 1 : -1],
+        case=item.name[len(law) + 1 : -1],  # in test_law[case]
         sentence=" ".join(sentence.split()),
         outcome=_outcome_of(report),
         reason=_reason_of(report),
@@ -172,6 +172,7 @@ def markdown(report: Report) -> str:
     """Return Markdown with a badge, the versions and a table of the laws."""
     colour = "red" if report.counts["broken"] else "brightgreen"
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
+    # shields.io shows an underscore as a blank.
     badge = f"https://img.shields.io/badge/enginebay_conformance-{counts}-{colour}"
     engine = f", engine {report.engine_version}" if report.engine_version else ""
     laws: dict[str, list[Finding]] = {}
@@ -212,6 +213,7 @@ def _operator_table(report: Report) -> list[str]:
     rows = []
     for group, results in _operator_groups(report).items():
         verified, *others = results.values()
+        # A bar would end the cell of the table.
         cells = (", ".join(f"`{name}`" for name in names).replace("|", "\\|") for names in others)
         rows.append(f"| {group} | {len(verified)} | {' | '.join(cells)} |")
     return ["| operators | verified | refused | not verified |", "|---|---|---|---|", *rows, ""]
