@@ -39,7 +39,7 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 
 def read_model(args: Namespace) -> str:
-    """Return the name of the model and its weights from the command line."""
+    """Return the model's name from the command line, with a suffix for its weights."""
     from enginebay.models import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)

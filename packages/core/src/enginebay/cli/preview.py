@@ -48,7 +48,7 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 
 def run(args: Namespace) -> int:
-    """Print all obstacles; return exit code 1 if there are any."""
+    """Print the operators that engines do not support; return exit code 1 if there are any."""
     from enginebay.operations import preview
     from enginebay.tensors import parse_inputs
 

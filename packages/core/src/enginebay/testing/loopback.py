@@ -90,7 +90,7 @@ def build_wrapper(request: WrapperRequest[LoopbackParams]) -> eb.Wrapper:
 
 
 class LoopbackWrapper(eb.Wrapper):
-    """Runs a model in onnx's reference evaluator."""
+    """Runs a model in onnx's reference evaluator, one call at a time."""
 
     def __init__(self, request: WrapperRequest[LoopbackParams]) -> None:
         from onnx.reference import ReferenceEvaluator

@@ -148,7 +148,7 @@ def compare_arrays(
 def resolve_tolerance(
     expected: NumpyArray, dtype: str, precision: str, rtol: float | None, atol: float | None
 ) -> Tolerance:
-    """Return the default tolerance of an output, or the caller's ``rtol`` and ``atol``."""
+    """Return an output's tolerance: the caller's ``rtol`` and ``atol``, or else the defaults."""
     default = tolerance_for(dtype, precision)
     # An absolute tolerance allows pixels that are off by one.
     if expected.dtype.kind in "iu":

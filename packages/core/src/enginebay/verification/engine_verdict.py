@@ -257,7 +257,7 @@ def _slices_of_outputs(
 
 
 def _explain_missing_evidence(samples: Sequence[Sample]) -> str:
-    """Explain why equal outputs on these samples prove nothing; return "" if they do."""
+    """Explain why equal outputs on these samples prove nothing; "" if they prove something."""
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(is_all_non_finite(array) for arrays in outputs for array in arrays):
         return "the model returns nothing but NaN and infinity"

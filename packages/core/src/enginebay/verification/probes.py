@@ -64,8 +64,8 @@ class ProbeSettings:
     """Settings that decide which probes are drawn.
 
     Attributes:
-        count: The maximum number of usual probes. If it is not 0, each open size and each input
-            with a single value is also varied alone; the limits of open sizes are always drawn.
+        count: The maximum number of probes. Not counted are the limits of open sizes, and probes
+            that vary a single open size or input, which are drawn unless the count is 0.
         domain: Bounds of the drawn values, by input name.
         large: True to also draw values at the limits of float32.
         calibrated: The engine's precision if it was calibrated with data; else empty.
@@ -113,12 +113,12 @@ class ProbeGenerator:
         """Draw every probe that the settings request.
 
         The smallest and the largest sizes of open dimensions come first, then probes that vary a
-        single size or input, then the usual probes, and large values last.
+        single size or input, then the counted probes, and large values last.
 
         Args:
             dynamic: The open dimensions.
             precision: The coarsest precision that the engine may compute in. Only fp32 has the
-                range for floats with ten times the spread.
+                range for floats with ten times the example's standard deviation.
         """
         extremes = (
             self.draw_at(shapes, required=True)
@@ -148,7 +148,7 @@ class ProbeGenerator:
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Draw the usual probes, those that find most faults first."""
+        """Draw the probes that ``count`` limits; those that find most faults come first."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
@@ -192,11 +192,11 @@ class ProbeGenerator:
         return {**self._example, **arrays}
 
     def draw_similar(self) -> Probe:
-        """Draw floats with the example's mean and spread, and integers in its range."""
+        """Draw floats with the example's mean and standard deviation, and integers in its range."""
         return self._make_probe("redrawn", self._values.redraw)
 
     def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:
-        """Draw floats with the example's mean and spread, and integers in its range, in shapes."""
+        """Draw a probe in the given shapes, with values as in :meth:`draw_similar`."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         probe = self._make_probe(
             f"the sizes {_format_sizes(shapes)}",

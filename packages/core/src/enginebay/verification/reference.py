@@ -29,7 +29,7 @@ class Reference(Protocol):
     """Computes the outputs that are expected of an engine.
 
     Attributes:
-        description: Its name in the verdict: ``the PyTorch model, unpatched``.
+        description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
     """
 
     description: str

@@ -43,7 +43,7 @@ def record_reference(
     items: Iterable[Item] = (),
     comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
-    """Record the model's outputs before rewriters change it: a wrong one would verify itself.
+    """Record the outputs of the original model: a wrong rewriter must not verify itself.
 
     Args:
         model: The model.
@@ -57,7 +57,7 @@ def record_reference(
     Raises:
         InputError: An item does not fit the model, the domain names an unknown input, or the
             example has values outside of it.
-        ModelError: The model fails at a size of an open dimension.
+        ModelError: The model fails at a size for which it is deployed.
         UsageError: A comparator cannot compare the model's outputs.
     """
     _check_domain(settings.domain, model.examples)

@@ -62,7 +62,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances with which an output would pass, or infinity, and its mismatched elements."""
+    """The tolerances with which an output would pass, or infinity, and its count of mismatches."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -150,7 +150,7 @@ def _measure_sensitivity(
 def _is_stable(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
-    """Return True if the model agrees in double precision, with exact and with rounded weights."""
+    """Return True if the outputs pass in double precision, with exact and with rounded weights."""
     import torch
 
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]

@@ -145,7 +145,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Add how often the best class must agree, and the accuracy if all targets are known."""
+    """Add the required number of equal best classes, and the accuracy if all targets are known."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
@@ -169,7 +169,7 @@ def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
 
 
 def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
-    """Return how many items keep their best class under twice the allowed noise, less chance."""
+    """Return the least number of items that keep their best class under twice the allowed noise."""
     varying = outputs - outputs.mean(0)
     level = 10 ** ((_UNEVEN_NOISE_DECIBELS - decibels) / 20)
     noise = math.sqrt(float(np.square(varying).mean())) * level

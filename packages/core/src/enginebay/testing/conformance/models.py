@@ -52,7 +52,7 @@ class Pair(nn.Module):
 
 
 class Names(nn.Module):
-    """A model whose names are not in alphabetical order, with an unused input."""
+    """A model with an unused input, and with names that are not in alphabetical order."""
 
     def forward(self, second: Tensor, unused: Tensor, first: Tensor) -> dict[str, Tensor]:  # noqa: ARG002  # that is the point
         return {"zulu": first - second, "alpha": first * 3, "mike": second / 2}
