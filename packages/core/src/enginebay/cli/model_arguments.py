@@ -85,7 +85,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
     if files:
         from enginebay.config import read_table
 
-        # Of a repeated flag, argparse also uses the last value.
+        # argparse also uses the last value of a repeated flag.
         table = read_table(files[-1], environment=environment("--allow-env" in argv))
         section = table.get("backend_config", {})
     # A wrong section is reported when the config is read completely.

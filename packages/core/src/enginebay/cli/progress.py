@@ -47,7 +47,7 @@ def _print_regularly() -> Iterator[Callable[[Step], None]]:
                 text = f"… {steps[-1].name}, {monotonic() - start:.0f} s so far  {steps[-1].detail}"
                 sys.stderr.write(f"{text.rstrip()}\n")
 
-    # A daemon, so that it does not keep a process alive that was interrupted.
+    # A daemon thread does not prolong the end of an interrupted process.
     thread = Thread(target=print_step, daemon=True)
     thread.start()
     try:

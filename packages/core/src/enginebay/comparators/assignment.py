@@ -1,4 +1,4 @@
-"""One-to-one matching of two sets of rows: candidate pairs, and a maximum matching of them."""
+"""One-to-one matching of two sets of rows: candidate pairs, and their maximum matching."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
 def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
     """Match further rows along augmenting paths, in place."""
     unmatched = [int(row) for row in np.unique(pairs[:, 0]) if partner[row] < 0]
-    # There is no path if all rows of one set have a match.
+    # No path exists if all rows of one set have a match.
     if not unmatched or ((taken[pairs[:, 1]] >= 0).all() and not (taken < 0).any()):
         return
     candidates: dict[int, list[int]] = {}

@@ -95,7 +95,7 @@ class _Columns(NamedTuple):
         found_ids: The ids of the artifact's rows.
         values: The floats of the reference's rows, ``[rows, columns]``.
         found_values: The floats of the artifact's rows.
-        allowed: The allowed errors of ``values``; None if there are no floats.
+        allowed: The allowed errors of ``values``; None without floats.
     """
 
     ids: NumpyArray

@@ -153,7 +153,7 @@ def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArr
 
 
 def _mark_first(classes: NumpyArray) -> NumpyArray:
-    """Return a mask of the classes at their first rank; repeated ones are False."""
+    """Return a mask that is True at the first rank of each class."""
     earlier: Any = np.tril(np.ones((classes.shape[-1],) * 2, bool), -1)
     repeated: NumpyArray = ((classes[..., :, None] == classes[..., None, :]) & earlier).any(-1)
     return ~repeated

@@ -109,7 +109,7 @@ class EnginebayError(Exception):
 
     @property
     def hint(self) -> str | None:
-        """What to type next, with flags of the command line; None if there is no advice."""
+        """The command or argument to type next, with flags of the command line, or None."""
         return self._hint
 
     @hint.setter

@@ -39,7 +39,7 @@ def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
     """Run a command line in this process, which has already imported torch."""
     from enginebay.cli import main
 
-    # Discard what was printed before.
+    # Discard earlier output of the test.
     capfd.readouterr()
     code = main([str(word) for word in words])
     return Ran(code, *capfd.readouterr())

@@ -109,7 +109,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         samples: Number of measured samples.
         agreed: Number of samples in which the largest values along the last axis have the same
             indices in the engine's and the model's output.
-        decibels: The signal-to-noise ratio in dB; None if there is no noise.
+        decibels: The signal-to-noise ratio in dB; None without any noise.
         wanted: The smallest ``decibels`` that pass.
         agreed_wanted: The smallest ``agreed`` that passes.
         right: Number of samples in which the engine's largest value is at the index of the true

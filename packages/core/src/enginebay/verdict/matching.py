@@ -58,7 +58,7 @@ class Aligned(msgspec.Struct, frozen=True, kw_only=True):
         places: The index of each ``expected[i]`` in the reference's output: integers of shape
             ``[len(expected), number of axes]``; None if ``expected`` is the whole output.
         scale: The values whose magnitude the tolerance is relative to; None for ``expected``.
-        part: What the values are, if the output holds several kinds: ``scores``.
+        part: The kind of the values, if the output holds several kinds: ``scores``.
         noise_only: True for values without a match, which are paired with 0. They are not compared,
             but count as noise in the signal-to-noise ratio of an 8-bit engine.
     """

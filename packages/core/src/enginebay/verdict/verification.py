@@ -37,7 +37,7 @@ _UNDECIDED = (
 
 
 class Basis(msgspec.Struct, frozen=True, kw_only=True):
-    """The basis of a verdict: the samples that were compared, and what they do not cover.
+    """The basis of a verdict: the compared samples, and the cases that they do not cover.
 
     Attributes:
         labels: Label of each recorded sample: ``example``, ``redrawn``.
@@ -76,7 +76,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str = ""
 
     def limits(self) -> tuple[str, ...]:
-        """Return what the samples do not cover, a sentence each."""
+        """Return a sentence for each case that the samples do not cover."""
         # Probes that are not in ``labels`` were left out; those of the caller stay.
         texts = [*self.warnings]
         dropped = [label for label in self.undecided if label not in self.labels]
@@ -336,7 +336,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Limitations of the verdict, a sentence each: fallbacks, and what the samples lack."""
+        """Limitations of the verdict, a sentence each: fallbacks, and cases without samples."""
         limits = self.basis.limits() if self.basis is not None else ()
         return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
 

@@ -127,7 +127,7 @@ def _compute_differences(
 ) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
     """Return a mask of equal elements, the errors ``|right - left|``, and ``|left|``.
 
-    The error is NaN if the values differ and one of them is NaN or infinite.
+    The error is NaN if the values differ and at least one is NaN or infinite.
     """
     import numpy as np
 

@@ -88,7 +88,7 @@ def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]
 def compute_scale(
     values: NumpyArray, *, noise: float = 0.0, small_slices: SmallSlices | None = None
 ) -> NumpyArray:
-    """Compute the scale of each element: the magnitude of the output, or of a small slice of it.
+    """Compute the scale of each element: the magnitude of the output, or of its small slice.
 
     The magnitude is the root mean square of the finite values without outliers: a single peak must
     not excuse errors elsewhere. If the slices along an axis differ by orders of magnitude (boxes

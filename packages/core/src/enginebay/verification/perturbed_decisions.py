@@ -20,7 +20,7 @@ class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
 
     The inputs of a step function (``round``, a comparison) have random errors; equal values are
     sorted in random order, unless the sort is stable; and zeros have a random sign in ``atan2``.
-    All other operators compute what they compute in PyTorch.
+    All other operators are unchanged.
 
     Args:
         unit: The largest random error, relative to the value plus the median of its tensor.

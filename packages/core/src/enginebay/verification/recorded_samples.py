@@ -57,7 +57,7 @@ class SampleCollection:
     targets: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Of a calibrated engine, no probes are drawn.
+        # No probes are drawn for a calibrated engine.
         if self.calibrated:
             reason = f"{self.calibrated} holds for values like those it was calibrated with"
             self.dropped.append(f"the probes: {reason}")

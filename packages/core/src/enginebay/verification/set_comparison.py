@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ToleranceOptions(NamedTuple):
-    """The precision that selects the default tolerances, and the user's replacements of them."""
+    """The precision that selects the default tolerances, and the user's own tolerances."""
 
     precision: str = "fp32"
     rtol: float | None = None
