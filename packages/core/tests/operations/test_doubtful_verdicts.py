@@ -210,7 +210,7 @@ def test_a_receipt_that_claims_a_coarser_precision_is_a_mismatch(tmp_path: Path)
     )
     with (
         temporary_backend("coarse", module),
-        pytest.raises(NotVerifiedError, match="computed in int8, and fp32 was requested"),
+        pytest.raises(NotVerifiedError, match="computed in int8, but fp32 was requested"),
     ):
         eb.deploy(nn.ReLU(), ONES, backend="coarse", work_dir=tmp_path / "out")
 

@@ -153,6 +153,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
             # A status of 0 would look like success.
             leave(status or EnginebayError.exit_code)
 
+    # No except clause catches a call of a plugin, a model or a metric.
     os._exit = report_exit
     if not faulthandler.is_enabled():
         faulthandler.enable(2, all_threads=False)  # sys.stderr may not be a file

@@ -82,6 +82,6 @@ def _make_writer(descriptor: int, like: TextIO) -> TextIO:
     return io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(descriptor, "wb"), _BUFFER),
         encoding=like.encoding,
-        errors="backslashreplace",
+        errors="backslashreplace",  # a locale without Unicode must not be an error
         line_buffering=like.isatty(),
     )
