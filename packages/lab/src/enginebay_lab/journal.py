@@ -117,8 +117,7 @@ class Journal:
         try:
             head = decode_json(line, _Head)
             if (head.kind, head.schema) == (self._kind, SCHEMA):
-                decoded: _T = decode_json(line, record)
-                return decoded
+                return decode_json(line, record)
         except msgspec.DecodeError as err:
             # A wrong first line means another kind of file; a later one, a damaged file.
             headline = (
@@ -146,7 +145,7 @@ def _is_cut_short(line: bytes) -> bool:
     return False
 
 
-def decode_json(data: bytes, kind: Any = Any) -> Any:
+def decode_json(data: bytes, kind: type[_T]) -> _T:
     """Decode untrusted JSON.
 
     Args:

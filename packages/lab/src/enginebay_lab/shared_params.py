@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ParamsError, nearest
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from enginebay import Backend
 
 
-def own_params(backend: Backend, params: Mapping[str, Any]) -> dict[str, Any]:
+def own_params(backend: Backend, params: Mapping[str, object]) -> dict[str, object]:
     """Return the parameters that a backend's class declares."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}

@@ -65,13 +65,13 @@ class Combination(NamedTuple):
 
 
 def compare(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
     work_dir: str | Path,
     backends: Sequence[str] | None = None,
     precisions: Sequence[str] = (),
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
     seconds: float = 3.0,
     overwrite: bool = False,
     watch: Callable[[Step], None] | None = None,
@@ -186,7 +186,7 @@ def _list_combinations(
     )
 
 
-def _check_params(backends: set[str], params: Mapping[str, Any]) -> None:
+def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
     """Raise if a backend is not installed, or if no backend has one of the parameters."""
     if not isinstance(params, Mapping):
         raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
@@ -219,7 +219,7 @@ def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrit
     return folder.resolve()
 
 
-def _load_model(model: Any, args: Any, params: Mapping[str, Any], config: Any) -> ModelSource:
+def _load_model(model: object, args: object, params: Mapping[str, Any], config: Any) -> ModelSource:
     table = read_config(config) if isinstance(config, str | PathLike) else config or {}
     shapes = params.get("input_shapes")
     if isinstance(shapes, str):
@@ -241,7 +241,7 @@ def _add_row(comparison: Comparison, row: ComparisonRow) -> Comparison:
 
 
 def _build_failed_row(
-    pair: Combination, err: EnginebayError, params: Mapping[str, Any]
+    pair: Combination, err: EnginebayError, params: Mapping[str, object]
 ) -> ComparisonRow:
     row = ComparisonRow(
         backend=pair.backend,
@@ -254,7 +254,7 @@ def _build_failed_row(
     return msgspec.structs.replace(row, hint=err.hint or "")
 
 
-def _default_precision(name: str, params: Mapping[str, Any]) -> str:
+def _default_precision(name: str, params: Mapping[str, object]) -> str:
     """Return a backend's default precision; empty if it has none or cannot be used."""
     try:
         backend = eb.get_backend(name)

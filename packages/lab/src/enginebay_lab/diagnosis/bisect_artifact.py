@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from enginebay import VerdictWarning, VerifyOptions, open_artifact, verify
 from enginebay.authors import Step, Steps, input_sets
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def bisect(
     artifact: str | Path | Artifact,
-    model: Any = None,
-    inputs: Any = None,
+    model: object = None,
+    inputs: object = None,
     *,
     against: str | Path | Artifact | None = None,
     rewriters: Sequence[RewriterSet | str] = (),
@@ -124,7 +124,7 @@ class _LabelledInputs(NamedTuple):
 
 
 def _choose_inputs(
-    opened: Artifact, model: Any, sets: list[dict[str, NumpyArray]], timeout: float
+    opened: Artifact, model: object, sets: list[dict[str, NumpyArray]], timeout: float
 ) -> _LabelledInputs:
     """Choose the set of inputs with the largest difference between the artifact and the model."""
     if len(sets) == 1:

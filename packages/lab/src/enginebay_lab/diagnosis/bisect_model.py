@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from torch import nn
+
     from enginebay import Artifact
     from enginebay.authors import BoundModel, ModelSource, NumpyArray, Steps
     from enginebay_lab.diagnosis.bisect_nodes import GraphNode, NodeFinding
@@ -35,7 +37,7 @@ _PYTORCH = "PyTorch"
 def bisect_model(
     opened: Artifact,
     other: Artifact | None,
-    model: Any,
+    model: object,
     inputs: Mapping[str, NumpyArray] | None,
     label: str,
     *,
@@ -89,7 +91,7 @@ def bisect_model(
     return _build_result(result, culprit, finding, whole, engines, search)
 
 
-def _judge_arguments(bound: BoundModel, root: Piece) -> tuple[Any, list[Any], list[str]]:
+def _judge_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[object], list[str]]:
     # With the model's own arguments instead of flat tensors, its graph equals the artifact's.
     args, kwargs = root.call.fill(root.tensors)
     return root.module, [*args, kwargs], [spec.name for spec in bound.outputs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay import open_artifact
 from enginebay.authors import Steps, find_model, input_sets, unchanged
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def pieces(
     artifact: str | Path | Artifact,
-    model: Any = None,
-    inputs: Any = None,
+    model: object = None,
+    inputs: object = None,
     *,
     rewriters: Sequence[RewriterSet | str] = (),
     rtol: float | None = None,
@@ -93,7 +93,7 @@ def pieces(
     )
 
 
-def _select_inputs(opened: Artifact, inputs: Any) -> dict[str, NumpyArray] | None:
+def _select_inputs(opened: Artifact, inputs: object) -> dict[str, NumpyArray] | None:
     """Return the passed inputs, else the artifact's example; None for the model's own example."""
     sets = input_sets(opened, inputs)
     if sets is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
@@ -79,7 +79,7 @@ def watch_outputs(
     """Call a function with every tensor that a module of the model returns inside the block."""
     calls: Counter[str] = Counter()
 
-    def make_hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
+    def make_hook(path: str) -> Callable[[nn.Module, object, object], None]:
         def visit_result(_: nn.Module, __: object, result: object) -> None:
             number = calls[path]
             calls[path] += 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -16,7 +17,7 @@ from enginebay.authors import Call, evaluation
 from enginebay_lab.diagnosis.intermediate_outputs import find_tensors, hooked_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from torch import Tensor, nn
 
@@ -48,7 +49,9 @@ class ModuleCall:
     result: Call | None = None
     returned: tuple[Tensor, ...] = ()
 
-    def record_arguments(self, args: Any, kwargs: Any, *, with_tensors: bool) -> None:
+    def record_arguments(
+        self, args: tuple[object, ...], kwargs: dict[str, object], *, with_tensors: bool
+    ) -> None:
         """Record the arguments; tensors are copied, because the model may overwrite them."""
         self.size += _count_bytes((args, kwargs))
         if with_tensors:
@@ -81,36 +84,32 @@ def record_calls(
     running: list[ModuleCall] = []
     numbers: Counter[str] = Counter()
 
-    def begin_call(path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def begin_call(
+        path: str, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
         key = path, numbers[path]
         numbers[path] += 1
         running.append(ModuleCall(key, module, running[-1].key if running else None))
         running[-1].record_arguments(args, kwargs, with_tensors=key in with_tensors)
 
-    def end_call(path: str, result: object) -> None:
+    def end_call(path: str, _: object, __: object, result: object) -> None:
         while (ending := running.pop()).key[0] != path:
             pass  # this call raised, so no hook ended it, and the model caught the exception
         ending.record_result(result, with_tensors=ending.key in with_tensors)
         ended[ending.key] = ending
-
-    def make_pre_hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
-        return lambda module, args, kwargs: begin_call(path, module, args, kwargs)
-
-    def make_hook(path: str) -> Callable[[nn.Module, Any, Any], None]:
-        return lambda _, __, result: end_call(path, result)
 
     with torch.no_grad(), evaluation(model), ExitStack() as stack:
         for path, module in hooked_modules(model):
             if path:
                 # Before the module's own hooks: they run again when the module is called alone.
                 hook = module.register_forward_pre_hook(
-                    make_pre_hook(path), with_kwargs=True, prepend=True
+                    partial(begin_call, path), with_kwargs=True, prepend=True
                 )
                 stack.callback(hook.remove)
-                stack.callback(module.register_forward_hook(make_hook(path)).remove)
+                stack.callback(module.register_forward_hook(partial(end_call, path)).remove)
         args, kwargs = call.fill([tensor.clone() for tensor in tensors])
         begin_call("", model, args, kwargs)
-        end_call("", model(*args, **kwargs))
+        end_call("", model, args, model(*args, **kwargs))
     return ended
 
 

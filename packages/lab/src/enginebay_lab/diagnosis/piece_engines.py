@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from enginebay import Artifact, BackendParams, Deployment, RewriterSet
-    from enginebay.authors import NumpyArray, OutputComparison, Rewriting
+    from enginebay.authors import Array, NumpyArray, OutputComparison, Rewriting
 
 #: The names of exporters for rewriters, by their names in manifests.
 _EXPORTERS = {
@@ -103,10 +103,10 @@ class PieceEngines:
     def judge(
         self,
         module: nn.Module,
-        args: Sequence[Any],
+        args: Sequence[object],
         names: Sequence[str],
         comparators: Mapping[str, str] | None = None,
-        items: Sequence[Sequence[Any]] = (),
+        items: Sequence[Sequence[Tensor]] = (),
     ) -> Judgement:
         """Build an engine of a module, run it on these arguments, and compare its outputs.
 
@@ -160,10 +160,10 @@ class PieceEngines:
         self,
         artifact: Artifact,
         module: nn.Module,
-        args: Sequence[Any],
+        args: Sequence[object],
         names: Sequence[str],
         comparators: Mapping[str, str] | None,
-        items: Sequence[Sequence[Any]] = (),
+        items: Sequence[Sequence[Tensor]] = (),
     ) -> Deployment:
         self.count += 1
         data = [{f"tensors_{i}": tensor for i, tensor in enumerate(item)} for item in items]
@@ -205,7 +205,7 @@ class PieceEngines:
         return {output.name: output for output in compared}
 
     def compare_values(
-        self, expected: Mapping[str, Any], outputs: Mapping[str, Any], precision: str
+        self, expected: Mapping[str, Array], outputs: Mapping[str, Array], precision: str
     ) -> tuple[OutputComparison, ...]:
         """Compare outputs within the tolerance of the bisection."""
         options = self._options

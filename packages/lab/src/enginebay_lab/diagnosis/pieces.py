@@ -85,7 +85,9 @@ class InnerCalls:
         self._passed: list[ComputedTensor] = []
         return self._passed
 
-    def replay_call(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+    def replay_call(
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """Record a call's arguments, and return the call's result in the model.
 
         Raises:
@@ -118,7 +120,7 @@ class StandIn(nn.Module):
         """Return an attribute of the replaced module."""
         return getattr(vars(self)["replaced"][0], name)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> object:
         """Return the replaced module's result in the model."""
         return self.calls.replay_call(self.replaced[0], args, kwargs)
 

@@ -96,11 +96,11 @@ class Attempt(NamedTuple):
 
 
 def quantize(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
-    data: Any,
-    metric: Any,
+    data: object,
+    metric: object,
     max_drop: float,
     work_dir: str | Path,
     int8_keep: Sequence[str] = (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -73,16 +73,16 @@ class Sensitivity(
 
 
 def sensitivity(
-    model: Any,
-    args: Any = None,
+    model: object,
+    args: object = None,
     *,
-    data: Any = None,
+    data: object = None,
     backend: str | None = None,
-    params: eb.BackendParams | Mapping[str, Any] | None = None,
+    params: eb.BackendParams | Mapping[str, object] | None = None,
     precision: str | None = None,
-    dynamic: Mapping[str, Any] | Sequence[str] | None = None,
+    dynamic: Mapping[str, object] | Sequence[str] | None = None,
     export: eb.ExportOptions | None = None,
-    config: Mapping[str, Any] | str | Path | None = None,
+    config: Mapping[str, object] | str | Path | None = None,
     int8_keep: Sequence[str] = (),
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
@@ -154,7 +154,7 @@ def sensitivity(
 
 def check_precision(
     backend: str,
-    params: eb.BackendParams | Mapping[str, Any] | None,
+    params: eb.BackendParams | Mapping[str, object] | None,
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:

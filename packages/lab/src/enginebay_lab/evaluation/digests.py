@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,14 +47,14 @@ class TotalDigest:
         return f"{self.inputs}-{self._targets.hexdigest()}"
 
 
-def digest_target(target: Any) -> bytes:
+def digest_target(target: object) -> bytes:
     """Return a digest of a target of any type."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     _add_value(digest, target)
     return digest.digest()
 
 
-def _add_value(digest: blake2b, value: Any) -> None:
+def _add_value(digest: blake2b, value: object) -> None:
     if is_torch(value):
         value = to_numpy(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":

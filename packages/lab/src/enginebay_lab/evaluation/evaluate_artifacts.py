@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 def evaluate(
     artifacts: str | Path | Artifact | Sequence[str | Path | Artifact],
-    data: Any,
-    metrics: Any,
+    data: object,
+    metrics: object,
     *,
-    model: Any = None,
+    model: object = None,
     timeout: float = 1800.0,
     output: str | Path | None = None,
     resume: bool = False,
@@ -139,7 +139,7 @@ def evaluate(
 
 @contextmanager
 def _evaluation_here(
-    run: EvaluationRun, loop: EvaluationLoop, model: Any, steps: Steps
+    run: EvaluationRun, loop: EvaluationLoop, model: object, steps: Steps
 ) -> Iterator[_Evaluate]:
     """Yield a function that evaluates artifacts in this process."""
     if not run.has_earlier_rows:
@@ -187,7 +187,7 @@ def _evaluation_on_executor(
     return partial(evaluate_on_executor, executor, run, job)
 
 
-def _check_model_named(sources: Sequence[MetricSource], model: Any) -> None:
+def _check_model_named(sources: Sequence[MetricSource], model: object) -> None:
     for source in sources:
         if model is None and source.against == "reference":
             raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b, file_digest
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zipfile import ZipFile, is_zipfile
 
 import msgspec
@@ -48,7 +48,9 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def describe_job(run: EvaluationRun, metrics: Any, model: Any, timeout: float) -> EvaluationJob:
+def describe_job(
+    run: EvaluationRun, metrics: object, model: object, timeout: float
+) -> EvaluationJob:
     """Describe an evaluation so that any process can do a part of it.
 
     Args:
@@ -129,7 +131,7 @@ def _digest_lines(lines: Iterable[str]) -> str:
     return blake2b("\n".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
-def _check_name(value: Any, role: str, example: str) -> str:
+def _check_name(value: object, role: str, example: str) -> str:
     if not isinstance(value, str | PathLike):
         raise _unnamed_error(f"{role}, of type {type(value).__qualname__},", example)
     return fspath(value)

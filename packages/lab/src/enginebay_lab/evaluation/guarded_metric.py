@@ -45,7 +45,7 @@ class GuardedMetric:
         self._empty = self._encode_state() if self._is_mergeable else b""
         self.against = source.against
 
-    def update(self, number: int, outputs: Any, target: Any) -> None:
+    def update(self, number: int, outputs: object, target: object) -> None:
         """Add an item.
 
         Args:
@@ -116,7 +116,7 @@ class GuardedMetric:
         return reference - value if better else value - reference
 
     @property
-    def state(self) -> Any:
+    def state(self) -> object:
         """The metric's state for :meth:`merge`; the metric itself if it cannot be merged.
 
         Raises:
@@ -146,7 +146,7 @@ class GuardedMetric:
             return msgspec.msgpack.encode(pack_state(self.state))
         return b""
 
-    def merge(self, state: Any) -> None:
+    def merge(self, state: object) -> None:
         """Append the items of another metric.
 
         Args:
@@ -172,7 +172,7 @@ class GuardedMetric:
             raise MetricError(message) from err
 
 
-def _can_stack(values: Sequence[Any]) -> bool:
+def _can_stack(values: Sequence[object]) -> bool:
     """True if all values are arrays or numbers of one shape and dtype."""
     arrays = [np.asarray(value) for value in values]
     first = arrays[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class ItemReader:
     def read_chunks(self) -> Iterator[list[Item]]:
         """Yield the items in chunks; all items of a chunk have inputs of the same shapes."""
         chunk: list[Item] = []
-        chunk_shape: Any = None
+        chunk_shape: object = None
         size = 0
         for item in self._items:
             shape = [(array.dtype, array.shape) for array in item.inputs.values()]
@@ -94,7 +94,7 @@ def _copy_item(item: Item) -> Item:
     return item._replace(inputs=inputs, target=copy_value(item.target))
 
 
-def copy_value(value: Any) -> Any:
+def copy_value(value: object) -> object:
     """Copy a target or outputs, so that their receiver may write into them."""
     return value.detach().clone() if is_torch(value) else deepcopy(value)
 

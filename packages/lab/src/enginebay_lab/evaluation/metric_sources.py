@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _METHODS = ("update", "compute", "reset")
 
-_BUILT_IN: dict[str, Callable[[], Any]] = {
+_BUILT_IN: dict[str, Callable[[], object]] = {
     "accuracy": partial(TopK, 1),
     "top-5": partial(TopK, 5),
     "mean-absolute-error": MeanAbsoluteError,
@@ -46,7 +46,7 @@ class MetricSource(NamedTuple):
     unmergeable: str = ""
 
 
-def find_metrics(metrics: Any) -> list[MetricSource]:
+def find_metrics(metrics: object) -> list[MetricSource]:
     """Find metrics.
 
     Args:
@@ -59,7 +59,7 @@ def find_metrics(metrics: Any) -> list[MetricSource]:
         ModelSourceError: A metric's Python file or module cannot be imported.
         MissingDependencyError: torchmetrics is required and not installed.
     """
-    listed: Sequence[Any] = metrics if isinstance(metrics, list | tuple) else [metrics]
+    listed: Sequence[object] = metrics if isinstance(metrics, list | tuple) else [metrics]
     if not listed:
         raise UsageError("no metric to compute", hint=f"name one: {', '.join(_BUILT_IN)}")
     sources = [_find_metric(metric) for metric in listed]
@@ -70,7 +70,7 @@ def find_metrics(metrics: Any) -> list[MetricSource]:
     return sources
 
 
-def _find_metric(metric: Any) -> MetricSource:
+def _find_metric(metric: object) -> MetricSource:
     if not isinstance(metric, str):
         name = getattr(metric, "__qualname__", None) or type(metric).__qualname__
         return _make_source(name, metric)
@@ -95,7 +95,7 @@ def _find_metric(metric: Any) -> MetricSource:
         return _make_source(metric, imported)
 
 
-def _built_in_metric(name: str) -> Callable[[], Any] | None:
+def _built_in_metric(name: str) -> Callable[[], object] | None:
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     prefix, _, number = name.partition("-")
@@ -104,7 +104,7 @@ def _built_in_metric(name: str) -> Callable[[], Any] | None:
     return None
 
 
-def _make_source(name: str, metric: Any) -> MetricSource:
+def _make_source(name: str, metric: object) -> MetricSource:
     build = _make_builder(name, metric)
     first = _check_methods(name, build())
     unused = [first]  # building may take long, so the checked instance is used too
@@ -121,27 +121,27 @@ def _make_source(name: str, metric: Any) -> MetricSource:
     )
 
 
-def _why_unmergeable(metric: Any) -> str:
+def _why_unmergeable(metric: object) -> str:
     if isinstance(metric, TorchMetric):
         return metric.unmergeable
     missing = [name for name in ("metric_state", "merge_state") if not hasattr(metric, name)]
     return f"it has no '{missing[0]}'" if missing else ""
 
 
-def _make_builder(name: str, metric: Any) -> Callable[[], Any]:
+def _make_builder(name: str, metric: object) -> Callable[[], object]:
     if callable(metric) and (isinstance(metric, type) or not hasattr(metric, "update")):
         return lambda: _call_builder(name, metric)
     return lambda: _call_builder(name, lambda: _copy_metric(metric))
 
 
-def _copy_metric(metric: Any) -> Any:
+def _copy_metric(metric: object) -> object:
     copy = deepcopy(metric)
     if hasattr(copy, "reset"):
         copy.reset()
     return copy
 
 
-def _call_builder(name: str, build: Callable[[], Any]) -> Any:
+def _call_builder(name: str, build: Callable[[], object]) -> object:
     try:
         return build()
     except (EnginebayError, KeyboardInterrupt):
@@ -153,7 +153,7 @@ def _call_builder(name: str, build: Callable[[], Any]) -> Any:
         ) from err
 
 
-def _check_methods(name: str, metric: Any) -> Any:
+def _check_methods(name: str, metric: object) -> Any:
     for method in _METHODS:
         if not callable(getattr(metric, method, None)):
             raise UsageError(
@@ -163,7 +163,7 @@ def _check_methods(name: str, metric: Any) -> Any:
     return TorchMetric(metric) if is_torch_metric(metric) else metric
 
 
-def _digest_source(metric: Any) -> str:
+def _digest_source(metric: object) -> str:
     """Return a digest of a metric's source file, and of its plain attributes."""
     kind = metric if inspect.isclass(metric) or inspect.isfunction(metric) else type(metric)
     digest = hashlib.sha256()

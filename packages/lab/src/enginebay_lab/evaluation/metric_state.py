@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
 from enginebay.authors import PackedArray, is_torch, to_numpy
 
 
-def pack_state(value: Any) -> Any:
+def pack_state(value: object) -> object:
     """Convert a metric's state to plain data.
 
     Not pickle: loading a checkpoint or a worker's reply must never run code.
@@ -38,7 +36,7 @@ def pack_state(value: Any) -> Any:
     raise TypeError(f"{name} cannot be stored")
 
 
-def unpack_state(value: Any) -> Any:
+def unpack_state(value: object) -> object:
     """Convert plain data back to a metric's state; tensors become arrays."""
     if isinstance(value, dict):
         if set(value) == {""}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class _MeanMetric:
         """The state for :meth:`merge_state`."""
         return {"sum": self._sum, "count": self._count}
 
-    def merge_state(self, state: Mapping[str, Any]) -> None:
+    def merge_state(self, state: Mapping[str, float]) -> None:
         """Add the items of another metric of this class."""
         self._add_sum(float(state["sum"]), int(state["count"]))
 
@@ -65,7 +65,7 @@ class TopK(_MeanMetric):
         super().__init__()
         self._k = k
 
-    def update(self, outputs: Any, target: Any) -> None:
+    def update(self, outputs: object, target: object) -> None:
         """Add an item.
 
         Raises:
@@ -101,7 +101,7 @@ class TopK(_MeanMetric):
             hits &= ~np.isnan(rows).any(-1)
         self._add_sum(float(np.count_nonzero(hits)), len(rows))
 
-    def update_many(self, outputs: Any, targets: Any) -> None:
+    def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
         """Add stacked items in one step: a sum of whole numbers does not depend on the order."""
         self.update(outputs, targets)
 
@@ -114,7 +114,7 @@ class MeanAbsoluteError(_MeanMetric):
 
     higher_is_better = False
 
-    def update(self, outputs: Any, target: Any) -> None:
+    def update(self, outputs: object, target: object) -> None:
         """Add an item.
 
         Raises:
@@ -122,7 +122,7 @@ class MeanAbsoluteError(_MeanMetric):
         """
         self.update_many(_single_output(outputs)[None], np.asarray(target)[None])
 
-    def update_many(self, outputs: Any, targets: Any) -> None:
+    def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
         """Add stacked items.
 
         Raises:
@@ -149,7 +149,7 @@ class Cosine(_MeanMetric):
 
     against = "reference"
 
-    def update(self, outputs: Any, reference: Any) -> None:
+    def update(self, outputs: object, reference: object) -> None:
         """Add an item."""
         vector, expected = _flatten_outputs(outputs), _flatten_outputs(reference)
         length = float(np.linalg.norm(vector) * np.linalg.norm(expected))
@@ -159,7 +159,7 @@ class Cosine(_MeanMetric):
             self._add_sum(float(not vector.any() and not expected.any()), 1)
 
 
-def _single_output(outputs: Any) -> NumpyArray:
+def _single_output(outputs: object) -> NumpyArray:
     if isinstance(outputs, dict):
         raise InputError(
             f"the metric takes one output, and the model has {', '.join(outputs)}",
@@ -168,7 +168,7 @@ def _single_output(outputs: Any) -> NumpyArray:
     return np.asarray(outputs)
 
 
-def _flatten_outputs(outputs: Any) -> NumpyArray:
+def _flatten_outputs(outputs: object) -> NumpyArray:
     arrays = outputs.values() if isinstance(outputs, dict) else [outputs]
     return np.concatenate([np.asarray(array, np.float64).reshape(-1) for array in arrays])
 

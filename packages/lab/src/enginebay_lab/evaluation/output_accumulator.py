@@ -17,7 +17,7 @@ from enginebay_lab.evaluation.guarded_metric import GuardedMetric, MetricError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from enginebay.authors import Item
+    from enginebay.authors import Item, NumpyArray
     from enginebay_lab.evaluation.agreement import Arrays
     from enginebay_lab.evaluation.metric_sources import MetricSource
 
@@ -116,7 +116,11 @@ class OutputAccumulator:
         self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *distant])
 
     def _update_metrics(
-        self, against: str, items: Sequence[Item], outputs: Sequence[Arrays], targets: Sequence[Any]
+        self,
+        against: str,
+        items: Sequence[Item],
+        outputs: Sequence[Arrays],
+        targets: Sequence[object],
     ) -> None:
         numbers = [item.number for item in items]
         for name, metric in self.metrics.items():
@@ -180,6 +184,6 @@ class OutputAccumulator:
         self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *other.worst])
 
 
-def _unwrap_single(outputs: Arrays) -> Any:
+def _unwrap_single(outputs: Arrays) -> NumpyArray | dict[str, NumpyArray]:
     """Return outputs in the form that metrics get: the only output, or all by name."""
     return dict(outputs) if len(outputs) != 1 else next(iter(outputs.values()))

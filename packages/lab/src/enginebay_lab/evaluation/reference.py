@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import find_model, is_torch, reference_model, to_numpy, unchanged
 from enginebay.errors import InputError, ModelError, UsageError
@@ -70,7 +70,7 @@ class TorchModel:
 
 
 @contextmanager
-def torch_model(model: Any, run: EvaluationRun) -> Iterator[TorchModel]:
+def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
     """Yield a PyTorch model bound to an evaluation's inputs; restore the model after the block.
 
     Raises:
@@ -91,7 +91,7 @@ def torch_model(model: Any, run: EvaluationRun) -> Iterator[TorchModel]:
             yield TorchModel(source, runner)
 
 
-def find_torch_model(model: Any) -> ModelSource:
+def find_torch_model(model: object) -> ModelSource:
     """Find a model that PyTorch can run.
 
     Raises:

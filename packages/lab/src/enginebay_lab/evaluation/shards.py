@@ -16,7 +16,6 @@ from enginebay_lab.evaluation.output_accumulator import AccumulatorState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 #: Items in a shard. Merging takes about 50 µs per artifact, so smaller shards would slow down small
 #: models; the tasks of larger shards would take minutes on large models.
@@ -57,7 +56,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         """Undo :meth:`pack_metrics`; tensors become arrays."""
         return self._convert_metrics(unpack_state)
 
-    def _convert_metrics(self, convert: Callable[[Any], Any]) -> Shard:
+    def _convert_metrics(self, convert: Callable[[object], object]) -> Shard:
         replace = msgspec.structs.replace
 
         def convert_state(state: AccumulatorState) -> AccumulatorState:

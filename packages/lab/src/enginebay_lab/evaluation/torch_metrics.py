@@ -9,13 +9,13 @@ from enginebay.environment import installed_version
 from enginebay.errors import InputError, MissingDependencyError, UsageError, first_line, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from torch import Tensor
     from torchmetrics import Metric
 
 
-def find_torch_metric(name: str) -> Callable[[], Any]:
+def find_torch_metric(name: str) -> Callable[[], Metric]:
     """Find a metric of torchmetrics by its class name.
 
     Args:
@@ -46,7 +46,7 @@ def find_torch_metric(name: str) -> Callable[[], Any]:
             hint=f"did you mean 'torchmetrics:{close}'?" if close else None,
         )
 
-    def build_metric() -> Any:
+    def build_metric() -> Metric:
         try:
             return known[class_name](**arguments)
         except (TypeError, ValueError) as err:
@@ -60,7 +60,7 @@ def find_torch_metric(name: str) -> Callable[[], Any]:
     return build_metric
 
 
-def _parse_call(text: str) -> tuple[str, dict[str, Any]]:
+def _parse_call(text: str) -> tuple[str, dict[str, object]]:
     """Parse a name, and keyword arguments in parentheses after it: numbers, texts, lists."""
     import ast
 
@@ -80,13 +80,13 @@ def _parse_call(text: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _is_metric_class(value: Any) -> bool:
+def _is_metric_class(value: object) -> bool:
     import torchmetrics
 
     return isinstance(value, type) and issubclass(value, torchmetrics.Metric)
 
 
-def is_torch_metric(metric: Any) -> bool:
+def is_torch_metric(metric: object) -> bool:
     """Return true for a metric of torchmetrics; imports nothing."""
     return any(kind.__module__.partition(".")[0] == "torchmetrics" for kind in type(metric).__mro__)
 
@@ -103,11 +103,11 @@ class TorchMetric:
         self.higher_is_better = metric.higher_is_better
         self.reset = metric.reset
 
-    def update(self, outputs: Any, target: Any) -> None:
+    def update(self, outputs: object, target: object) -> None:
         """Add an item."""
         self._metric.update(_to_tensors(outputs), _to_tensors(target))
 
-    def compute(self) -> Any:
+    def compute(self) -> object:
         """Return the value over all items."""
         import warnings
 
@@ -135,12 +135,12 @@ class TorchMetric:
         return "" if metric._defaults else "it has no state"
 
     @property
-    def metric_state(self) -> dict[str, Any]:
+    def metric_state(self) -> dict[str, Tensor | list[Tensor]]:
         """Its state: tensors, or lists of tensors."""
-        state: dict[str, Any] = self._metric.metric_state
+        state: dict[str, Tensor | list[Tensor]] = self._metric.metric_state
         return state
 
-    def merge_state(self, state: dict[str, Any]) -> None:
+    def merge_state(self, state: Mapping[str, object]) -> None:
         """Append another metric's items."""
         import torchmetrics
 
@@ -155,7 +155,9 @@ class TorchMetric:
             setattr(metric, name, merged)
 
 
-def _merge_values(reduction: Callable[..., Any] | None, first: Any, second: Any) -> tuple[Any, ...]:
+def _merge_values(
+    reduction: object, first: Tensor | list[Tensor], second: Any
+) -> tuple[Tensor | list[Tensor], ...]:
     """Merge two values of a state; empty unless the reduction is exact for any split of items."""
     import torch
     from torchmetrics.utilities import data
@@ -171,7 +173,7 @@ def _merge_values(reduction: Callable[..., Any] | None, first: Any, second: Any)
     return ()
 
 
-def _state_tensors(value: Any) -> Tensor | list[Tensor]:
+def _state_tensors(value: object) -> Tensor | list[Tensor]:
     import torch
 
     return (
@@ -181,7 +183,7 @@ def _state_tensors(value: Any) -> Tensor | list[Tensor]:
     )
 
 
-def _to_tensors(values: Any) -> Any:
+def _to_tensors(values: object) -> object:
     import numpy as np
 
     from enginebay.authors import is_torch, to_torch
