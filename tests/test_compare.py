@@ -122,7 +122,7 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
             "unknown parameter 'thread' for",
             {"backends": ENGINES, "params": {"thread": 1}},
         ),
-        (UsageError, "backends is the text 'openvino'", {"backends": "openvino"}),
+        (UsageError, "backends is the string 'openvino'", {"backends": "openvino"}),
         (UsageError, "no backend to compare", {"backends": []}),
         (
             UsageError,
@@ -148,7 +148,7 @@ def test_what_is_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> None:
     before = (folder / "onnxruntime" / "manifest.json").read_bytes()
     with pytest.raises(ArtifactExistsError):
         compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES)
-    with pytest.raises(ArtifactExistsError, match="is an artifact; expected a folder for several"):
+    with pytest.raises(ArtifactExistsError, match="is an artifact, expected a folder"):
         compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
     assert (folder / "onnxruntime" / "manifest.json").read_bytes() == before
     assert not (folder / "openvino").exists()

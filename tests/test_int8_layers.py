@@ -180,7 +180,11 @@ def test_bad_input(
         ({"max_drop": -1}, "max_drop is -1, expected 0 or more", "--max-drop 0.01"),
         ({"metric": ["accuracy", "cosine"]}, "max_drop requires one metric, found accuracy, c", ""),
         ({"metric": "acuracy"}, "unknown metric 'acuracy'", "did you mean 'accuracy'?"),
-        ({"params": {}}, "max_drop gives layers back, and precision fp32 has", "--precision int8"),
+        (
+            {"params": {}},
+            "quantize requires layers in 8 bits, and precision fp32",
+            "--precision int8",
+        ),
         ({"data": None}, "data", ""),
     ],
 )
@@ -211,7 +215,7 @@ def test_an_onnx_file_has_no_accuracy_in_pytorch(
 ) -> None:
     path = tmp_path / "net.onnx"
     eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
-    with pytest.raises(UsageError, match=r"with a PyTorch model, and '.*net.onnx' is not one"):
+    with pytest.raises(UsageError, match=r"net.onnx' is not a PyTorch model"):
         quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 
@@ -235,6 +239,6 @@ def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:
     gate = ("--metric", "accuracy", "--max-drop", "0.01")
     ran = cli("quantize", *given, "--data", "data.npz", *gate, "--work-dir", "out")
     assert ran.code == 0, ran.err
-    assert "accuracy    accuracy is 1, and 1 in PyTorch: a drop of 0 on 24 items" in ran.out
-    assert "kept        node_conv2d" in ran.out
+    assert "accuracy           accuracy is 1, and 1 in PyTorch: a drop of 0 on 24 items" in ran.out
+    assert "kept               node_conv2d" in ran.out
     assert "kept      node_conv2d" in cli("inspect", "out").out

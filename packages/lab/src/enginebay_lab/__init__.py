@@ -6,7 +6,7 @@
 
     lab.compare(model, inputs, work_dir="engines")
 
-Importing this module imports nothing else: every name below is fetched when it is first used.
+Importing this module imports nothing else: each name below is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON Lines files that survive a full disk and a killed writer."""
+"""JSON Lines files that stay readable after a full disk or a killed process."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: The version of the lab's records; it grows when a field is removed or changes its meaning.
+#: The schema version of the lab's records; it grows when a field is removed or its meaning changes.
 SCHEMA = 1
-#: The beginning of every line: a line with it that is not valid JSON was cut short.
+#: Every line begins with this; such a line that is not valid JSON was cut short.
 _LINE_START = b'{"kind":'
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The fields of every line, in addition to its record's fields."""
+    """The fields that every line has in addition to the fields of its record."""
 
     kind: str
     schema: int
 
 
 class Journal:
-    """A file with one record on each line; each is on the disk before the next one is made.
-
-    Several processes may append to one file.
+    """A file with one record on each line, to which several processes may append.
 
     Args:
         path: The file; None to write nothing.
-        kind: The kind of the records, which is each line's first field: ``sweep row``.
+        kind: The kind of the records, which is the first field of each line: ``sweep row``.
     """
 
     def __init__(self, path: Path | None, kind: str) -> None:
@@ -44,14 +42,14 @@ class Journal:
         self._is_torn = False
 
     def open(self, *, resume: bool, hint: str) -> None:
-        """Create the file, so that a path that cannot be written fails before any measurement.
+        """Create the file if it does not exist.
 
         Args:
             resume: Accept a file that already exists.
             hint: The error's hint if the file exists and ``resume`` is False.
 
         Raises:
-            UsageError: The file already exists.
+            UsageError: The file exists and ``resume`` is False.
             OSError: The file cannot be written.
         """
         if self.path is None:
@@ -63,7 +61,10 @@ class Journal:
             raise UsageError(f"'{self.path}' already exists", hint=hint) from err
 
     def append(self, record: Any) -> None:
-        """Append a record: a Struct, or a dict with field names as keys.
+        """Append a record, and wait until it is on the disk.
+
+        Args:
+            record: A Struct, or a dict with field names as keys.
 
         Raises:
             EnginebayError: The disk is full or read-only.
@@ -74,7 +75,7 @@ class Journal:
         fields = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
         data = msgspec.json.encode({"kind": self._kind, "schema": SCHEMA, **fields})
         line = (b"\n" if self._is_torn else b"") + data + b"\n"
-        self._is_torn = True
+        self._is_torn = True  # until the write has succeeded
         try:
             # One unbuffered write, so that lines of several processes do not mix.
             with self.path.open("ab", buffering=0) as file:
@@ -90,13 +91,13 @@ class Journal:
         self._is_torn = False
 
     def read(self, record: type[_T]) -> list[tuple[bytes, _T]]:
-        """Return the lines and their records, without a line that a killed writer cut short.
+        """Return each line with its record, without lines that a killed process cut short.
 
         Args:
             record: The class of the records.
 
         Raises:
-            UsageError: The file contains something else, or records of another version.
+            UsageError: A line is not a record of this kind and schema version.
             OSError: The file cannot be read.
         """
         data = self.path.read_bytes() if self.path and self.path.exists() else b""
@@ -108,7 +109,7 @@ class Journal:
         ]
 
     def replace(self, data: bytes) -> None:
-        """Replace all lines at once; see :func:`write_whole`."""
+        """Replace the contents of the file, with an atomic rename."""
         assert self.path is not None
         write_whole(self.path, data)
         self._is_torn = False
@@ -141,19 +142,19 @@ def _is_cut_short(line: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True
     except RecursionError:
-        pass  # nested too deeply for Python's stack, but perhaps complete: read() reports it
+        pass  # nested too deeply to know whether it is complete: read() raises on it
     return False
 
 
 def decode_json(data: bytes, kind: type[_T]) -> _T:
-    """Decode untrusted JSON.
+    """Decode JSON from an untrusted file.
 
     Args:
-        data: The bytes.
-        kind: The expected type.
+        data: The JSON text in UTF-8.
+        kind: The type to decode.
 
     Raises:
-        DecodeError: The bytes are not JSON of this type, not UTF-8, or nested too deeply for
+        DecodeError: The bytes are not UTF-8, not JSON of this type, or nested too deeply for
             Python's stack.
     """
     try:
@@ -165,6 +166,6 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 
 def similar_file(path: Path) -> str | None:
-    """Return a hint with the most similar file name in a missing file's folder; None if none."""
+    """Return a hint with the most similar file name in a missing file's folder, or None."""
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

@@ -10,7 +10,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def host_name() -> str:
-    """Return this machine's name, which rows and messages contain."""
+    """Return this machine's host name."""
     return os.uname().nodename
 
 
@@ -24,8 +24,8 @@ def count_cores() -> int:
 def free_memory() -> int | None:
     """Return how many bytes this process can still allocate without swapping; None if unknown.
 
-    On Linux, this is the smaller of the kernel's estimate (``MemAvailable``) and the rest of the
-    container's limit.
+    On Linux, this is the smaller of the kernel's estimate (``MemAvailable``) and the unused part of
+    the container's memory limit.
     """
     limits = (_read_kilobytes("/proc/meminfo", "MemAvailable"), _unused_container_memory())
     return min((limit for limit in limits if limit is not None), default=None)
@@ -49,7 +49,7 @@ def resident_memory() -> int | None:
 
 
 def _read_kilobytes(file: str, name: str) -> int | None:
-    """Return a value of a Linux kernel's file, such as ``VmRSS:    5120 kB``, in bytes."""
+    """Return a value from a file of the Linux kernel (``VmRSS:    5120 kB``) in bytes."""
     with suppress(OSError):
         for line in Path(file).read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{name}:"):

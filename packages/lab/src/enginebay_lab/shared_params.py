@@ -1,4 +1,4 @@
-"""Parameters that are passed to several backends at once."""
+"""Backend parameters that are passed to several backends at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 def own_params(backend: Backend, params: Mapping[str, object]) -> dict[str, object]:
-    """Return the parameters that a backend's class declares."""
+    """Return the parameters that a backend declares, without those for other backends."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}
 
 
 def check_shared_param(name: str, backends: Collection[Backend]) -> None:
-    """Raise if none of the backends has a parameter.
+    """Check that at least one of several backends declares a parameter.
 
     Raises:
-        ParamsError: The parameter is unknown to all of them.
+        ParamsError: No backend declares the parameter.
     """
     known = {field for backend in backends for field in backend.Params.__struct_fields__}
     if name not in known:

@@ -76,8 +76,9 @@ def test_bisect_of_a_mismatched_artifact_exits_with_1(cli: Run) -> None:
     assert ran.code == 1, ran.err
     lines = ran.out.splitlines()
     assert re.fullmatch(
-        r"loopback differs from PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ through the "
-        r"engine and by \S+ alone; the exported graph is right there, but the engine is wrong",
+        r"loopback differs from PyTorch at 'linear', node '\S+' \(Gemm\): off by \S+ when the "
+        r"engine runs the model from its inputs, and by \S+ when it runs only this part; the "
+        r"exported graph is right there, but the engine is wrong",
         lines[0],
     )
     assert re.search(r"^module +\w+\n(.*\n)*MODULE +THROUGH +ALONE", ran.out, re.M)
@@ -87,7 +88,7 @@ def test_bisect_of_a_verified_artifact_exits_with_0(cli: Run) -> None:
     assert cli("deploy", "net.py:build", *DEPLOY).code == 0
     ran = cli("bisect", "net-build-loopback", "--model", "net.py:build")
     assert ran.code == 0
-    assert ran.out.startswith("a rebuilt engine is right on this sample; ")
+    assert ran.out.startswith("a rebuilt engine has no wrong output on this sample; ")
     found = cli("bisect", "net-build-loopback", "--json").document
     assert (found["found"], found["step"], found["module"], found["node"]) == (
         False,
@@ -210,7 +211,7 @@ def test_benchmark_prints_calls_and_engine_of_one_artifact(deployed: None, cli: 
         assert re.match(rf"{name} +{time} +{time} – {time}( +({time}|-)){{4}} +[\d,]+$", line)
     assert re.match(r"rate +[\d,.]+ calls/s, [\d,.]+ items/s, one after the other", fields[0])
     assert re.match(rf"load +{time}, then {time} for the first call", fields[1])
-    assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB above the process", fields[2])
+    assert re.match(r"memory +[\d.]+ MiB at most, [\d.]+ MiB more than before", fields[2])
     assert re.match(r"windows +(not )?agreed within [\d.]+ % after [\d.]+ s", fields[3])
     assert fields[4].startswith("engine   onnx.reference")
 
@@ -231,7 +232,9 @@ def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli
 def test_benchmark_reports_a_row_that_failed(deployed: None, cli: Run) -> None:
     ran = cli("benchmark", "net-build-loopback", "--seconds", "0.01", "--batch", "2,3")
     assert ran.code == 1
-    assert ran.err.startswith("error: 'net-build-loopback': the batch is fixed: the model takes x ")
+    assert ran.err.startswith(
+        "error: 'net-build-loopback': the batch size is fixed: the model takes x "
+    )
     header, _, lost, *_ = ran.out.splitlines()
     assert header.split()[:2] == ["ARTIFACT", "BATCH"]
     assert lost.split() == ["net-build-loopback", "3", *"-------", "failed"]

@@ -208,15 +208,17 @@ def test_a_module_that_does_not_run_alone_is_named_as_the_culprit(tmp_path: Path
     found = lab.bisect(deployed(tmp_path, BETWEEN, **given), model, rewriters=[BETWEEN])
     assert (found.module, found.step, found.alone, found.node) == ("shy", "unknown", None, "")
     assert found.reason.startswith("loopback differs from PyTorch at 'shy': off by ")
-    assert found.reason.endswith(" through the engine; it could not be measured alone")
+    assert found.reason.endswith(
+        " when the engine runs the model from its inputs; this part could not be measured alone"
+    )
 
 
 def test_nothing_is_found_in_a_correct_engine(tmp_path: Path) -> None:
     found = lab.bisect(deployed(tmp_path, model=short), short()[0])
     assert (found.found, found.step, found.engines) == (False, "none", 1)
     assert found.reason == (
-        "a rebuilt engine is right on this sample; the artifact may differ by its open sizes, its "
-        "other samples, or your own rewriters (--rewriters)"
+        "a rebuilt engine has no wrong output on this sample; the artifact may differ because of "
+        "its open dimensions, its other samples, or your own rewriters (--rewriters)"
     )
 
 
@@ -327,6 +329,6 @@ def test_a_model_that_was_cut_is_refused(tmp_path: Path) -> None:
         verify=eb.VerifyOptions(probes=0),
     ).artifact
     with pytest.raises(
-        UsageError, match=r"^'.*' has 2 engines; bisecting requires a single one\nhint: [^\n]+$"
+        UsageError, match=r"^'.*' has 2 engines; bisect requires a single engine\nhint: [^\n]+$"
     ):
         lab.bisect(artifact, Marked())

@@ -87,7 +87,7 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "accuracy")
     assert ran.code == 0
     assert ran.out.splitlines()[1].split()[:7] == ["good", "accuracy", "0.9", "-", "-", "40", "-"]
-    assert ran.out.endswith("note  no model was named, so nothing is compared; add --model MODEL\n")
+    assert ran.out.endswith("no model was passed, so nothing is compared; add --model MODEL\n")
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "accuracy", "--max-drop", "1")
     assert (ran.code, ran.err) == (
         2,
@@ -95,7 +95,7 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
     )
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "cosine")
     assert ran.code == 2
-    assert ran.err.startswith("error: metric 'cosine' requires a model to compare with")
+    assert ran.err.startswith("error: metric 'cosine' requires a PyTorch model to compare with")
 
 
 def test_a_list_and_a_part_of_a_file_are_data_sets(here: Path) -> None:

@@ -89,20 +89,20 @@ def test_mean_absolute_error_and_cosine() -> None:
     [
         ("accuracy", SCORES, 3, "the target 3 is not a class: the output has 3 classes"),
         ("accuracy", SCORES, -1, "the target -1 is not a class: the output has 3 classes"),
-        ("accuracy", SCORES, 1.0, "the target has dtype float64, expected integers: class numbers"),
+        ("accuracy", SCORES, 1.0, "the target has dtype float64, expected integer class indices"),
         (
             *("accuracy", SCORES, np.array([1, 2])),
             "the target has shape (2,), expected (1,) for an output of shape (1, 3)",
         ),
         (
             *("accuracy", {"a": SCORES, "b": SCORES}, 1),
-            "the metric takes one output, and the model has a, b",
+            "the metric accepts one output, and the model has several: a, b",
         ),
         (
             *("mean-absolute-error", SCORES, np.zeros(4)),
-            "the target has shape (4,), expected (1, 3) as the output has",
+            "the target has shape (4,), expected the output's shape (1, 3)",
         ),
-        ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, expected numbers"),
+        ("mean-absolute-error", SCORES, "a", "the target has dtype <U1, expected a numeric dtype"),
     ],
 )
 def test_targets_that_do_not_fit_are_refused(

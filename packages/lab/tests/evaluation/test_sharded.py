@@ -201,7 +201,7 @@ def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor:
     )
     assert not (here / "rows.jsonl").exists()
     assert refused(metrics="own.py:Sets") == (
-        "the state of a metric cannot be sent: a set cannot be stored",
+        "the state of a metric cannot be sent to the client: a set cannot be stored",
         "metric_state must be a dict of numbers, arrays, and lists of these",
     )
 
@@ -253,7 +253,7 @@ def test_a_worker_with_different_files_is_refused(here: Path) -> None:
         f"'nothing.npz' does not exist in '{here}' (on {HOST})"
     )
     assert str(failure(files={"data.npz": "1"})) == (
-        f"'data.npz' differs from the one that the evaluation started with (on {HOST})"
+        f"'data.npz' differs from the file that the evaluation started with (on {HOST})"
     )
     assert str(failure(artifacts={"good": "1"})) == (
         f"'good' differs from the artifact that the evaluation started with (on {HOST})"

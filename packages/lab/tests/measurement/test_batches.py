@@ -31,7 +31,7 @@ def test_a_fixed_batch_cannot_change() -> None:
     spec = TensorSpec("x", "float32", (2, 3))
     assert stack_batch({"x": ROWS}, [spec], 2)["x"] is ROWS
     with pytest.raises(
-        UsageError, match=r"^the batch is fixed: .* x float32\[2, 3\]\nhint: [^\n]+$"
+        UsageError, match=r"^the batch size is fixed: .* x float32\[2, 3\]\nhint: [^\n]+$"
     ) as caught:
         stack_batch({"x": ROWS}, [spec], 8)
     hint = "deploy it with an open batch: --min-shapes x:1x3 --max-shapes x:8x3"

@@ -246,8 +246,8 @@ def test_an_error_is_raised_if_nothing_was_measured(monkeypatch: pytest.MonkeyPa
 def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
     fixed, free = measure("good", "open", batch=(4,)).rows
     assert fixed.failure == (
-        "the batch is fixed: the model takes input float32[2, 4]; deploy it with an open batch: "
-        "--min-shapes input:1x4 --max-shapes input:8x4"
+        "the batch size is fixed: the model takes input float32[2, 4]; deploy it with an "
+        "open batch size: --min-shapes input:1x4 --max-shapes input:8x4"
     )
     assert (free.batch, free.failure) == (4, "")
 
@@ -284,7 +284,7 @@ def test_wrong_arguments_are_refused_before_anything_is_loaded(
 def test_models_and_artifacts_are_named_correctly() -> None:
     import torch
 
-    with pytest.raises(UsageError, match="model is a Linear, expected text that names a model"):
+    with pytest.raises(UsageError, match="model is a Linear, expected the name of a model"):
         lab.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
     with pytest.raises(UsageError, match="'good' is named twice"):
         lab.benchmark(["good", "good"])
@@ -315,7 +315,7 @@ def test_layers_have_a_share_nodes_and_modules(tmp_path: Path, loopback: str) ->
     assert row.layers[0].modules == ("0", "1")
     assert (row.layers[1].nodes, row.layers[1].modules) == ((), ())
     assert other.layers == ()
-    assert "its layers are not timed: backend 'loopback' does not time layers" in other.notes
+    assert "the layers could not be timed: backend 'loopback' does not time layers" in other.notes
 
 
 @pytest.mark.usefixtures("here")
@@ -344,7 +344,7 @@ def test_a_note_says_why_layers_are_not_timed(tmp_path: Path, body: str, note: s
         ).artifact
         (row,) = lab.benchmark(artifact, seconds=0.01, layers=True).rows
     assert row.layers == ()
-    assert row.notes[-1].startswith(f"its layers are not timed: {note}")
+    assert row.notes[-1].startswith(f"the layers could not be timed: {note}")
 
 
 @pytest.mark.usefixtures("here")
@@ -352,7 +352,7 @@ def test_a_note_says_why_layers_are_not_timed(tmp_path: Path, body: str, note: s
     ("model", "message"),
     [
         ("nothing.py:build", "nothing.py"),
-        ("good/model.onnx", "'good/model.onnx' does not run in PyTorch"),
+        ("good/model.onnx", "'good/model.onnx' is not a PyTorch model"),
     ],
 )
 def test_a_model_that_pytorch_cannot_run_is_refused_before_anything_is_measured(

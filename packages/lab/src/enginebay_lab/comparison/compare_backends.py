@@ -55,12 +55,12 @@ class Combination(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The name in messages: ``openvino fp16``."""
+        """The backend and its precision: ``openvino fp16``."""
         return f"{self.backend} {self.precision}".rstrip()
 
     @property
     def folder(self) -> str:
-        """The name of its artifact's folder: ``openvino-fp16``."""
+        """The name of the artifact's folder: ``openvino-fp16``."""
         return self.label.replace(" ", "-")
 
 
@@ -79,9 +79,9 @@ def compare(
 ) -> Comparison:
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
-    The model is loaded once, and each row is one call of :func:`enginebay.deploy`. A failed
-    deployment becomes a row with the reason. Each row is written to ``comparison.json`` in the
-    folder as soon as it is complete.
+    The model is loaded once, and deployed with :func:`enginebay.deploy` for each backend and
+    precision. A failed deployment becomes a row with the reason. Each row is written to
+    ``comparison.json`` in the folder as soon as it is complete.
 
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.
@@ -89,11 +89,13 @@ def compare(
         work_dir: The folder for the artifacts, each named after its backend and precision.
         backends: The names of the backends; by default all that are installed.
         precisions: The precisions; by default each backend's default.
-        params: Backend parameters by name; each backend gets those that it has.
-        seconds: The time limit for the benchmark of each artifact, see
-            :func:`enginebay_lab.benchmark`. All artifacts are measured at the end; 0 to skip this.
+        params: Backend parameters by name; each backend gets the parameters that its class
+            declares.
+        seconds: The time limit in seconds for the benchmark of each artifact, see
+            :func:`enginebay_lab.benchmark`. The benchmark runs after all deployments; 0 to skip it.
         overwrite: Replace existing artifacts, one at a time.
-        watch: Called with a step for each row, as by :func:`enginebay.deploy`.
+        watch: Called with each step (one for each row) when it starts, when its detail changes and
+            when it ends.
         **options: Other arguments of :func:`enginebay.deploy`, the same for all rows.
 
     Raises:
@@ -168,12 +170,12 @@ def _list_combinations(
     """List each combination of a backend and a precision once.
 
     Raises:
-        UsageError: There is no backend, or an argument is one text.
+        UsageError: There is no backend, or an argument is a string instead of a sequence.
     """
     for argument, texts in (("backends", backends), ("precisions", precisions)):
         if isinstance(texts, str):
             raise UsageError(
-                f"{argument} is the text '{texts}', expected a sequence of names",
+                f"{argument} is the string '{texts}', expected a sequence of names",
                 hint=f"{argument}=['{texts}']",
             )
     names = installed_backends() if backends is None else backends
@@ -205,14 +207,15 @@ def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
 
 
 def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrite: bool) -> Path:
-    """Return the resolved folder, after a check that each artifact can be written; writes nothing.
+    """Check that each artifact can be written into a folder, and return the folder's full path.
 
     Raises:
-        ArtifactExistsError: The folder is an artifact itself, or an artifact already exists.
+        ArtifactExistsError: The folder is an artifact itself, or an artifact in it exists and
+            ``overwrite`` is False.
     """
     if (folder / "manifest.json").exists():
         raise ArtifactExistsError(
-            f'"{folder}" is an artifact; expected a folder for several', hint="--work-dir FOLDER"
+            f'"{folder}" is an artifact, expected a folder for artifacts', hint="--work-dir FOLDER"
         )
     for pair in combinations:
         check_target(folder / pair.folder, overwrite=overwrite)
@@ -255,7 +258,7 @@ def _build_failed_row(
 
 
 def _default_precision(name: str, params: Mapping[str, object]) -> str:
-    """Return a backend's default precision; empty if it has none or cannot be used."""
+    """Return a backend's default precision; empty if it has none, or cannot be used."""
     try:
         backend = eb.get_backend(name)
         return str(getattr(backend.params_from(own_params(backend, params)), "precision", ""))
@@ -283,7 +286,7 @@ def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
 def _measure_speeds(
     comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
 ) -> Comparison:
-    """Return the comparison with the speeds of the artifacts that can run on this machine."""
+    """Return the comparison with benchmarks of the artifacts in ``paths``."""
     replace = msgspec.structs.replace
     with steps("measure") as set_detail:
         try:

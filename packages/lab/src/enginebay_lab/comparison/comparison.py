@@ -1,4 +1,4 @@
-"""The result of a comparison: a row for each backend and precision, and their file."""
+"""The result of a comparison: a row for each backend and precision."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: The file with the rows in a comparison's folder.
+#: The name of the file with the result in the comparison's folder.
 ROWS_FILE = "comparison.json"
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One backend at one precision.
+    """The result of deploying the model on one backend at one precision.
 
     Attributes:
         backend: The backend's name.
         precision: The precision; empty if the backend has none, or cannot be used.
         verdict: ``verified``, ``mismatched``, ``unverified``, ``crashed``, or ``failed`` if no
             engine could be built.
-        reason: Why the artifact is not verified; empty if it is verified.
+        reason: Why the artifact is not verified, or could not be built; empty if it is verified.
         hint: What to type next; empty if there is no suggestion.
-        verification: The figures of the verdict; None for ``failed``.
+        verification: The verdict with its figures; None if no engine could be built.
         artifact: The artifact's folder; None if no artifact was published.
-        size: The size of the artifact's files in bytes.
-        seconds: The duration of the deployment.
+        size: The total size of the artifact's files in bytes; None if there is no artifact.
+        seconds: The duration of the deployment in seconds.
         notes: Notes of the deployment, see :class:`enginebay.Deployment`.
-        speed: The benchmark of the artifact, relative to the first measured artifact; None if it
-            was not measured.
+        speed: The benchmark of the artifact, whose baseline is the first measured artifact; None
+            if it was not measured.
     """
 
     backend: str
@@ -74,7 +74,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def max_abs_error(self) -> float | None:
-        """The largest absolute error of all outputs; None if nothing was compared."""
+        """The largest absolute error over all outputs; None if nothing was compared."""
         outputs = self.verification.outputs if self.verification else ()
         errors = (output.max_abs_error for output in outputs)
         return max((error for error in errors if error is not None), default=None)
@@ -87,11 +87,12 @@ class Comparison(
 
     Attributes:
         model: The model's description.
-        reference: The reference of the verification, such as PyTorch.
+        reference: What the artifacts were verified against, such as PyTorch; empty if no engine
+            was built.
         rows: One row for each backend and precision, in the requested order.
         machine: The machine of the benchmark; None if no artifact was measured.
-        notes: Reasons why the figures may be unreliable.
-        command: The command that repeats the comparison.
+        notes: Reasons why the figures of the benchmark may be unreliable.
+        command: The command or Python call that repeats the comparison.
     """
 
     model: str
@@ -108,7 +109,7 @@ class Comparison(
 
     @property
     def fastest(self) -> tuple[ComparisonRow, ...]:
-        """The verified rows that are fastest within the noise, the shortest call first."""
+        """The fastest verified rows, within the measurement noise, the shortest call first."""
         speeds = [row.speed for row in self.verified if row.speed]
         rows = {row.artifact: row for row in self.verified}
         return tuple(rows[speed.artifact] for speed in select_fastest(speeds))
@@ -117,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """A table of all rows, the reasons of those that are not verified, and the fastest."""
+        """Yield a table of all rows, why rows are not verified, and which rows are fastest."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)
@@ -138,7 +139,7 @@ class Comparison(
         )
 
     def save(self, folder: Path) -> None:
-        """Write the rows to the comparison's folder, with an atomic rename."""
+        """Write the result to ``comparison.json`` in a folder, with an atomic rename."""
         data = msgspec.json.format(msgspec.json.encode(self), indent=2)
         write_whole(folder / ROWS_FILE, data + b"\n")
 

@@ -1,4 +1,4 @@
-"""``bisect``: find the first place where an artifact differs from its model."""
+"""``bisect``: find the first module and node at which an engine differs from its model."""
 
 from __future__ import annotations
 
@@ -32,31 +32,33 @@ def bisect(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Bisection:
-    """Find the first place where an artifact differs from PyTorch: the module and the ONNX node.
+    """Find the first module, and ONNX node in it, whose result in an engine differs from PyTorch's.
 
-    The model is built again for the artifact's engine, with the outputs of its modules as outputs
-    of the model. Each module is compared with PyTorch twice: accumulated, through the engine from
-    the model's input, and alone, on PyTorch's tensors. The first module that is wrong alone is the
-    culprit; later ones only received wrong inputs. If the engine is built from ONNX, the search
-    continues in the module's nodes.
+    New engines with the artifact's settings return the outputs of the model's modules. Each module
+    is compared with PyTorch twice: accumulated (the engine runs the model from its inputs up to the
+    module's end) and alone (the engine runs only the module, on the inputs that it has in PyTorch).
+    The first module that is wrong alone is the culprit: later modules only received wrong inputs.
+    If the engine is built from ONNX, the search continues among the nodes of this module.
 
     Args:
-        artifact: The folder, or the artifact of :func:`enginebay.deploy`.
+        artifact: The artifact's folder, or the artifact that :func:`enginebay.deploy` returned.
         model: The model, in any form that :func:`enginebay.deploy` accepts; by default the model
-            that the artifact names.
-        inputs: The inputs, in any form that :func:`enginebay.verify` accepts. The worst of several
-            sets is used; by default, the worst of the recorded samples.
-        against: Another artifact of the model; its engine replaces PyTorch as the reference.
+            whose name the artifact records.
+        inputs: The inputs, in any form that :func:`enginebay.verify` accepts; by default the
+            artifact's recorded samples. Of several sets of inputs, only the one with the largest
+            difference is used.
+        against: Another artifact of the same model, whose engine is the reference instead of
+            PyTorch.
         rewriters: Your own rewriters that the artifact was deployed with: an artifact does not
             store them.
-        rtol: Replaces the relative tolerance.
-        atol: Replaces the absolute tolerance.
-        timeout: Time limit of each engine in seconds.
+        rtol: Relative tolerance; by default that of the engine's precision.
+        atol: Absolute tolerance; by default that of the engine's precision.
+        timeout: Time limit in seconds for each engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: The artifact does not name its model, its model was cut, or it computes in 8
-            bits, where every layer has a small error.
+        UsageError: The artifact does not record its model, consists of several engines, or
+            computes in 8 bits, where every layer has a small error.
         ArtifactError: The artifact is damaged.
         MissingDependencyError: torch or onnx is not installed.
 
@@ -93,7 +95,7 @@ def bisect(
 
 
 def check_one_engine(opened: Artifact) -> None:
-    """Raise if an artifact cannot be built again as one engine whose layers can be compared.
+    """Raise unless an artifact has one engine, which runs on this machine and not in 8 bits.
 
     Raises:
         UsageError: The artifact has several engines, cannot run here, or computes in 8 bits.
@@ -103,21 +105,22 @@ def check_one_engine(opened: Artifact) -> None:
     manifest = opened.manifest
     if manifest.parts:
         raise UsageError(
-            f"'{opened.path}' has {len(manifest.parts)} engines; bisecting requires a single one",
-            hint="deploy the model without its cuts",
+            f"'{opened.path}' has {len(manifest.parts)} engines; bisect requires a single engine",
+            hint="deploy the model without --cuts",
         )
     engine = get_backend(manifest.backend)
     params = engine.params_from(manifest.params)
-    engine.check_runs_here(params, "bisecting runs the engine", "bisect it on one of them")
+    engine.check_runs_here(params, "bisecting runs the engine", "run bisect on one of them")
     if precision := engine.calibrated_precision(params):
         raise UsageError(
-            f"'{opened.path}' computes in {precision}, where every layer has a small error",
-            hint="enginebay sensitivity MODEL ranks the layers",
+            f"'{opened.path}' cannot be bisected: it computes in {precision}, where every layer "
+            "has a small error",
+            hint="rank the layers by their errors: enginebay sensitivity MODEL",
         )
 
 
 class _LabelledInputs(NamedTuple):
-    """Inputs and the name of their sample; None for the model's own example."""
+    """A sample's inputs by name, or None for the model's example inputs, and the sample's name."""
 
     inputs: dict[str, NumpyArray] | None
     label: str
@@ -126,21 +129,21 @@ class _LabelledInputs(NamedTuple):
 def _choose_inputs(
     opened: Artifact, model: object, sets: list[dict[str, NumpyArray]], timeout: float
 ) -> _LabelledInputs:
-    """Choose the set of inputs with the largest difference between the artifact and the model."""
+    """Return the set of inputs on which the artifact differs most from the model."""
     if len(sets) == 1:
         return _LabelledInputs(sets[0], "example")
     options = VerifyOptions(timeout=timeout, compare={})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VerdictWarning)
         verification = verify(opened, sets, model, options=options)
-    if verification.verdict == "crashed":
+    if verification.verdict == "crashed":  # no outputs: the first set crashes the engine too
         return _LabelledInputs(sets[0], "item 0")
     worst = max(verification.outputs, key=lambda output: output.badness)
     return _LabelledInputs(sets[int(worst.sample.removeprefix("item "))], worst.sample)
 
 
 def _choose_recorded(opened: Artifact) -> _LabelledInputs:
-    """Choose the recorded sample with the largest difference in the artifact's verdict."""
+    """Return the recorded sample with the largest difference in the artifact's verdict."""
     samples = opened.samples()
     if not samples:
         return _LabelledInputs(None, "example")
@@ -148,5 +151,5 @@ def _choose_recorded(opened: Artifact) -> _LabelledInputs:
     labels = (verification and verification.basis and verification.basis.labels) or ("example",)
     outputs = verification.outputs if verification else ()
     worst = max(outputs, key=lambda output: output.badness).sample if outputs else labels[0]
-    number = labels.index(worst) if worst in labels else 0
-    return _LabelledInputs(samples[number].inputs, labels[number])
+    index = labels.index(worst) if worst in labels else 0
+    return _LabelledInputs(samples[index].inputs, labels[index])

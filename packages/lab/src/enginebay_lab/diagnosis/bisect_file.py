@@ -1,4 +1,4 @@
-"""The bisection of an ONNX file, which has nodes and no modules."""
+"""The bisection of an artifact that was deployed from an ONNX file: it has no modules."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def bisect_file(
     engines: PieceEngines,
     steps: Steps,
 ) -> Bisection:
-    """Find the first node of an ONNX file that an engine computes wrongly.
+    """Find the first node of an ONNX file whose result in an engine is wrong.
 
     Args:
-        path: The file.
-        inputs: The inputs by name.
-        label: The name of the sample that the inputs are.
-        folder: A folder for the evaluator's file.
-        engines: Builds engines.
-        steps: Records the steps.
+        path: The ONNX file.
+        inputs: The inputs by name; None if the artifact has no recorded sample.
+        label: The name of the sample that contains the inputs: ``example``, ``item 3``.
+        folder: A folder for temporary files.
+        engines: Builds engines and compares their outputs.
+        steps: Reports the steps to the caller.
 
     Raises:
-        UsageError: No inputs are known.
+        UsageError: ``inputs`` is None.
         ModelError: onnx's reference evaluator cannot run the file.
     """
     if inputs is None:
-        raise UsageError("the artifact contains no recorded inputs", hint="--input NAME=SPEC")
+        raise UsageError("the artifact has no recorded inputs", hint="--input NAME=SPEC")
     graph = OnnxGraph(path)
     result = Bisection(found=False, sample=label, reference=_EVALUATOR)
     with steps("reference"):
@@ -57,7 +57,7 @@ def bisect_file(
         compared = engines.judge_file(path, inputs, expected)
         wrong = [output for output in compared if not output.passed]
     if not wrong:
-        reason = f"{engines.backend.name} is right on this sample: nothing to bisect"
+        reason = f"{engines.backend.name} has no wrong output on this sample: nothing to bisect"
         return msgspec.structs.replace(result, reason=reason, engines=engines.count)
     worst = max(wrong, key=lambda output: output.badness)
     with steps("nodes") as set_detail:

@@ -45,24 +45,29 @@ def bisect_model(
     options: BuildOptions,
     steps: Steps,
 ) -> Bisection:
-    """Find the first place where an artifact's engine differs from a model.
+    """Find the first module and node whose result in an artifact's engine is wrong.
 
     Args:
         opened: The artifact.
-        other: The artifact to compare with; None for PyTorch.
-        model: The model.
-        inputs: The inputs by the artifact's names; None for the model's own example.
-        label: The name of the sample that the inputs are.
-        folder: A folder for the engines.
-        options: The options of the engines.
-        steps: Records the steps.
+        other: The artifact whose engine is the reference; None to compare with PyTorch.
+        model: The model, in any form that :func:`enginebay.deploy` accepts.
+        inputs: The inputs by the artifact's names; None for the model's example inputs.
+        label: The name of the sample that contains the inputs: ``example``, ``item 3``.
+        folder: A folder for the engines' files.
+        options: The options of all engines.
+        steps: Reports the steps to the caller.
+
+    Raises:
+        UsageError: The model is an ONNX file, and ``other`` is given or ``inputs`` is None.
     """
     engines = PieceEngines(opened, other, options, folder)
     source = find_model(model)
     if source.model is None:
         if other is not None:
             raise UsageError(
-                "engines of an ONNX file can only be compared with onnx's reference evaluator"
+                "the artifact was deployed from an ONNX file, so it can only be compared with "
+                "onnx's reference evaluator",
+                hint="omit --against",
             )
         assert source.ir is not None
         path = source.ir.path
@@ -100,15 +105,15 @@ def _judge_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[ob
 def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model to inputs, and return it as a piece too.
+    """Bind an artifact's model to inputs; return the bound model, and a piece of the whole model.
 
     Args:
         source: The model.
         opened: The artifact.
-        inputs: The inputs by the artifact's names; None for the model's own example.
+        inputs: The inputs by the artifact's names; None for the model's example inputs.
 
     Raises:
-        InputError: The inputs do not fit the model, or are missing.
+        InputError: The inputs do not fit the model, or the model has no example inputs.
     """
     names = [spec.name for spec in opened.inputs]
     bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
@@ -120,7 +125,7 @@ def bind_root(
 
 
 def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
-    """Build the search target, with the module outputs that the rewritten model has as well."""
+    """Return the model to search, with the module outputs whose shapes rewriters do not change."""
     shapes = record_shapes(root.module, root.call, root.tensors)
     try:
         with engines.rewriting(root.module) as rewriting:
@@ -142,8 +147,8 @@ def _is_wrong(judgement: Judgement) -> bool:
 
 def _build_empty_result(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
     reason = doubt or (
-        "a rebuilt engine is right on this sample; the artifact may differ by its open sizes, its "
-        "other samples, or your own rewriters (--rewriters)"
+        "a rebuilt engine has no wrong output on this sample; the artifact may differ because of "
+        "its open dimensions, its other samples, or your own rewriters (--rewriters)"
     )
     return msgspec.structs.replace(result, reason=reason, engines=engines.count)
 

@@ -1,4 +1,4 @@
-"""The bisection of a wrong module's nodes: is the exported graph wrong, or the engine?"""
+"""The search in a wrong module's ONNX graph: which node is wrong, in the export or the engine?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.module_search import Culprit
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
 
-#: The scope of the only module of a :class:`~enginebay_lab.diagnosis.pieces.SideBySide`.
+#: The path of the only module in a :class:`~enginebay_lab.diagnosis.pieces.SideBySide`.
 _SCOPE = "pieces.0"
 
 
@@ -30,10 +30,10 @@ class GraphNode(NamedTuple):
     """A node of an exported graph.
 
     Attributes:
-        name: Its name.
-        operator: Its operator.
-        module: The path of its module in the exported model.
-        tensor: Its first output.
+        name: The node's name.
+        operator: The node's operator, such as ``Conv``.
+        module: The path of the module that the node was exported from.
+        tensor: The name of the node's first output.
     """
 
     name: str
@@ -43,19 +43,21 @@ class GraphNode(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The operator and the module's path."""
+        """The operator and the module's path, which are the same in a graph of the module alone."""
         return self.operator, self.module
 
 
 class NodeFinding(NamedTuple):
-    """The result of the search in the graph of a module.
+    """The result of a search in the exported graph of a wrong module.
 
     Attributes:
-        step: The step that goes wrong.
-        node: The wrong node; None if there is no ONNX graph, or nothing here can run it.
-        graph: The module's graph.
-        rewriters: The names of the rewriters that fired in it.
-        comparison: The comparison of the module's worst output, alone.
+        step: ``export`` if the exported graph is wrong, ``engine`` if only the engine is wrong,
+            ``unknown`` if nothing can run the graph on this machine.
+        node: The wrong node; None if the IR is not ONNX, or if the step is unknown.
+        graph: The nodes of the module's graph; empty if the IR is not ONNX.
+        rewriters: The names of the rewriters that changed the module.
+        comparison: The comparison of the module's worst output, if the engine runs only the
+            module; None if no output is wrong, or no engine can be built.
     """
 
     step: Step
@@ -66,11 +68,11 @@ class NodeFinding(NamedTuple):
 
 
 def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
-    """Return the nodes of the ONNX graph that an engine was built from; empty without such a graph.
+    """Return the nodes of the ONNX graph that an engine was built from; empty for another IR.
 
     Args:
-        folder: The engine's folder.
-        scope: The prefix to remove from the modules' paths.
+        folder: The artifact's folder.
+        scope: A prefix to remove from the paths of the nodes' modules.
     """
     path = open_artifact(folder).ir_file
     if path is None or path.suffix != ".onnx":
@@ -92,11 +94,11 @@ def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
 def find_wrong_node(
     culprit: Culprit, engines: PieceEngines, progress: Callable[[str], None]
 ) -> NodeFinding:
-    """Find the node at which a module goes wrong.
+    """Find the node of a wrong module whose result is wrong, in the export or in the engine.
 
     Args:
-        culprit: The module.
-        engines: Builds engines.
+        culprit: The wrong module.
+        engines: Builds engines and compares their outputs.
         progress: Called with a short text about each step.
     """
     piece = culprit.piece
@@ -136,7 +138,7 @@ def find_wrong_node(
 
 
 def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """Find the step that goes wrong: PyTorch itself can run an IR of torch."""
+    """Run a TorchScript or torch.export IR in PyTorch, and return the step that is wrong."""
     import torch
 
     from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
@@ -151,13 +153,13 @@ def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) ->
 def evaluate_tensors(
     graph: OnnxGraph, inputs: Mapping[str, NumpyArray], path: Path, timeout: float
 ) -> dict[str, NumpyArray]:
-    """Compute every tensor of a graph with onnx's reference evaluator.
+    """Return every tensor of a graph by name, computed by onnx's reference evaluator.
 
     Args:
         graph: The graph.
         inputs: The graph's inputs by name.
-        path: A path for the graph with every tensor as an output.
-        timeout: Time limit of the evaluator in seconds.
+        path: A path for a temporary ONNX file.
+        timeout: Time limit in seconds.
 
     Raises:
         EnginebayError: The evaluator cannot run the graph.
@@ -168,7 +170,7 @@ def evaluate_tensors(
 
 
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """Find the last node of the module's own code before an output, else the output's producer."""
+    """Return the last node before an output that no submodule contains, else the output's node."""
     last = graph.find_producer(output)
     if last is None:
         return None
@@ -180,7 +182,7 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
 def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return a function that builds an engine of an ONNX file and compares its only output."""
+    """Return a function that builds an engine from an ONNX file and compares its only output."""
 
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
@@ -194,17 +196,17 @@ def make_runner(
 def match_deployed_nodes(
     whole: list[GraphNode], piece: list[GraphNode], names: Sequence[str], around: str
 ) -> list[GraphNode]:
-    """Find the nodes of the whole model's graph that match nodes of a module's own graph.
+    """Find the nodes in the model's graph that correspond to nodes in the graph of one module.
 
     Args:
-        whole: The model's graph.
-        piece: The module's graph.
-        names: The names of nodes in the module's graph.
+        whole: The nodes of the model's graph.
+        piece: The nodes of the module's graph.
+        names: The names of the nodes to match in the module's graph.
         around: The module's path.
 
     Returns:
-        For each name, the node with the same module, operator and position among these; the
-        module's node itself if the graphs have different numbers of such nodes.
+        One node for each name. Nodes with the same operator and module path correspond in their
+        order; if the graphs have different numbers of them, the node of the module's graph.
     """
     return [_match_deployed_node(whole, piece, name, around) for name in names]
 

@@ -1,4 +1,4 @@
-"""The records of a bisection's result."""
+"""The result of a bisection: the wrong module and node, and the figures of all modules."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: The number of rows in the table before the culprit, and after it.
+#: The largest number of table rows before the culprit's row, and after it.
 _NEARBY_ROWS = 4
 
-#: The step that goes wrong: from PyTorch to the exported graph, or from the graph to the engine.
+#: The wrong step: the export of the graph from PyTorch, or the engine that is built from it.
 Step = Literal["export", "engine", "unknown", "none"]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a module, compared with the reference.
+    """The comparison of one call of a module with the reference.
 
     Attributes:
         module: The module's path, as in ``named_modules()``; empty for the model itself.
-        call: The number of the call, from 0.
-        accumulated: The largest absolute difference when the engine runs from the model's input up
-            to here; None if it was not measured.
-        alone: The largest absolute difference when the engine runs only the module, on the
-            reference's tensors; None if it was not measured.
+        call: The index of the call among the module's calls, from 0.
+        accumulated: The largest absolute difference of the module's outputs when the engine runs
+            the model from its inputs up to this call; None if it was not measured.
+        alone: The largest absolute difference of the module's outputs when the engine runs only
+            the module, on the inputs that it has in the reference; None if it was not measured.
         wrong: True if ``accumulated`` exceeds the tolerance.
         wrong_alone: True if ``alone`` exceeds the tolerance; None if it was not measured.
     """
@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The path; from the second call on, with the number of the call."""
+        """The module's path, with the number of the call from the second call on."""
         return call_title(self.module, self.call)
 
 
@@ -51,19 +51,20 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node of the exported ONNX graph.
 
     Attributes:
-        name: Its name in the graph that the artifact was built from.
-        operator: Its operator.
-        tensor: Its output.
-        module: The path of the module that it comes from.
-        together: The names of the nodes that are wrong only together; this node is the last.
-        accumulated: The largest absolute difference when the engine runs from the piece's input.
-        alone: The largest absolute difference of this node alone, or of these nodes together.
+        name: The node's name.
+        operator: The node's operator, such as ``Conv``.
+        tensor: The name of the node's first output.
+        together: The names of nodes that are wrong only if one engine runs all of them, in order;
+            this node is the last. Empty if the node is wrong alone.
+        accumulated: The largest absolute difference of the output when the engine runs the graph
+            from its inputs up to this node; None if it was not measured.
+        alone: The largest absolute difference of the output when the engine runs only this node,
+            or only the nodes of ``together``; None if it was not measured.
     """
 
     name: str = ""
     operator: str = ""
     tensor: str = ""
-    module: str = ""
     together: tuple[str, ...] = ()
     accumulated: float | None = None
     alone: float | None = None
@@ -75,27 +76,30 @@ class Bisection(
     """The result of :func:`enginebay_lab.bisect`.
 
     Attributes:
-        found: True if a wrong place was found.
-        module: The path of the first module that is wrong by itself: ``body.l``; empty for the
-            model's own code.
-        node: The node of the exported ONNX graph; empty if the engine is built from another IR.
-        operator: The node's operator.
-        tensor: The node's output.
-        together: The nodes that are wrong only together, such as two that the engine fuses.
-        accumulated: The largest absolute difference there when the engine runs from the input.
-        alone: The largest absolute difference when the engine runs only the piece, on the
-            reference's tensors.
-        rtol: The relative tolerance that was applied there.
-        atol: The absolute tolerance that was applied there.
+        found: True if a wrong module or node was found.
+        module: The path of the first wrong module, such as ``body.l``; empty if the code between
+            the modules is wrong, and for an ONNX file without module names.
+        node: The name of the wrong node in the exported ONNX graph; empty if the engine is built
+            from another IR.
+        operator: The node's operator, such as ``Conv``.
+        tensor: The name of the node's first output.
+        together: The names of nodes that are wrong only if one engine runs all of them, such as
+            two nodes that the engine fuses.
+        accumulated: The largest absolute difference of the wrong output when the engine runs the
+            model from its inputs; None if it was not measured.
+        alone: The largest absolute difference of the wrong output when the engine runs only the
+            module, or only the nodes; None if it was not measured.
+        rtol: The relative tolerance for the wrong output; None if nothing was compared.
+        atol: The absolute tolerance for the wrong output; None if nothing was compared.
         step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
-            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if nothing here
-            can run the graph; ``none`` if nothing was found.
-        rewriters: The names of the rewriters that fired in the module.
+            ``engine`` if the graph is right and the engine is wrong; ``unknown`` if nothing on
+            this machine can run the graph; ``none`` if nothing wrong was found.
+        rewriters: The names of the rewriters that changed the module.
         reason: The result in a sentence.
-        sample: The sample that was compared: ``example``, a probe, an item of the data set.
-        reference: The reference of the comparison.
+        sample: The name of the sample that was compared: ``example``, ``item 3``.
+        reference: The reference, such as ``PyTorch``.
         engines: The number of engines that were built.
-        places: The compared calls of modules, in the order in which they end.
+        places: The compared calls of modules, in the order in which the calls end.
     """
 
     found: bool
@@ -120,7 +124,7 @@ class Bisection(
         return f"<Bisection: {self.reason}>"
 
     def blocks(self) -> Iterator[Block]:
-        """The result in a sentence, its figures, and the modules around the culprit."""
+        """Yield the result in a sentence, its figures, and the modules around the culprit."""
         yield self.reason
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
@@ -142,7 +146,7 @@ class Bisection(
 
         Args:
             backend: The engine's name.
-            failure: Why there is no difference in numbers: a crash, or a different shape.
+            failure: Why there is no numeric difference: a crash, or a different shape.
         """
         where = f"'{self.module}'" if self.module else "the model's own code"
         if self.node:
@@ -153,12 +157,12 @@ class Bisection(
             return f"{backend} differs from {self.reference} at {where}: {failure}"
         through, alone = _describe_error(self.accumulated), _describe_error(self.alone)
         text = (
-            f"{backend} differs from {self.reference} at {where}: off by {through} through the "
-            "engine"
+            f"{backend} differs from {self.reference} at {where}: off by {through} when the "
+            "engine runs the model from its inputs"
         )
         if self.alone is None:
-            return f"{text}; it could not be measured alone"
-        text += f" and by {alone} alone"
+            return f"{text}; this part could not be measured alone"
+        text += f", and by {alone} when it runs only this part"
         if self.step == "engine":
             return f"{text}; the exported graph is right there, but the engine is wrong"
         if self.step == "export":
@@ -169,11 +173,11 @@ class Bisection(
 
 
 def call_title(module: str, call: int) -> str:
-    """Return a module's path; from the second call on, with the number of the call.
+    """Return a module's path, with the number of the call from the second call on.
 
     Args:
-        module: The path; empty for the model itself.
-        call: The number of the call, from 0.
+        module: The module's path; empty for the model itself.
+        call: The index of the call among the module's calls, from 0.
     """
     name = module or "(the model)"
     return f"{name} (call {call + 1})" if call else name
@@ -184,7 +188,7 @@ def _describe_error(value: float | None) -> str:
 
 
 def _nearby_places(bisection: Bisection) -> tuple[Place, ...]:
-    """Return the places around the culprit's first wrong call, else around the first wrong call."""
+    """Return the calls around the culprit's first wrong call, else around the first wrong call."""
     places = bisection.places
     wrong = [index for index, place in enumerate(places) if place.wrong]
     culprit = [index for index in wrong if places[index].module == bisection.module]
@@ -202,5 +206,5 @@ def _place_cells(place: Place) -> tuple[str, str, str, str]:
 
 
 def format_figure(value: float | None) -> str:
-    """Format a difference for a table."""
+    """Format a difference as text for a table; ``-`` for None."""
     return "-" if value is None else f"{value:.2g}"

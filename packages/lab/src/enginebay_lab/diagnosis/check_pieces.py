@@ -1,4 +1,4 @@
-"""``pieces``: compare every module of an artifact's model alone, in PyTorch and in the engine."""
+"""``pieces``: run each module of a model alone, in PyTorch and in an engine, and compare both."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ def pieces(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Pieces:
-    """Compare each module of a model alone, in PyTorch and in the artifact's engine.
+    """Run each module of a model alone, in PyTorch and in an engine, and compare the outputs.
 
-    The model is cut at its modules: a piece is a call of a module without the calls inside it,
-    which are pieces themselves. Each piece gets the tensors that PyTorch has there, and random
-    values within their ranges, so that no error is hidden by later modules: a dead branch, a
-    saturated activation, a product with 0.
+    The model is cut into pieces: a piece is one call of a module, without the calls of other
+    modules inside it, which are separate pieces. The engine runs each piece twice: on the inputs
+    that it has in PyTorch, and on random values within the ranges of these inputs. This finds
+    errors that the rest of the model hides: in a dead branch, before a saturated activation or
+    before a product with 0.
 
     Args:
-        artifact: The folder, or the artifact of :func:`enginebay.deploy`.
+        artifact: The artifact's folder, or the artifact that :func:`enginebay.deploy` returned.
         model: The model, in any form that :func:`enginebay.deploy` accepts; by default the model
-            that the artifact names.
+            whose name the artifact records.
         inputs: One set of inputs by name; by default the artifact's example.
         rewriters: Your own rewriters that the artifact was deployed with: an artifact does not
             store them.
-        rtol: Replaces the relative tolerance of a verdict.
-        atol: Replaces the absolute tolerance of a verdict.
-        timeout: Time limit of each engine in seconds.
+        rtol: Relative tolerance; by default that of the engine's precision.
+        atol: Absolute tolerance; by default that of the engine's precision.
+        timeout: Time limit in seconds for each engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: The artifact does not name its model, its model was cut or has no modules (an
-            ONNX file), or it computes in 8 bits, where every layer has a small error.
+        UsageError: The artifact does not record its model, consists of several engines, was
+            deployed from an ONNX file, or computes in 8 bits, where every layer has a small error.
         ArtifactError: The artifact is damaged.
         MissingDependencyError: torch or onnx is not installed.
 
@@ -73,7 +74,7 @@ def pieces(
     if source.model is None:
         raise UsageError(
             f"'{source.description}' has no modules to compare",
-            hint="enginebay bisect ARTIFACT without --pieces searches its nodes",
+            hint="search its nodes: enginebay bisect ARTIFACT without --pieces",
         )
     steps = Steps(watch)
     options = BuildOptions(rewriters, rtol, atol, timeout)
@@ -94,10 +95,10 @@ def pieces(
 
 
 def _select_inputs(opened: Artifact, inputs: object) -> dict[str, NumpyArray] | None:
-    """Return the passed inputs, else the artifact's example; None for the model's own example."""
+    """Return the caller's inputs, else the artifact's first sample; None if it has no samples."""
     sets = input_sets(opened, inputs)
     if sets is None:
         sets = [sample.inputs for sample in opened.samples()[:1]]
     elif len(sets) != 1:
-        raise UsageError(f"pieces: expected one set of inputs, found {len(sets)}")
+        raise UsageError(f"pieces accepts one set of inputs, found {len(sets)}")
     return sets[0] if sets else None

@@ -1,6 +1,6 @@
-"""The outputs of a model's modules, as outputs of the model: the same in PyTorch and in an engine.
+"""The outputs of a model's modules as outputs of the model, so that an engine returns them too.
 
-Imported only when torch is used: the class requires it at import.
+Imported only when torch is used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ModuleOutput(NamedTuple):
 
     Attributes:
         module: The module's path; empty for the model itself.
-        call: The number of the call, from 0.
-        leaf: The number of the tensor in the module's result.
+        call: The index of the call among the module's calls, from 0.
+        leaf: The index of the tensor among the tensors of the call's result.
     """
 
     module: str
@@ -37,17 +37,17 @@ class ModuleOutput(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """The module's path and the number of the call."""
+        """The module's path and the index of the call."""
         return self.module, self.call
 
 
 class ModuleOutputsModel(nn.Module):
-    """Wraps a model: it accepts flat tensors, and returns the outputs of some modules.
+    """A wrapper of a model that takes the model's tensors and returns the outputs of some modules.
 
     Args:
         model: The model.
-        call: The model's arguments, with slots for the tensors.
-        outputs: The module outputs to return, in order.
+        call: The model's arguments, with a placeholder for each tensor.
+        outputs: The module outputs to return, in this order.
     """
 
     def __init__(self, model: nn.Module, call: Call, outputs: Sequence[ModuleOutput]) -> None:
@@ -58,7 +58,7 @@ class ModuleOutputsModel(nn.Module):
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run the model, and return the module outputs instead of its own."""
+        """Run the model on its input tensors, and return the module outputs."""
         requested = set(self.outputs)
         recorded: dict[ModuleOutput, Tensor] = {}
 
@@ -76,7 +76,7 @@ class ModuleOutputsModel(nn.Module):
 def watch_outputs(
     model: nn.Module, visit: Callable[[ModuleOutput, Tensor], None]
 ) -> Iterator[None]:
-    """Call a function with every tensor that a module of the model returns inside the block."""
+    """Inside the block, call ``visit`` with each tensor that a module of the model returns."""
     calls: Counter[str] = Counter()
 
     def make_hook(path: str) -> Callable[[nn.Module, object, object], None]:
@@ -95,7 +95,7 @@ def watch_outputs(
 
 
 def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the paths and modules whose hooks are called."""
+    """Yield the path and module of each module whose forward hooks are called."""
     for path, module in model.named_modules():
         # TorchScript calls its modules without their hooks.
         if not isinstance(module, torch.jit.ScriptModule):
@@ -103,17 +103,16 @@ def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def find_tensors(result: object) -> list[Tensor]:
-    """Return the tensors of a module's result, in order."""
+    """Return the tensors in a module's result, which may be nested, in order."""
     return [leaf for _, leaf in output_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def record_shapes(
     model: nn.Module, call: Call, tensors: Sequence[Tensor]
 ) -> dict[ModuleOutput, tuple[int, ...]]:
-    """Return the shape of every module output, in the order in which calls end.
+    """Run a model, and return the shape of each module output, in the order in which calls end.
 
-    If any output is floating-point, the others are left out: integers are either equal or wrong,
-    and the order of equal values may differ between engines.
+    If any output is floating-point, only floating-point outputs are returned.
     """
     shapes: dict[ModuleOutput, tuple[int, ...]] = {}
     floating: set[ModuleOutput] = set()
@@ -127,4 +126,5 @@ def record_shapes(
     with torch.no_grad(), evaluation(model), watch_outputs(model, record):
         args, kwargs = call.fill([tensor.clone() for tensor in tensors])
         model(*args, **kwargs)
+    # Integers have no tolerance, and the order of equal values may differ between engines.
     return {output: shape for output, shape in shapes.items() if output in floating} or shapes

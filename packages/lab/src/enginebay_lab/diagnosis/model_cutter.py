@@ -1,4 +1,4 @@
-"""Cutting a model at its modules: each call becomes a piece, without the calls inside it.
+"""Cutting a model into pieces: each call of a module, without the calls of modules inside it.
 
 Imported only when torch is used.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class CutPiece(NamedTuple):
-    """A piece, with a second set of inputs.
+    """A piece, and random inputs for it.
 
     Attributes:
         piece: The piece.
-        random_inputs: Random inputs within the ranges of the piece's tensors; these tensors
-            themselves if the piece accepts no other values.
+        random_inputs: One tensor for each of ``piece.tensors``, with random values in its range;
+            ``piece.tensors`` itself if the piece fails on random values.
     """
 
     piece: Piece
@@ -37,19 +37,19 @@ class CutPiece(NamedTuple):
 
 
 class ModelCutter:
-    """Cuts a model at its modules.
+    """Cuts a model into pieces, one for each call of a module.
 
-    A module that cannot be called alone, or then returns a different result, stays a part of the
-    piece around it.
+    A call that fails or returns a different result when it runs alone stays in the piece of its
+    caller.
 
     Args:
-        root: The model as a piece.
-        uncut_modules: The paths of modules that are not cut, because a rewriter replaces each as a
-            whole.
+        root: The whole model as one piece.
+        uncut_modules: The paths of modules whose inner calls do not become pieces, because a
+            rewriter replaces the whole module.
 
     Attributes:
-        sizes: The size in bytes of the tensors of each call that may become a piece, in the order
-            in which the calls end: inner calls come before the calls around them.
+        sizes: For each call that may become a piece, the size of its tensors in bytes, in the order
+            in which the calls end: inner calls come before their callers.
     """
 
     def __init__(self, root: Piece, uncut_modules: Collection[str]) -> None:
@@ -67,13 +67,14 @@ class ModelCutter:
         self._uncut: set[Key] = set()
 
     def cut_pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
-        """Cut calls out of the model.
+        """Make pieces of some calls.
 
         Args:
-            keys: The calls, in order. The calls inside them are in this list or an earlier one.
+            keys: The calls, in the order of :attr:`sizes`. Their inner calls must be in this list
+                or in the list of an earlier call of this method.
 
         Returns:
-            The pieces, except pieces that compute nothing in addition to other pieces.
+            The pieces, without those that only return tensors of their inputs or inner calls.
         """
         root = self._root
         needed = {*keys, *(inner for key in keys for inner in self._find_inner(key))}
@@ -90,12 +91,12 @@ class ModelCutter:
 
     @property
     def unrepeatable_model(self) -> Piece | None:
-        """The model, if a second run fails or returns a different result; else None."""
+        """The whole model if a second run of it fails or returns a different result; else None."""
         root = self._root
         return root if (root.path, root.number) in self._uncut else None
 
     def _find_inner(self, key: Key) -> Iterator[Key]:
-        """Yield the calls inside a call that are separate pieces, in order."""
+        """Yield the calls inside a call that are pieces themselves, in order."""
         for inner in self._inner[key]:
             if inner in self._uncut:
                 yield from self._find_inner(inner)
@@ -103,11 +104,11 @@ class ModelCutter:
                 yield inner
 
     def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
-        """Cut a call out, if possible without its inner calls; None if it does not run alone."""
+        """Make a piece of a call, if possible without its inner calls; None if it fails alone."""
         call = calls[key]
         assert call.call is not None
         inside = [calls[inner] for inner in self._find_inner(key)]
-        # A piece that does not run without its inner calls contains them.
+        # First without the inner calls; if this fails, with them.
         for cut_out in (inside, []) if inside else ([],):
             inner_calls = InnerCalls(tuple(map(_build_inner_call, cut_out)))
             module = inner_calls.strip_module(call.module)
@@ -125,7 +126,7 @@ class ModelCutter:
 
 
 def _run_piece(piece: Piece, tensors: Sequence[Tensor]) -> list[ComputedTensor] | None:
-    """Run a piece, and return None if it does not run alone, or not on these tensors."""
+    """Run a piece on tensors, and return what it computes; None if it raises."""
     try:
         return piece.run(tensors)
     except Exception:  # noqa: BLE001  # a model's code may raise any exception
@@ -138,8 +139,8 @@ def _build_inner_call(call: ModuleCall) -> InnerCall:
 
 
 def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) -> bool:
-    """Return True if the last results equal the tensors that a call returned in the model."""
-    # Before them, the results contain the tensors that the piece passes to inner calls.
+    """Return True if a piece returned the same tensors as its call in the model."""
+    # The first results are the tensors that the piece passed to its inner calls.
     returned = results[len(results) - len(expected) :]
     return len(expected) == len(returned) and all(
         torch.equal(value, result.value)
@@ -151,7 +152,7 @@ def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) ->
 def _select_computed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> Iterator[int]:
-    """Yield the indices of results that are not unchanged inputs, each tensor once."""
+    """Yield the index of each result that is not empty, an unchanged input or an earlier result."""
     seen: list[Tensor] = []
     for index, (tensor, value) in enumerate(results):
         is_input = any(
@@ -167,13 +168,13 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a run has changed its inputs, or tensors that it had passed on, in place."""
+    """Return True if a run wrote into its inputs, or into tensors that it had passed on."""
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Draw random inputs, or return the piece's own if it fails or changes shapes with them."""
+    """Return random inputs, or the original ones if random inputs fail or change output shapes."""
     generator = torch.Generator().manual_seed(0)  # fixed: a second run gets the same inputs
     drawn = tuple(draw_values(tensor, generator) for tensor in piece.tensors)
     results = _run_piece(piece, [tensor.clone() for tensor in drawn])

@@ -1,4 +1,4 @@
-"""The calls of a model's modules in PyTorch: their callers, their arguments, their results.
+"""The calls of a model's modules in PyTorch, with their callers, arguments and results.
 
 Imported only when torch is used.
 """
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-#: A call of a module: the module's path, and the number of the call.
+#: A call of a module: the module's path, and the index of the call among the module's calls.
 Key: TypeAlias = tuple[str, int]
 
 
 @dataclass
 class ModuleCall:
-    """A call of a module.
+    """One call of a module.
 
     Attributes:
-        key: The module's path and the number of the call.
+        key: The module's path and the index of the call.
         module: The module.
-        caller: The call that made it; None for the model's own call.
-        size: The size of its input and output tensors in bytes.
-        call: The arguments, with slots for the tensors; None if they are not recorded.
-        tensors: The tensors of the arguments.
-        result: The result, with slots for the tensors; None if it is not recorded.
-        returned: The tensors of the result.
+        caller: The call of another module that contains this call; None for the model's call.
+        size: The total size of the tensors in the arguments and in the result, in bytes.
+        call: The arguments, with a placeholder for each tensor; None if they were not recorded.
+        tensors: Copies of the arguments' tensors.
+        result: The result, with a placeholder for each tensor; None if it was not recorded.
+        returned: Copies of the result's tensors.
     """
 
     key: Key
@@ -52,14 +52,14 @@ class ModuleCall:
     def record_arguments(
         self, args: tuple[object, ...], kwargs: dict[str, object], *, with_tensors: bool
     ) -> None:
-        """Record the arguments; tensors are copied, because the model may overwrite them."""
+        """Count the bytes of the arguments; with tensors, also record them and copy the tensors."""
         self.size += _count_bytes((args, kwargs))
         if with_tensors:
             self.call, tensors = Call.record(args, kwargs)
             self.tensors = tuple(tensors.values())
 
     def record_result(self, result: object, *, with_tensors: bool) -> None:
-        """Record the result, with copies of its tensors."""
+        """Count the bytes of the result; with tensors, also record it and copy the tensors."""
         self.size += _count_bytes(result)
         if with_tensors:
             self.result, tensors = Call.record((result,), {})
@@ -73,12 +73,12 @@ def record_calls(
 
     Args:
         model: The model.
-        call: The model's arguments, with slots for the tensors.
-        tensors: The model's inputs.
-        with_tensors: The calls whose tensors are recorded too.
+        call: The model's arguments, with a placeholder for each tensor.
+        tensors: The model's input tensors.
+        with_tensors: The calls whose arguments and results are recorded too.
 
     Returns:
-        The calls in the order in which they end, the model's own last.
+        The calls in the order in which they end; the call of the model itself is last.
     """
     ended: dict[Key, ModuleCall] = {}
     running: list[ModuleCall] = []
@@ -100,7 +100,7 @@ def record_calls(
 
     with torch.no_grad(), evaluation(model), ExitStack() as stack:
         for path, module in hooked_modules(model):
-            if path:
+            if path:  # the model itself is called below, without hooks
                 # Before the module's own hooks: they run again when the module is called alone.
                 hook = module.register_forward_pre_hook(
                     partial(begin_call, path), with_kwargs=True, prepend=True

@@ -1,8 +1,8 @@
-"""The search for the first module that an engine computes wrongly.
+"""The search for the culprit: the first module that an engine computes wrongly.
 
-Every module's output is compared twice. Accumulated: the engine runs the model from its input, so
-the first wrong output shows where the error appears. Alone: the engine runs only the module, on
-PyTorch's tensors, which separates the culprit from the modules that received wrong inputs.
+Every module's output is compared twice. Accumulated: the engine runs the model from its inputs, so
+the first wrong output shows where the error appears. Alone: the engine runs only the module, on the
+inputs that it has in PyTorch, which separates the culprit from modules that received wrong inputs.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ if TYPE_CHECKING:
 
     from enginebay.authors import Call
 
-#: The outputs of one engine, and their total size: all are in memory together with the reference's.
+#: Limits for the outputs of one engine: they are in memory together with the reference's outputs.
 _WINDOW_OUTPUTS = 64
 _WINDOW_BYTES = 256 * 2**20
 
-#: The modules that one engine runs alone, in addition to the modules around the first wrong one.
+#: The number of modules that one engine runs alone, besides the parents of the first wrong module.
 _ALONE_MODULES = 8
 
-#: Groups of this many modules that are measured alone before the search ends.
+#: The largest number of engines that run :data:`_ALONE_MODULES` modules alone.
 _MAX_ROUNDS = 3
 
-#: Failed builds after which the scan continues without the outputs that no engine returns.
+#: After this many failed builds, the outputs of a failed build are skipped instead of halved.
 _MAX_BUILD_FAILURES = 12
 
 _Item = TypeVar("_Item")
 
 
 class Judgement(NamedTuple):
-    """The comparison of an engine's outputs with the reference's.
+    """The comparison of an engine's outputs with the outputs of the reference.
 
     Attributes:
-        outputs: Each output's comparison, by name.
+        outputs: The comparison of each output, by the output's name.
         crashed: How the engine's process ended; empty if it did not crash.
-        rewriters: The names of the rewriters that fired.
-        folder: The engine's files, with its IR and the recorded samples.
-        doubt: Why the comparison proves nothing, such as a random model; empty if it is sound.
+        rewriters: The names of the rewriters that changed the module.
+        folder: The artifact's folder, with the IR and the recorded samples.
+        doubt: Why the comparison proves nothing, such as that the model returns different outputs
+            in each run; empty if the comparison is sound.
     """
 
     outputs: dict[str, OutputComparison]
@@ -61,8 +62,8 @@ class Judgement(NamedTuple):
     doubt: str = ""
 
 
-#: Builds an engine of a module, and compares it. Arguments: the module, whose inputs are flat
-#: tensors; these tensors; the names of its outputs.
+#: A function that builds an engine of a module and compares its outputs. Arguments: the module,
+#: which takes only tensors; its input tensors; the names of its outputs.
 Judge: TypeAlias = Callable[["nn.Module", "Sequence[Tensor]", "Sequence[str]"], Judgement]
 
 
@@ -71,10 +72,10 @@ class SearchTarget(NamedTuple):
 
     Attributes:
         model: The model.
-        call: The model's arguments, with slots for the tensors.
-        tensors: The inputs.
-        shapes: The shape of each module output that the exported model has too, in the order in
-            which calls end; the model's own output is last.
+        call: The model's arguments, with a placeholder for each tensor.
+        tensors: The model's input tensors.
+        shapes: The shape of each module output to compare, in the order in which the calls end;
+            the outputs of the model itself are last.
     """
 
     model: nn.Module
@@ -83,11 +84,11 @@ class SearchTarget(NamedTuple):
     shapes: dict[ModuleOutput, tuple[int, ...]]
 
     def compared_leaves(self, key: Key) -> tuple[int, ...]:
-        """Return the indices of those tensors in a call's result that are compared."""
+        """Return the indices of the tensors to compare in a call's result."""
         return tuple(output.leaf for output in self.shapes if output.key == key)
 
     def as_piece(self, key: Key) -> Piece:
-        """Return the whole model as a piece."""
+        """Return the whole model as one piece."""
         return Piece(*key, self.model, self.call, tuple(self.tensors), self.compared_leaves(key))
 
 
@@ -95,11 +96,12 @@ class Culprit(NamedTuple):
     """The first module that is wrong by itself.
 
     Attributes:
-        piece: The module's call.
-        accumulated: The comparison of its worst tensor, accumulated from the model's input, or of
-            the first wrong tensor in it; None if neither was measured.
-        alone: The comparison of its worst tensor alone; None for the model itself, and if no
-            engine can be built of the module alone.
+        piece: The wrong call of the module.
+        accumulated: The comparison of the call's worst output when the engine runs the model from
+            its inputs. If the call was not measured, the comparison of the first wrong call; None
+            if there is no such comparison.
+        alone: The comparison of the call's worst output when the engine runs only the module; None
+            for the model itself, and if no engine can be built of the module alone.
     """
 
     piece: Piece
@@ -108,15 +110,12 @@ class Culprit(NamedTuple):
 
 
 class ModuleSearch:
-    """Searches a model's modules for the culprit.
+    """Searches a model for the first module that an engine computes wrongly.
 
     Args:
         target: The model.
-        judge: Builds an engine and compares it.
+        judge: Builds an engine and compares its outputs.
         progress: Called with a short text about each step.
-
-    Attributes:
-        places: The compared calls, in the order in which they end.
     """
 
     def __init__(self, target: SearchTarget, judge: Judge, progress: Callable[[str], None]) -> None:
@@ -129,12 +128,12 @@ class ModuleSearch:
         self._pieces: dict[Key, Piece] = {}
 
     def find_culprit(self) -> Culprit:
-        """Find the first module, in the order in which calls end, that is wrong alone.
+        """Find the first call, in the order in which calls end, whose module is wrong alone.
 
-        Inner modules end first, so this is the innermost one. If no module is wrong alone, the
-        culprit is the model itself: code between its modules, or modules that are wrong only
-        together. A module of which no engine can be built alone is the culprit if a module in it
-        is wrong, but right alone.
+        Inner calls end first, so the result is the innermost wrong module. If no module is wrong
+        alone, the result is the model itself: the code between its modules is wrong, or modules
+        are wrong only if one engine runs all of them. If no engine can be built of a module alone,
+        this module is the result if it contains a wrong module that is right alone.
         """
         self._scan_windows()
         if not self._wrong_calls():
@@ -150,9 +149,9 @@ class ModuleSearch:
         return Culprit(self._target.as_piece(root), self._first_comparison(root), None)
 
     def _find_suspect(self) -> Key | None:
-        """Find the innermost module around the first wrong call that may be wrong alone.
+        """Return the innermost call around the first wrong call that has not proved right alone.
 
-        If no engine can be built of that module alone, elimination makes it the culprit.
+        If no engine can be built of its module alone, only this module can be the culprit.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -168,13 +167,13 @@ class ModuleSearch:
         )
 
     def _first_comparison(self, key: Key) -> OutputComparison | None:
-        """Return a call's comparison, or that of the first wrong call if it was not measured."""
+        """Return a call's accumulated comparison, else the comparison of the first wrong call."""
         wrong = (other for other in self._call_order() if other in self._wrong_calls())
         return self._accumulated.get(key) or self._accumulated.get(next(wrong, key))
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The compared calls, in the order in which they end."""
+        """The compared calls, in the order in which the calls end."""
         return tuple(
             Place(
                 module=key[0],
@@ -191,7 +190,7 @@ class ModuleSearch:
     # -- accumulated from the model's input --------------------------------------------------------
 
     def _scan_windows(self) -> None:
-        """Compare windows of outputs, one engine for each, until an output is wrong."""
+        """Compare groups of outputs, with one engine for each group, until an output is wrong."""
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
         for window in split_windows(sizes, _WINDOW_OUTPUTS):
@@ -200,7 +199,7 @@ class ModuleSearch:
                 return
 
     def _bisect_outputs(self) -> None:
-        """Find the first wrong output by bisection, with an engine that ends at each output."""
+        """Find the first wrong output by binary search, with engines of a single output."""
         # The scan misses errors of fused nodes: an engine that must return the tensor between two
         # nodes does not fuse them.
         outputs = list(self._target.shapes)
@@ -217,7 +216,7 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Compare outputs with one engine, or with several if no engine returns all of them."""
+        """Compare outputs with one engine; if it cannot be built, with an engine for each half."""
         first, last = (output.module or "the model" for output in (outputs[0], outputs[-1]))
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]
@@ -236,10 +235,10 @@ class ModuleSearch:
     def _try_judge(
         self, module: nn.Module, tensors: Sequence[Tensor], names: Sequence[str]
     ) -> Judgement | None:
-        """Judge an engine, and return None if it cannot be built, or crashes with many outputs."""
+        """Build an engine and compare its outputs; None if it cannot be built, or crashes."""
         try:
             judgement = self._judge(module, tensors, names)
-        except UsageError:  # wrong arguments of the caller are not a result
+        except UsageError:  # the caller's mistake, which says nothing about the engine
             raise
         except EnginebayError:
             return None
@@ -252,7 +251,7 @@ class ModuleSearch:
     # -- alone ------------------------------------------------------------------------------------
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
-        """Yield groups of calls to measure alone, beginning with the first wrong call."""
+        """Yield lists of calls to measure alone, beginning with the first wrong call."""
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:
             return
@@ -279,7 +278,7 @@ class ModuleSearch:
                 self._measure_pieces([piece])
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Compare pieces with one engine, and return False if none can be built of them."""
+        """Compare pieces with one engine; return False if no engine can be built of all pieces."""
         together = SideBySide(pieces)
         judgement = self._try_judge(together, together.tensors, together.names)
         if judgement is None:
@@ -299,11 +298,11 @@ class ModuleSearch:
 
 
 def split_windows(sizes: Mapping[_Item, int], count: int) -> Iterator[list[_Item]]:
-    """Split items into windows of limited size; an item above the limit gets its own window.
+    """Split items into consecutive groups of at most 256 MiB; a larger item gets its own group.
 
     Args:
-        sizes: The size of each item in bytes.
-        count: The largest number of items in a window.
+        sizes: The size of each item in bytes, in order.
+        count: The largest number of items in a group.
     """
     window: list[_Item] = []
     used = 0
@@ -326,5 +325,5 @@ def _store_worst(
 
 
 def max_error(comparison: OutputComparison | None) -> float | None:
-    """Return a comparison's largest absolute error; None if there is no comparison."""
+    """Return the largest absolute error of a comparison; None without a comparison or figures."""
     return None if comparison is None else comparison.max_abs_error

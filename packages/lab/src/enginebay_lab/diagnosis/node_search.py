@@ -1,4 +1,4 @@
-"""The search for the first node of a correct graph that an engine computes wrongly."""
+"""The search for the first node of a correct ONNX graph that an engine computes wrongly."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray, OutputComparison
     from enginebay_lab.diagnosis.onnx_graph import OnnxGraph
 
-    #: Builds an engine of an ONNX file, runs it on inputs, and compares its one output.
+    #: A function that builds an engine of an ONNX file, runs it on inputs, and compares its only
+    #: output. Arguments: the file, the inputs and the expected output, both by name.
     RunGraph: TypeAlias = Callable[
         [Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison
     ]
 
 
 class NodeSearch(NamedTuple):
-    """Searches a graph all of whose tensors are known.
+    """Searches an ONNX graph for the first node that an engine computes wrongly.
 
     Attributes:
         graph: The graph.
-        values: The correct value of every tensor by name.
-        run: Builds an engine and compares its output.
+        values: The correct value of every tensor in the graph, by name.
+        run: Builds an engine of some nodes, and compares its output.
         progress: Called with a short text about each step.
     """
 
@@ -38,17 +39,17 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that is wrong, by itself or together with nodes before it.
+        """Find the first node that is wrong alone, or that ends a range of nodes that is wrong.
 
-        A bisection finds the first node after which the graph, cut off there, is wrong. If this
-        node alone is right, a second bisection adds nodes before it until the range is wrong: an
-        engine fuses nodes, and a cut between two of them prevents this.
+        A binary search finds the first node at which the graph can end with a wrong output. If an
+        engine of this node alone is right, a second binary search finds the shortest range of nodes
+        that ends at this node and is wrong: an engine may fuse nodes, but not across its inputs.
 
         Args:
-            output: The wrong output of the graph.
+            output: The name of a wrong output of the graph.
 
         Returns:
-            The node; None if the graph is right when it is cut off after its last node.
+            The node; None if an engine that ends at the last node is right.
         """
         order = self.graph.measurable_nodes(output, self.values)
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
@@ -77,7 +78,7 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Find the first node of the shortest wrong range that ends at the last node."""
+        """Return the start and the comparison of the shortest wrong range to the last node."""
         last = order[-1]
         if alone := self._compare_range(last, last):
             return last, alone
@@ -91,7 +92,7 @@ class NodeSearch(NamedTuple):
         return order[low], comparison
 
     def _compare_range(self, last: int, first: int) -> OutputComparison | None:
-        """Return a range's comparison if it is wrong; None if it is right or cannot be built."""
+        """Compare an engine of a range of nodes; None if it is right or cannot be built."""
         node = self.graph.nodes[last]
         output = node.output[0]
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")

@@ -1,4 +1,4 @@
-"""An ONNX graph from which ranges of nodes can be saved as models."""
+"""An ONNX graph whose nodes can be saved as separate models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OnnxGraph:
     """The nodes of an ONNX file, in topological order.
 
     Args:
-        path: The file; its weights are loaded too.
+        path: The ONNX file, which is loaded with its weights.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class OnnxGraph:
         self.outputs = [value.name for value in graph.output]
 
     def find_producer(self, name: str) -> int | None:
-        """Return the index of the node that computes a tensor; None for an input or a constant."""
+        """Return the index of the node that computes a tensor; None for inputs and initializers."""
         return self._producers.get(name)
 
     @cached_property
@@ -43,7 +43,7 @@ class OnnxGraph:
 
     @cached_property
     def _is_constant(self) -> list[bool]:
-        """True for each node that depends on no input of the model."""
+        """For each node, True if it does not depend on an input of the graph."""
         is_constant: list[bool] = []
         for names in self._read_names:  # in topological order: all producers are known already
             is_constant.append(
@@ -56,11 +56,11 @@ class OnnxGraph:
         return is_constant
 
     def find_dependencies(self, index: int, first: int = 0) -> list[int]:
-        """Return a node and the nodes that it depends on, in order.
+        """Return the indices of a node and of the nodes that it depends on, in order.
 
         Args:
-            index: The node.
-            first: Dependencies before this node are left out, unless they are constant.
+            index: The index of the node.
+            first: The index of the first node to return, except for constant nodes.
         """
         dependencies: set[int] = set()
         queue = [index]
@@ -77,7 +77,7 @@ class OnnxGraph:
         return sorted(dependencies)
 
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
-        """Return the nodes that an output depends on and whose first output is floating-point."""
+        """Return the indices of the nodes before an output whose own output is floating-point."""
         last = self._producers.get(output)
         if last is None:
             return []
@@ -93,16 +93,16 @@ class OnnxGraph:
     def save_nodes(
         self, nodes: Sequence[int], output: str, values: Mapping[str, NumpyArray], path: Path
     ) -> dict[str, NumpyArray]:
-        """Write nodes as a separate model, whose inputs are the tensors that other nodes compute.
+        """Save nodes as a separate model, whose inputs are the tensors that other nodes compute.
 
         Args:
             nodes: The indices of the nodes, in order.
-            output: The tensor that the model returns.
-            values: Every tensor of the graph by name.
+            output: The name of the tensor that the model returns.
+            values: The value of every tensor of the graph, by name.
             path: The file to write.
 
         Returns:
-            The inputs of the new model, by name.
+            The values of the new model's inputs, by name.
         """
         import onnx
 
@@ -130,7 +130,7 @@ class OnnxGraph:
         return inputs
 
     def save_with_all_outputs(self, path: Path) -> None:
-        """Write the model with every tensor as an output."""
+        """Save the model with every tensor of the graph as an output."""
         import onnx
 
         model = onnx.ModelProto()
@@ -149,7 +149,7 @@ def _build_value_info(name: str, array: NumpyArray) -> onnx.ValueInfoProto:
 
 
 def _list_reads(node: onnx.NodeProto) -> list[str]:
-    """Return the tensors that a node reads; the bodies of If and Loop read outer tensors too."""
+    """Return the names of the tensors that a node reads, also in the bodies of If and Loop."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):

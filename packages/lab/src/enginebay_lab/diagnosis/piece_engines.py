@@ -1,4 +1,4 @@
-"""Engines of parts of a model, built with the settings of an artifact."""
+"""Engines of a model's modules or nodes, built with the settings of an artifact."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from enginebay import Artifact, BackendParams, Deployment, RewriterSet
     from enginebay.authors import Array, NumpyArray, OutputComparison, Rewriting
 
-#: The names of exporters for rewriters, by their names in manifests.
+#: The names of exporters in :class:`enginebay.ExportOptions`, by their names in manifests.
 _EXPORTERS = {
     "torch.onnx dynamo": "dynamo",
     "torch.onnx torchscript": "torchscript",
@@ -40,13 +40,13 @@ _EXPORTERS = {
 
 
 class BuildOptions(NamedTuple):
-    """The options of all engines of a bisection.
+    """The caller's options for all engines.
 
     Attributes:
-        rewriters: The caller's rewriters.
-        rtol: Replaces the relative tolerance.
-        atol: Replaces the absolute tolerance.
-        timeout: Time limit of each engine in seconds.
+        rewriters: Rewriters in addition to the built-in ones.
+        rtol: Relative tolerance; None for that of the engine's precision.
+        atol: Absolute tolerance; None for that of the engine's precision.
+        timeout: Time limit in seconds for each engine.
     """
 
     rewriters: Sequence[RewriterSet | str]
@@ -59,16 +59,17 @@ class PieceEngines:
     """Builds engines of modules, and compares them with PyTorch or with another engine.
 
     Args:
-        artifact: The artifact whose settings the engines get.
-        other: The artifact whose engine replaces PyTorch as the reference; None for PyTorch.
-        options: The other options.
-        folder: The folder for the engines.
+        artifact: The artifact whose settings the engines are built with.
+        other: The artifact whose settings the reference engines are built with; None to compare
+            with PyTorch.
+        options: The caller's options.
+        folder: A folder for the engines' files.
 
     Attributes:
         count: The number of engines that were built.
         backend: The artifact's backend.
         params: The artifact's parameters, without the shapes of its inputs.
-        ir: The artifact's kind of IR.
+        ir: The kind of the artifact's IR, such as ``onnx``.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class PieceEngines:
         self.ir = _ir_kind(artifact)
 
     def rewriting(self, model: nn.Module) -> AbstractContextManager[Rewriting]:
-        """Return the context in which the model is exported for the artifact's engine."""
+        """Return a context in which the model is rewritten as for the export of the artifact."""
         return rewrite(
             model,
             backend=self.backend.name,
@@ -94,7 +95,7 @@ class PieceEngines:
         )
 
     def find_replaced(self, model: nn.Module) -> set[str]:
-        """Return the paths of the modules that a rewriter replaces in a model."""
+        """Return the paths of a model's modules that rewriters replace with other modules."""
         original = dict(model.named_modules())
         with self.rewriting(model) as rewriting:
             rewritten = dict(rewriting.model.named_modules())
@@ -108,16 +109,17 @@ class PieceEngines:
         comparators: Mapping[str, str] | None = None,
         items: Sequence[Sequence[Tensor]] = (),
     ) -> Judgement:
-        """Build an engine of a module, run it on these arguments, and compare its outputs.
+        """Build an engine of a module, run it on its arguments, and compare its outputs.
 
         The files of the previous engine are deleted.
 
         Args:
             module: The module.
             args: The module's arguments.
-            names: The names of its outputs.
-            comparators: The comparators of outputs that are sets.
-            items: Additional flat tensors to compare on.
+            names: The names of the module's outputs.
+            comparators: The names of comparators, by the joined names of the outputs that each
+                compares; None to compare all outputs by tolerances.
+            items: More lists of input tensors on which the outputs are compared too.
 
         Raises:
             EnginebayError: The engine cannot be built.
@@ -139,7 +141,7 @@ class PieceEngines:
     def judge_file(
         self, path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
     ) -> tuple[OutputComparison, ...]:
-        """Build an engine of an ONNX file, run it on inputs, and compare its outputs.
+        """Build an engine of an ONNX file, run it, and compare its outputs with expected values.
 
         Raises:
             EnginebayError: The engine cannot be built or run.
@@ -168,7 +170,7 @@ class PieceEngines:
         self.count += 1
         data = [{f"tensors_{i}": tensor for i, tensor in enumerate(item)} for item in items]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VerdictWarning)  # mismatches of parts are expected here
+            warnings.simplefilter("ignore", VerdictWarning)  # the search expects mismatches
             return deploy(
                 module,
                 tuple(args),
@@ -184,7 +186,7 @@ class PieceEngines:
                     keep_ir=True,  # the nodes of a wrong module are searched in it
                 ),
                 verify=VerifyOptions(
-                    probes=0,  # a part is compared on the tensors of its model only
+                    probes=0,  # a module is compared on tensors that its model passes to it
                     compare=comparators,
                     rtol=self._options.rtol,
                     atol=self._options.atol,
@@ -207,7 +209,7 @@ class PieceEngines:
     def compare_values(
         self, expected: Mapping[str, Array], outputs: Mapping[str, Array], precision: str
     ) -> tuple[OutputComparison, ...]:
-        """Compare outputs within the tolerance of the bisection."""
+        """Compare outputs by name with the expected values, by the caller's tolerances."""
         options = self._options
         return compare_outputs(
             expected, outputs, precision=precision, rtol=options.rtol, atol=options.atol
@@ -215,24 +217,24 @@ class PieceEngines:
 
     @property
     def precision(self) -> str:
-        """The coarsest precision that the engines may use."""
+        """The lowest precision that the engines may compute in, such as ``fp16``."""
         return self.backend.allowed_precision(self.params)
 
     @property
     def timeout(self) -> float:
-        """The time limit of each engine in seconds."""
+        """The time limit in seconds for each engine."""
         return self._options.timeout
 
 
 def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
-    """Return the engine's outputs for the inputs that the artifact was verified with."""
+    """Return an engine's outputs for the inputs of the artifact's only sample."""
     (sample,) = artifact.samples()
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
 
 
 def _params_without_shapes(artifact: Artifact) -> BackendParams:
-    # The shapes are those of the whole model's inputs; a part has others.
+    # The shapes in the parameters are for the model's inputs, not for those of a module or node.
     backend = get_backend(artifact.backend)
     params = backend.Params.from_mapping(artifact.manifest.params)
     return params.replace(input_shapes=None, min_shapes=None, max_shapes=None)
@@ -255,7 +257,7 @@ def _describe_crash(deployment: Deployment) -> str:
 
 
 def _fired_rewriters(deployment: Deployment) -> tuple[str, ...]:
-    """Return the names of the rewriters that fired, the caller's own first."""
+    """Return the names of the rewriters that changed the module, the caller's own first."""
     report = deployment.rewriting
     fired = [rewriter for rewriter in report.applied if rewriter.count] if report else []
     fired.sort(key=lambda rewriter: rewriter.distribution is not None)

@@ -1,4 +1,4 @@
-"""The result of ``pieces``: a row for each piece of a model."""
+"""The result of ``pieces``: a row for each call of a module."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: The verdict on a piece: it agrees, differs, crashed its engine, or could not be compared.
+#: Whether a piece agrees, differs, crashed its engine, or could not be compared.
 PieceVerdict = Literal["verified", "mismatched", "crashed", "failed"]
 
-#: The words for the verdicts in the summary.
+#: The descriptions of verdicts after their counts in the summary.
 _COUNTED: dict[PieceVerdict, str] = {
     "mismatched": "wrong",
     "crashed": "with a crash of the engine",
@@ -27,24 +27,24 @@ _COUNTED: dict[PieceVerdict, str] = {
 
 
 class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a module, without the calls of other modules inside it.
+    """The comparison of a piece: one call of a module, without the calls of modules inside it.
 
     Attributes:
-        module: The module's path; empty for the model's own code.
-        call: The number of the call, from 0.
-        type: The module's class: ``Conv2d``.
-        operators: The module's operators in the ONNX graph; empty if the engine is not built from
+        module: The module's path; empty for the code of the model itself.
+        call: The index of the call among the module's calls, from 0.
+        type: The name of the module's class, such as ``Conv2d``.
+        operators: The operators of the module's ONNX nodes; empty if the engine is not built from
             ONNX.
         verdict: ``verified``, ``mismatched``, ``crashed``, or ``failed`` if nothing could be
             compared.
-        reason: Why nothing was compared; empty if there are figures.
-        max_abs_error: The largest absolute difference of its worst tensor; None if nothing was
+        reason: Why nothing was compared; empty if something was compared.
+        max_abs_error: The largest absolute difference of the worst output; None if nothing was
             compared.
-        rtol: The relative tolerance for that tensor.
-        atol: The absolute tolerance for that tensor.
-        sample: The inputs with the worst difference: ``reference`` for the reference's tensors,
-            ``redrawn`` for random values within their ranges.
-        is_redrawn: True if both inputs were compared; False if the piece accepts no other values.
+        rtol: The relative tolerance for the worst output; None if nothing was compared.
+        atol: The absolute tolerance for the worst output; None if nothing was compared.
+        sample: The inputs of the worst output: ``reference`` for the inputs that the piece has in
+            PyTorch, ``redrawn`` for random values within their ranges.
+        is_redrawn: True if random inputs were compared too; False if the piece fails on them.
     """
 
     module: str
@@ -61,7 +61,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The path; from the second call on, with the number of the call."""
+        """The module's path, with the number of the call from the second call on."""
         return call_title(self.module, self.call)
 
 
@@ -69,9 +69,10 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     """The result of :func:`enginebay_lab.pieces`.
 
     Attributes:
-        backend: The backend.
-        precision: The coarsest precision that its engine may use; it sets the tolerances.
-        reference: The reference of the comparison.
+        backend: The backend's name.
+        precision: The lowest precision that the engines may compute in; it determines the
+            tolerances.
+        reference: The reference, such as ``PyTorch``.
         engines: The number of engines that were built.
         rows: A row for each piece, the worst first.
     """
@@ -94,7 +95,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def summary(self) -> str:
-        """The counts in one line: ``412 of 412 pieces agree alone``."""
+        """The number of pieces for each verdict: ``411 of 412 pieces agree alone; 1 wrong``."""
         counts = Counter(row.verdict for row in self.rows)
         text = f"{counts['verified']} of {len(self.rows)} pieces agree alone"
         others = [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts[key]]
@@ -104,7 +105,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
         return f"<Pieces on {self.backend}: {self.summary}>"
 
     def blocks(self) -> Iterator[Block]:
-        """The summary, and a row for each piece that is not verified."""
+        """Yield the summary, and a table of the pieces that are not verified."""
         yield self.summary
         yield Fields([("precision", self.precision), ("engines", f"{self.engines} built")])
         if rows := [_cells(row) for row in self.unverified]:

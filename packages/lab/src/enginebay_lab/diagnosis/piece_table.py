@@ -1,4 +1,4 @@
-"""The comparison of a model's pieces, with as many pieces as possible in each engine.
+"""The comparison of a model's pieces with PyTorch, with many pieces in each engine.
 
 Imported only when torch is used.
 """
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from enginebay_lab.diagnosis.piece_rows import PieceVerdict
     from enginebay_lab.diagnosis.pieces import Piece
 
-#: The largest number of pieces in one engine; few engines, because each starts two processes.
+#: The largest number of pieces in one engine: each engine costs two processes, so few are built.
 _PIECES_PER_ENGINE = 512
 
-#: Failed builds after which groups of pieces are not halved any more.
+#: After this many failed builds, the pieces of a failed build are reported without another build.
 _MAX_BUILD_FAILURES = 24
 
 
 class _RankedRow(NamedTuple):
-    """A row and its sort key; the largest key is the worst row."""
+    """A row, and its sort key: the larger, the worse the row."""
 
     row: PieceRow
     badness: tuple[bool, float, float]
 
 
 class PieceTable:
-    """Compares the pieces of a model.
+    """Compares the pieces of a model in an engine with PyTorch.
 
     Args:
-        root: The model as a piece.
-        engines: Builds engines.
+        root: The whole model as one piece.
+        engines: Builds engines and compares their outputs.
     """
 
     def __init__(self, root: Piece, engines: PieceEngines) -> None:
@@ -72,7 +72,7 @@ class PieceTable:
         return tuple(ranked.row for ranked in rows)
 
     def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
-        """Compare pieces with one engine, or with several if no engine can be built of all."""
+        """Compare pieces with one engine; if it fails, with one engine for each half of them."""
         together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]
@@ -124,7 +124,7 @@ def _build_rows(
 
 
 def _find_operators(together: SideBySide, folder: Path) -> dict[int, tuple[str, ...]]:
-    """Return the operators of each module by the module's id(); empty if the IR is not ONNX."""
+    """Return the ONNX operators of each module, by the module's ``id()``."""
     operators: dict[int, dict[str, None]] = {id(piece.module): {} for piece in together.calls}
     for node in read_exported_graph(folder, "pieces"):
         index = node.module.partition(".")[0]

@@ -1,6 +1,6 @@
-"""Pieces of a model: a piece is one call of a module, run alone on PyTorch's tensors.
+"""Pieces of a model: each is one call of a module, which can run alone on tensors of the model.
 
-Imported only when torch is used: the class requires it at import.
+Imported only when torch is used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ComputedTensor(NamedTuple):
-    """A tensor that a piece computes.
+    """A tensor that a piece returns, or passes to an inner call.
 
     Attributes:
-        tensor: The tensor itself, which the piece may have changed in place afterwards.
-        value: The tensor's value when it left the piece.
+        tensor: The tensor object, which the piece may have changed in place afterwards.
+        value: A tensor with the value at the time of the return or the inner call.
     """
 
     tensor: Tensor
@@ -32,11 +32,11 @@ class ComputedTensor(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A call inside a piece that is a separate piece: its result is an input of the outer piece.
+    """A call inside a piece that is not run: its recorded result is an input of the piece.
 
     Attributes:
-        module: The module that is called.
-        result: The call's result in the model, with slots for the tensors.
+        module: The called module.
+        result: The call's result in the model, with a placeholder for each tensor.
         tensors: The tensors of the result.
     """
 
@@ -46,10 +46,10 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """The calls that are cut out of a piece: the piece gets their results as inputs.
+    """The inner calls that a piece does not run: it takes their results as inputs.
 
     Args:
-        calls: The calls, in order.
+        calls: The inner calls, in the order in which the piece makes them.
     """
 
     def __init__(self, calls: Sequence[InnerCall] = ()) -> None:
@@ -58,14 +58,14 @@ class InnerCalls:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the calls returned in the model."""
+        """The tensors that the inner calls returned in the model."""
         return tuple(tensor for call in self._calls for tensor in call.tensors)
 
     def strip_module(self, module: nn.Module) -> nn.Module:
-        """Return a copy of a module without the called modules and their weights.
+        """Return a copy of a module with stand-ins for the modules of the inner calls.
 
         Args:
-            module: The piece's module, which is not changed.
+            module: The piece's module; it is not changed, and shares its other submodules.
         """
         stand_ins = {call.module: StandIn(call.module, self) for call in self._calls}
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
@@ -74,11 +74,11 @@ class InnerCalls:
         """Begin a run of the piece.
 
         Args:
-            tensors: The tensors that the recorded calls return, in place of running them.
-            writes: True if the piece may change its calls' arguments in place.
+            tensors: The tensors that the inner calls return in this run.
+            writes: True if the piece may change tensors in place after it passed them on.
 
         Returns:
-            A list, empty at first: the run adds each tensor that the piece passes to a call.
+            An empty list, to which the run appends each tensor that the piece passes to a call.
         """
         self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes
@@ -88,10 +88,10 @@ class InnerCalls:
     def replay_call(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Record a call's arguments, and return the call's result in the model.
+        """Record the arguments of an inner call, and return its result without running it.
 
         Raises:
-            RuntimeError: The model does not make this call at this point.
+            RuntimeError: The next inner call is a call of another module.
         """
         call = next(self._remaining, None)
         if call is None or call.module is not module:
@@ -103,10 +103,10 @@ class InnerCalls:
 
 
 class StandIn(nn.Module):
-    """Replaces a module that is cut out: calls are replayed, attributes are the module's own.
+    """Stands in for a module: returns recorded results, and has the module's attributes.
 
     Args:
-        module: The module.
+        module: The replaced module.
         calls: The recorded calls.
     """
 
@@ -121,12 +121,12 @@ class StandIn(nn.Module):
         return getattr(vars(self)["replaced"][0], name)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """Return the replaced module's result in the model."""
+        """Return the recorded result of the replaced module's call."""
         return self.calls.replay_call(self.replaced[0], args, kwargs)
 
 
 def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Copy a module with replacements inside; modules without children are shared."""
+    """Copy a module with some submodules replaced; submodules without children are shared."""
     if module not in copies:
         copies[module] = module
         if module._modules:
@@ -139,18 +139,17 @@ def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Modu
 
 
 class Piece(NamedTuple):
-    """A call of a module.
+    """One call of a module, which can run alone.
 
     Attributes:
-        path: The module's path.
-        number: The number of the call.
-        module: The module, without the modules whose calls are cut out.
-        call: The arguments, with slots for the tensors.
+        path: The module's path; empty for the model itself.
+        number: The index of the call among the module's calls, from 0.
+        module: The module, with stand-ins for the modules of ``inner``.
+        call: The arguments, with a placeholder for each tensor.
         own_tensors: The tensors of the arguments.
-        leaves: The indices of the compared tensors, among the tensors that it passes to inner
-            calls, followed by those of its result.
-        inner: The calls that are cut out of it.
-        writes: True if it may change tensors in place that it gets or passes on.
+        leaves: The indices of the tensors to compare in the list that :meth:`run` returns.
+        inner: The inner calls that the piece does not run.
+        writes: True if the piece may change its inputs, or tensors that it passes on, in place.
     """
 
     path: str
@@ -164,7 +163,7 @@ class Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All inputs: its own tensors, and the results of the inner calls."""
+        """All input tensors: those of the arguments, then those that the inner calls return."""
         return (*self.own_tensors, *self.inner.tensors)
 
     def run(
@@ -174,10 +173,13 @@ class Piece(NamedTuple):
 
         Args:
             tensors: The inputs, in the order of :attr:`tensors`.
-            module: The module that a rewriter has put in place of the piece's own.
+            module: The module to run instead of the piece's own, such as a rewritten one.
+
+        Returns:
+            The tensors that the piece passes to its inner calls, then the tensors of its result.
 
         Raises:
-            RuntimeError: Its inner calls differ from those that are cut out of it.
+            RuntimeError: The module does not make the inner calls in the recorded order.
         """
         count = len(self.own_tensors)
         args, kwargs = self.call.fill(tensors[:count])
@@ -187,27 +189,27 @@ class Piece(NamedTuple):
 
 
 class SideBySide(nn.Module):
-    """Runs pieces side by side, each on its own inputs, so that one engine runs all of them.
+    """A model that runs several pieces, each on its own inputs, so that one engine runs them all.
 
     Args:
-        pieces: The pieces, inner ones before those around them, so that each has a path
-            ``pieces.N``.
+        pieces: The pieces; inner calls come before their callers.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         super().__init__()
+        # named_modules() lists a module under its first path, which is pieces.N for each of them.
         self.pieces = nn.ModuleList(piece.module for piece in pieces)
         self.calls = tuple(pieces)
         self.training = False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The inputs of every piece."""
+        """The input tensors of all pieces, in order."""
         return tuple(tensor for piece in self.calls for tensor in piece.tensors)
 
     @property
     def names(self) -> list[str]:
-        """The names of all tensors that are compared."""
+        """The names of the compared tensors of all pieces, in order."""
         return [name for index in range(len(self.calls)) for name in self.piece_output_names(index)]
 
     def piece_output_names(self, index: int) -> list[str]:
@@ -215,7 +217,7 @@ class SideBySide(nn.Module):
         return [f"piece_{index}_{leaf}" for leaf in self.calls[index].leaves]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run every piece, and return the tensors that are compared."""
+        """Run all pieces on their input tensors, and return the compared tensors."""
         return tuple(self._run_pieces(iter(tensors)))
 
     def _run_pieces(self, tensors: Iterator[Tensor]) -> Iterator[Tensor]:
@@ -231,7 +233,7 @@ class SideBySide(nn.Module):
 
 
 def parent_paths(path: str) -> Collection[str]:
-    """Return the paths of the modules around a module, without the model itself.
+    """Return the paths of the modules that contain a module, without the model itself.
 
     Example:
         >>> list(parent_paths("body.0.conv"))

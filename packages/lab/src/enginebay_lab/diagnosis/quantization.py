@@ -1,4 +1,4 @@
-"""``quantize``: build an accurate 8-bit artifact with few layers in floating point."""
+"""``quantize``: build an 8-bit artifact with as few layers in floating point as accuracy needs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from enginebay.authors import Step
     from enginebay.commands import Block
 
-_PURPOSE = "max_drop gives layers back"
-#: The arguments that :func:`enginebay.deploy` and :func:`sensitivity` share.
+_PURPOSE = "quantize requires layers in 8 bits"
+#: The keyword arguments of :func:`enginebay.deploy` that :func:`sensitivity` accepts too.
 _SHARED = ("backend", "params", "precision", "dynamic", "export", "config")
 
 
@@ -33,11 +33,11 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
     """The result of :func:`quantize`.
 
     Attributes:
-        deployment: The deployment of the artifact, see :func:`enginebay.deploy`.
-        accuracy: The metric of the artifact and of PyTorch, on all items of the data set.
+        deployment: The result of :func:`enginebay.deploy` for the artifact.
+        accuracy: The metric's values for the artifact and for PyTorch, on the whole data set.
         max_drop: The largest allowed drop of the metric.
-        kept: The layers that were returned to floating point, the largest error first.
-        layers: The number of layers that were ranked.
+        kept: The names of the layers that were returned to floating point, the largest error first.
+        layers: The number of layers that were ranked by their errors; 0 if none had to be.
     """
 
     deployment: eb.Deployment
@@ -50,13 +50,13 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Quantization, {self.deployment.verdict}: {self.describe()}>"
 
     def blocks(self) -> Iterator[Block]:
-        """The verdict, the metric, and the layers that were returned to floating point."""
-        given_back = f"{len(self.kept)} of {self.layers} layers" if self.layers else ""
+        """Yield the verdict, the metric, and the layers that were returned to floating point."""
+        returned = f"{len(self.kept)} of {self.layers} layers" if self.layers else ""
         yield Fields(
             (
                 ("verdict", self.deployment.verdict),
                 ("accuracy", self.describe()),
-                ("given back", given_back),
+                ("to floating point", returned),
                 ("kept", join_names(self.kept)),
                 ("artifact", short_path(self.deployment.artifact.path)),
             )
@@ -75,12 +75,12 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self) -> str:
-        """Return one line with the metric of both, and the allowed drop."""
+        """Return one line with the metric of the artifact and of PyTorch, and the allowed drop."""
         return _describe_accuracy(self.accuracy, self.max_drop)
 
 
 class Attempt(NamedTuple):
-    """One trial artifact with some layers in floating point."""
+    """A trial: the artifact with these nodes in floating point, and its accuracy."""
 
     nodes: tuple[str, ...]
     deployment: eb.Deployment
@@ -89,7 +89,7 @@ class Attempt(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """True if the verdict is not a mismatch or a crash, and the metric's drop is allowed."""
+        """True if the verdict is verified or unverified, and the drop is at most ``max_drop``."""
         drop = self.accuracy.drop
         is_right = self.deployment.verdict in ("verified", "unverified")
         return is_right and drop is not None and drop <= self.max_drop
@@ -111,19 +111,19 @@ def quantize(
 ) -> Quantization:
     """Deploy a model in 8 bits, and return layers to floating point until it is accurate enough.
 
-    The layers with the largest errors return first. The smallest number that satisfies
-    ``max_drop`` is found by doubling, then by bisection. If the artifact with all layers in 8 bits
-    is accurate enough, no layer is measured.
+    Layers with the largest errors are returned first. The smallest sufficient number of layers is
+    found by doubling, then by binary search. If the artifact with all layers in 8 bits is accurate
+    enough, no layer is measured.
 
     Args:
         model: A model that PyTorch can run, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        data: An :class:`enginebay.DataSet` or its source. It calibrates the engine, and the metric
-            is measured on all of its items.
+        data: An :class:`enginebay.DataSet` or its source, which calibrates the engine and on which
+            the metric is measured.
         metric: One metric, in any form that :func:`enginebay_lab.evaluate` accepts.
-        max_drop: The largest allowed difference of the metric to PyTorch's, in the metric's unit.
+        max_drop: How much worse than PyTorch's the artifact's metric may be, in the metric's unit.
         work_dir: The artifact's folder.
-        int8_keep: Layers that stay in floating point from the start.
+        int8_keep: The names of layers that stay in floating point in every trial.
         verify: The verification options. If no artifact is accurate enough, ``allow_mismatch``
             publishes the one with the most layers in floating point.
         overwrite: Replace an existing artifact.
@@ -187,18 +187,18 @@ def quantize(
                     **shared,
                 )
             order = [rank.node for rank in ranked.nodes]
-            with steps("give back") as set_detail:
+            with steps("return layers") as set_detail:
 
                 def attempt_visibly(nodes: Sequence[str]) -> Attempt:
-                    set_detail(f"{len(nodes)} of {len(order)} layers")
+                    set_detail(f"{len(nodes)} of {len(order)} to floating point")
                     return attempt(nodes)
 
                 # With a single layer in floating point, nothing would be in 8 bits.
                 best = give_back(order, attempt_visibly) if len(order) > 1 else best
-                set_detail(f"{len(best.nodes)} of {len(order)} layers")
+                set_detail(f"{len(best.nodes)} of {len(order)} to floating point")
     verification = best.deployment.verification
     if not best.passed and not verify.allow_mismatch:
-        prefix = f"with {len(best.nodes)} of {len(order)} layers given back: " if order else ""
+        prefix = f"{len(best.nodes)} of {len(order)} layers in floating point: " if order else ""
         raise NotVerifiedError(
             f"{prefix}{_describe_accuracy(best.accuracy, max_drop)}; {verification.summary()}",
             verdict=verification,
@@ -217,18 +217,17 @@ def quantize(
 
 
 def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]) -> Attempt:
-    """Find the shortest prefix of a list that passes, by doubling and then by bisection.
-
-    If a prefix passes, all longer ones are assumed to pass too. The whole list is never tried,
-    because a request without any layer in 8 bits is refused.
+    """Find the smallest number of nodes in floating point that passes, by doubling and bisection.
 
     Args:
         order: At least two nodes, in the order in which they return to floating point.
-        attempt: Builds an artifact with some nodes in floating point.
+        attempt: Builds and evaluates an artifact with the passed nodes in floating point.
 
     Returns:
-        The shortest attempt that passed; if none passed, the one with the most nodes.
+        The passed attempt with the fewest nodes; if none passed, the one with the most nodes.
     """
+    # If some nodes are enough, more nodes are assumed to be enough too. All nodes are never tried:
+    # a request that leaves no layer in 8 bits is refused.
     low, high = 0, 1
     while not (best := attempt(order[:high])).passed:
         if high == len(order) - 1:

@@ -1,4 +1,4 @@
-"""Random values for a tensor, within the range of its own values.
+"""Random tensors within the ranges of given tensors.
 
 Imported only when torch is used.
 """
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a tensor of the same shape and dtype with random values in its range.
+    """Return a tensor of the same shape and dtype, with random values in the range of a tensor.
 
-    A tensor with two values is taken for a mask: its last axis is permuted, so that no additional
-    row is masked out. If all floats are equal, as after a dead activation, the range is extended
-    upwards: 0 becomes 0 to 1. Values that are not finite stay, and so do integers that are all
-    equal: they may be a size, or the index of a table's only row.
+    A tensor with exactly two different values is taken for a mask: its last axis is permuted. The
+    range of equal floats is extended upwards: 0 becomes 0 to 1. Infinite and NaN values are kept,
+    and so are integers that are all equal, and complex tensors.
 
     Args:
         tensor: A tensor of any dtype.
@@ -35,14 +34,14 @@ def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
         return tensor.clone()
     low, high = finite.min(), finite.max()
     is_mask = low != high and finite.numel() > 2 and ((finite == low) | (finite == high)).all()
-    if is_mask:
+    if is_mask:  # permuted, so that no more rows are masked out than before
         return tensor[..., torch.randperm(tensor.shape[-1], generator=generator)]
     if tensor.is_floating_point():
-        if low == high:
+        if low == high:  # such as zeros after a dead activation
             high = low + low.abs().clamp(min=1.0)
         # Drawn on the CPU, so that the values are the same on every device.
         share = torch.rand(tensor.shape, generator=generator).to(tensor)
         drawn = low * (1 - share) + high * share  # not from high - low, which may be infinite
-    else:
+    else:  # equal integers stay equal: they may be a size, or the index of a table's only row
         drawn = torch.randint(int(low), int(high) + 1, tensor.shape, generator=generator)
     return torch.where(tensor.isfinite(), drawn.to(tensor), tensor)

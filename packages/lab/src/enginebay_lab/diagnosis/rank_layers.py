@@ -1,4 +1,4 @@
-"""``sensitivity``: rank the layers of an 8-bit engine by the error that each causes."""
+"""``sensitivity``: rank the layers of an 8-bit engine by the error that each of them causes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class NodeSensitivity(msgspec.Struct, frozen=True):
-    """The error of one node in 8 bits, while all others are in floating point.
+    """The error of an engine with one node in 8 bits and all other nodes in floating point.
 
     Attributes:
         node: The node's name in the engine's graph.
-        operator: The node's operator, by the engine's name.
-        decibels: The signal-to-noise ratio of the output in dB, the smallest of several outputs;
-            None if there is no noise.
+        operator: The engine's name for the node's operator.
+        decibels: The signal-to-noise ratio of the engine's output in dB, the smallest ratio of
+            several outputs; None if no output has an error.
     """
 
     node: str
@@ -43,10 +43,10 @@ class Sensitivity(
     """The result of :func:`sensitivity`.
 
     Attributes:
-        backend: The backend.
-        precision: The backend's precision: ``int8`` or ``fp8``.
-        items: The number of items of the data set that the nodes were measured on.
-        nodes: The error of each node alone, the largest error first.
+        backend: The backend's name.
+        precision: The engine's precision: ``int8`` or ``fp8``.
+        items: The number of items of the data set on which the nodes were measured.
+        nodes: The error of each node, the largest error first.
     """
 
     backend: str
@@ -58,7 +58,7 @@ class Sensitivity(
         return f"<Sensitivity of {len(self.nodes)} nodes on {self.backend}, {self.precision}>"
 
     def blocks(self) -> Iterator[Block]:
-        """A row for each node, the largest error first."""
+        """Yield a table with a row for each node, the largest error first, and a note."""
         rows = [
             (rank.node, rank.operator, "-" if rank.decibels is None else f"{rank.decibels:.1f}")
             for rank in self.nodes
@@ -89,29 +89,29 @@ def sensitivity(
 ) -> Sensitivity:
     """Measure the error of each layer of an 8-bit engine, with only this layer in 8 bits.
 
-    The model is deployed once. Then its IR is converted once for each node, calibrated with the
-    items that the artifact was verified on, and compared with the model's outputs on them. The
-    noise of all nodes adds up in the engine, so ``int8_keep`` of the worst nodes in
-    :func:`enginebay.deploy` improves the accuracy most; :func:`enginebay_lab.quantize` chooses
-    them.
+    The model is deployed once. Then one engine is built from its IR for each node, and compared
+    with the model's outputs on the items that the artifact was verified on; the same items
+    calibrate the engine. In the deployed engine the errors of all nodes add up, so ``int8_keep`` of
+    the worst nodes improves its accuracy most; :func:`enginebay_lab.quantize` chooses these nodes.
 
     Args:
-        model: The model; this and the following arguments are those of :func:`enginebay.deploy`.
+        model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
         data: An :class:`enginebay.DataSet` or its source.
         backend: The backend's name.
         params: The backend's parameters, with the precision ``int8`` or ``fp8``.
         precision: The precision, if it is not in the parameters.
-        dynamic: The open dimensions.
+        dynamic: The open dimensions, as for :func:`enginebay.deploy`.
         export: The export options.
         config: A deploy config or its path.
-        int8_keep: Nodes that stay in floating point and are not measured.
-        timeout: Time limit in seconds for the child processes of the conversion, and again for
-            those of each trial.
+        int8_keep: The names of nodes that stay in floating point and are not measured.
+        timeout: Time limit in seconds for the child processes of the deployment, and for those of
+            each further engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
-        UsageError: The precision is not an 8-bit one, or the backend cannot exclude layers from it.
+        UsageError: The precision is not an 8-bit one, or the backend cannot keep single layers in
+            floating point.
         ParamsError: Data is missing.
     """
     purpose = "sensitivity measures layers in 8 bits"
@@ -158,19 +158,16 @@ def check_precision(
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:
-    """Check that a backend computes in 8 bits, and runs on this machine.
+    """Return a backend and its complete parameters; raise unless it computes here in 8 bits.
 
     Args:
         backend: The backend's name.
         params: The backend's parameters.
         precision: The precision, if it is not in the parameters.
-        purpose: The purpose of 8 bits, for the message.
-
-    Returns:
-        The backend, and all of its parameters.
+        purpose: The reason why 8 bits are required, for the message.
 
     Raises:
-        UsageError: The precision is not an 8-bit one, or the engine runs on other machines only.
+        UsageError: The precision is not an 8-bit one, or the engine does not run on this machine.
     """
     engine = eb.get_backend(backend)
     checked = engine.params_from(params)
@@ -191,7 +188,7 @@ def _rank_nodes(
     timeout: float,
     set_detail: Callable[[str], None],
 ) -> list[NodeSensitivity]:
-    """Measure each node alone in 8 bits, and sort by the error, the largest first."""
+    """Measure an engine for each node in 8 bits, and sort the nodes by error, largest first."""
     assert artifact.ir_file is not None
     ir, data = read_ir(artifact.ir_file), [sample.inputs for sample in items]
     options = eb.VerifyOptions(timeout=timeout)
@@ -202,7 +199,7 @@ def _rank_nodes(
         nodes = engine.quantizable_nodes(request)
         measured = [node for node in nodes if node not in artifact.manifest.kept]
         if not measured:
-            raise UsageError("the network has no node that can be in 8 bits")
+            raise UsageError("the network has no node that can compute in 8 bits")
         ranks = []
         for number, node in enumerate(measured, 1):
             set_detail(f"{number} of {len(measured)}: {node}")

@@ -1,7 +1,7 @@
-"""Agreement: do an artifact's outputs decide as PyTorch's do, and how far are they apart?
+"""The agreement of an artifact's outputs with PyTorch's: equal decisions, and their distance.
 
-An output decides if it contains integers or booleans, or floats of shape ``[..., classes]`` with
-more than one class, of which the largest is the decision.
+Integer and boolean outputs are decisions themselves. The decision of a floating-point output of
+shape ``[..., classes]`` is its argmax over the classes, if there are at least two.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 def compare_items(
     outputs: Sequence[Arrays], expected: Sequence[Arrays]
 ) -> tuple[NumpyArray, NumpyArray]:
-    """Compare the outputs of items with PyTorch's.
+    """Compare the artifact's outputs with PyTorch's for each item.
 
     Args:
-        outputs: The artifact's outputs per item.
-        expected: PyTorch's outputs per item.
+        outputs: The artifact's outputs by name, for each item.
+        expected: PyTorch's outputs by name, for each item.
 
     Returns:
-        A boolean for each item with a decision, true if it is PyTorch's. And for each item the
-        distance ``|outputs - expected| / |expected|`` (Euclidean norm over all outputs), infinity
-        if an output is missing or has a different shape.
+        Two arrays. A bool for each item that has a decision: True if all decisions equal PyTorch's.
+        A float for each item: the distance ``|outputs - expected| / |expected|`` (Euclidean norm
+        over all outputs), infinite if an output is missing or has a different shape.
     """
     if len(outputs) > 1 and not (_have_same_shapes(outputs) and _have_same_shapes(expected)):
         pairs = [
@@ -54,7 +54,7 @@ def _have_same_shapes(outputs: Sequence[Arrays]) -> bool:
 def _compare_stacked(
     outputs: Arrays, expected: Arrays, count: int
 ) -> tuple[NumpyArray | None, NumpyArray]:
-    """Compare stacked outputs; the first result is None if no output decides."""
+    """Compare outputs that are stacked over items; the decisions are None if there are none."""
     agreed: NumpyArray | None = None
     noise, power = np.zeros(count), np.zeros(count)
     for name, right in expected.items():
@@ -89,8 +89,8 @@ def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None
 
 
 def _sum_squares(values: NumpyArray) -> NumpyArray:
-    """Return each item's sum of squares, independent of the other items of the chunk."""
-    # In C order: NumPy adds the entries of a different layout in a different order.
+    """Return the sum of squares for each row of the first axis."""
+    # In C order: NumPy's order of additions, and so the last digits, depend on the memory layout.
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     total: NumpyArray = np.square(rows).sum(-1)
     return total

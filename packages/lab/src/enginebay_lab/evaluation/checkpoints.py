@@ -1,8 +1,8 @@
-"""The rows file of an evaluation, and the checkpoint that an interrupted one resumes from.
+"""The rows file of an evaluation, and the checkpoint from which an evaluation is resumed.
 
-Rows are lines of JSON, each written at once, so that several evaluations may write to one file.
-The checkpoint ``NAME.DIGEST.part`` is next to it until the evaluation has ended: the states of the
-metrics after some of the items, replaced every few seconds. It is MessagePack, and runs no code.
+The rows file has one row of JSON on each line; several evaluations may append to it. Until an
+evaluation ends, its checkpoint ``NAME.DIGEST.part`` lies next to the rows file and is replaced
+every few seconds. It contains the metrics' states after some of the items, as MessagePack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-#: Minimum time between two checkpoints.
+#: The shortest time between two checkpoints.
 CHECKPOINT_SECONDS = 2.0
 
 
@@ -31,11 +31,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an evaluation that has not ended.
 
     Attributes:
-        key: A digest of its artifacts, metrics and model.
-        count: The number of items in complete, consecutive shards.
+        key: A digest of the evaluation's artifacts, metrics and model.
+        count: The number of items in ``totals``: all items from the first one on.
         digest: The digest of these items.
-        totals: The results on these items.
-        shards: The results on later items.
+        totals: The merged results on these items.
+        shards: The results on later items, which cannot be merged yet.
     """
 
     key: str
@@ -49,22 +49,22 @@ class EvaluationJournal(Journal):
     """The rows file of one evaluation, and its checkpoint.
 
     Args:
-        path: The file of rows.
-        resume: Continue with the rows and the checkpoint of an earlier run; else the file must not
-            exist.
+        path: The rows file.
+        resume: Continue with the rows and the checkpoint of an earlier run; without it, the file
+            must not exist.
 
     Attributes:
-        rows: The rows in the file by their keys, without those of lost artifacts.
+        rows: The file's rows by their keys, without rows that have an error instead of a value.
 
     Raises:
-        UsageError: The file exists and ``resume`` is not set, or it contains something else.
-        OSError: It cannot be written.
+        UsageError: The file exists and ``resume`` is False, or it contains other lines than rows.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         super().__init__(path, ROW_KIND)
         lines = self.read(EvaluationRow) if resume else []
-        # Without a row in this dict, a lost artifact is evaluated again.
+        # Without a row in this dict, an artifact whose engine failed is evaluated again.
         self.rows = {row.key: row for _, row in lines if row.key and not row.error}
         self.open(resume=resume, hint="add --resume to continue it, or name a different file")
         self._checkpoint_path: Path | None = None
@@ -75,7 +75,7 @@ class EvaluationJournal(Journal):
         """Start an evaluation, and return the checkpoint of an earlier run with the same key.
 
         Args:
-            key: A digest of its artifacts, metrics and model.
+            key: A digest of the evaluation's artifacts, metrics and model.
         """
         self._key, self._last_save = key, time.monotonic()
         assert self.path is not None
@@ -94,7 +94,7 @@ class EvaluationJournal(Journal):
 
     @property
     def is_due(self) -> bool:
-        """True if the last checkpoint is :data:`CHECKPOINT_SECONDS` old."""
+        """True if the last checkpoint is older than :data:`CHECKPOINT_SECONDS`."""
         elapsed = time.monotonic() - self._last_save
         return self._checkpoint_path is not None and elapsed > CHECKPOINT_SECONDS
 
@@ -102,10 +102,10 @@ class EvaluationJournal(Journal):
         """Replace the checkpoint; a no-op if a metric's state cannot be stored.
 
         Args:
-            count: The number of items in complete, consecutive shards.
+            count: The number of items in ``totals``.
             digest: The digest of these items.
-            totals: The results on these items.
-            shards: The results on later items.
+            totals: The merged results on all items from the first one on.
+            shards: The results on later items, which cannot be merged yet.
 
         Raises:
             EnginebayError: The disk is full or read-only; the earlier checkpoint stays.
@@ -121,11 +121,11 @@ class EvaluationJournal(Journal):
                 totals=totals.pack_metrics(),
                 shards=[shard.pack_metrics() for shard in shards],
             )
-        except TypeError:
+        except TypeError:  # a metric's state contains other objects than numbers and arrays
             return
         write_whole(self._checkpoint_path, msgspec.msgpack.encode(checkpoint))
 
     def finish(self) -> None:
-        """Remove the checkpoint: all rows are written."""
+        """Remove the checkpoint; called after all rows are written."""
         if self._checkpoint_path is not None:
             self._checkpoint_path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Digests of items: the same in every process that reads them."""
+"""Digests of items, by which a resumed evaluation recognizes that its data has not changed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from enginebay.authors import is_torch, to_numpy
 
-#: Size of one item's digest.
+#: The size of the digest of one item's inputs, and of its target.
 DIGEST_BYTES = 8
 
 
 class ItemDigests(msgspec.Struct, frozen=True, array_like=True):
-    """Digests of consecutive items, :data:`DIGEST_BYTES` bytes each.
+    """The digests of consecutive items, :data:`DIGEST_BYTES` bytes each.
 
     Attributes:
-        inputs: The digests of the items' inputs, joined.
-        targets: The digests of the items' targets, joined.
+        inputs: The concatenated digests of the items' inputs.
+        targets: The concatenated digests of the items' targets.
     """
 
     inputs: bytes
@@ -26,7 +26,7 @@ class ItemDigests(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TotalDigest:
-    """A digest of all items from the first one on, in one piece or merged from shards."""
+    """A running digest of all items from the first one on."""
 
     def __init__(self) -> None:
         self._inputs, self._targets = blake2b(digest_size=16), blake2b(digest_size=16)
@@ -38,12 +38,12 @@ class TotalDigest:
 
     @property
     def inputs(self) -> str:
-        """The digest of the inputs, as a :class:`~enginebay.DataRecord` contains it."""
+        """The digest of the inputs, in the form of ``DataRecord.digest``."""
         return self._inputs.hexdigest()
 
     @property
     def text(self) -> str:
-        """The digests of the inputs and of the targets."""
+        """The digests of the inputs and of the targets, joined by a hyphen."""
         return f"{self.inputs}-{self._targets.hexdigest()}"
 
 

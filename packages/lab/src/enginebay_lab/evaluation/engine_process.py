@@ -1,4 +1,4 @@
-"""An artifact's engine in a child process, so that its crash costs only its own rows."""
+"""An artifact's engine in a child process, so that a crash fails only the artifact's own rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FUNCTION = "enginebay_lab.evaluation.engine_process:serve_engine"
 
 
 class _StackedOutputs(msgspec.Struct, array_like=True):
-    """The outputs of consecutive items, stacked, and the number of items."""
+    """The number of consecutive items, and their outputs by name, stacked over the items."""
 
     count: int
     outputs: dict[str, PackedArray]
 
 
 class _EngineReply(msgspec.Struct, array_like=True):
-    """The outputs of a chunk, or the index of the item that failed, and why."""
+    """The outputs of a chunk of items, or the index of the item that failed, and the error."""
 
     outputs: list[_StackedOutputs]
     index: int = 0
@@ -41,7 +41,7 @@ class _EngineReply(msgspec.Struct, array_like=True):
 
 
 class ItemError(EnginebayError):
-    """An engine failed on an item.
+    """The engine raised on an item.
 
     Attributes:
         index: The item's index in its chunk.
@@ -53,11 +53,11 @@ class ItemError(EnginebayError):
 
 
 class EngineProcess:
-    """An artifact that is loaded in a child process.
+    """An artifact's engine in a child process.
 
     Args:
         request: The engine's files and load options.
-        timeout: Seconds that loading may take, and each chunk of items.
+        timeout: Time limit in seconds for loading, and for each chunk of items.
 
     Attributes:
         backend: The backend's name.
@@ -74,15 +74,15 @@ class EngineProcess:
         self._worker.close()
 
     def send_inputs(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
-        """Send the inputs of items, all of the same shapes; does not wait for the outputs."""
+        """Send the inputs of items with equal shapes, without waiting for the outputs."""
         message = {name: PackedArray.of(array) for name, array in stack_arrays(chunk).items()}
         self._worker.send(msgspec.msgpack.encode(message))
 
     def receive_outputs(self) -> list[Arrays]:
-        """Wait for the outputs of the chunk that was sent, and return them per item.
+        """Wait for the outputs of the last sent chunk, and return them for each item.
 
         Raises:
-            ItemError: The engine failed on an item.
+            ItemError: The engine raised on an item.
             ChildCrashedError: The engine crashed its process.
             ChildTimeoutError: The engine exceeded its time limit.
             EnginebayError: The engine cannot be loaded.
@@ -97,10 +97,10 @@ class EngineProcess:
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """Load an engine; called in the child process.
+    """Load an engine in the child process.
 
     Returns:
-        A function from an encoded chunk to an encoded :class:`_EngineReply`.
+        A function that takes the encoded inputs of a chunk and returns its encoded outputs.
     """
     wrapper = request.load()
 
@@ -124,12 +124,12 @@ def _unstack(count: int, stacked: Mapping[str, PackedArray]) -> list[Arrays]:
 
 
 def _stack_outputs(results: Sequence[Arrays]) -> list[_StackedOutputs]:
-    """Stack the outputs of consecutive items that have the same shapes."""
+    """Stack the outputs of items; a new stack begins where the shapes or dtypes change."""
     groups: list[list[Arrays]] = []
     last_shape: object = None
     for result in results:
         if any(array.dtype.kind in "OUS" for array in result.values()):
-            raise InferenceError("an output contains texts, which metrics cannot compare")
+            raise InferenceError("an output contains strings, which metrics cannot compare")
         shape = {name: (array.dtype, array.shape) for name, array in result.items()}
         if shape != last_shape:
             groups.append([])

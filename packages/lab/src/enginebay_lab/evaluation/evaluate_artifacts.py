@@ -55,41 +55,39 @@ def evaluate(
 ) -> Evaluation:
     """Measure the accuracy of artifacts and of the PyTorch model on the same items.
 
-    Each item is read once. Each engine runs in a child process: an artifact that crashes, hangs
-    or raises loses its own rows only. Memory does not grow with the number of items.
+    Each engine runs in a child process: an artifact that crashes, hangs or raises fails only its
+    own rows. Each item is read once, and memory does not grow with the number of items.
 
     Args:
-        artifacts: One folder, or a result of :func:`enginebay.deploy`, or several of them with the
-            same inputs.
+        artifacts: One artifact or several with the same inputs: a folder, or the artifact that
+            :func:`enginebay.deploy` returned.
         data: An :class:`enginebay.DataSet`, or its source.
-        metrics: One or several: ``accuracy``, ``top-5``, ``mean-absolute-error``, ``cosine`` (to
-            PyTorch), ``file.py:attr``, ``torchmetrics:NAME``, ``SCHEME:NAME`` of a plugin; an
-            object with ``update(outputs, target)``, ``compute()`` and ``reset()``; or a callable
-            that returns one.
-        model: The PyTorch model, as :func:`enginebay.deploy` takes it; without a model there are
-            values and no comparison.
-        timeout: Seconds that an engine may take to load, and for each chunk of items: one item,
-            or up to 1024 small items.
-        output: A file for the rows, as lines of JSON.
-        resume: Continue with the contents of ``output``: rows in it are not measured again, and
-            an interrupted evaluation continues with the next item.
-        executor: Evaluates the items on other processes or machines: any executor of
-            ``concurrent.futures``, or ``distributed.Client(…).get_executor(pure=False)``. They
-            must see the same files. The model, the data and the metrics are texts, as on the
-            command line, and metrics have ``metric_state`` and ``merge_state``.
+        metrics: One metric or several, each one of: a name (``accuracy``, ``top-5``,
+            ``mean-absolute-error``, ``cosine`` to PyTorch's outputs, ``file.py:attr``,
+            ``torchmetrics:NAME``, or ``SCHEME:NAME`` of a plugin); an object with
+            ``update(outputs, target)``, ``compute()`` and ``reset()``; a callable that returns such
+            an object.
+        model: The PyTorch model, in any form that :func:`enginebay.deploy` accepts; None to
+            compare with nothing.
+        timeout: Time limit in seconds for loading an engine, and for each chunk of items: one
+            item, or up to 1024 small items.
+        output: A file for the rows, with one JSON document on each line.
+        resume: Continue an earlier evaluation from ``output``: its finished rows are not measured
+            again, and an interrupted evaluation continues at the next item.
+        executor: An executor that evaluates the items in other processes or on other machines, of
+            ``concurrent.futures`` or ``distributed.Client(…).get_executor(pure=False)``. The
+            workers must see the same files. The model, the data and the metrics must be strings,
+            as on the command line, and the metrics must have ``metric_state`` and ``merge_state``.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
-    Returns:
-        A row for each artifact and metric.
-
     Raises:
-        UsageError: A metric is unknown, there is no artifact, or the artifacts have different
-            inputs; or with an executor, an argument is not a text, or a metric cannot be merged.
-        InputError: An item does not fit, or lacks a target that a metric needs.
+        UsageError: A metric is unknown, no artifact is passed, or the artifacts have different
+            inputs; or with an executor, an argument is not a string, or a metric cannot be merged.
+        InputError: An item does not fit the inputs, or lacks a target that a metric needs.
         ArtifactError: An artifact is damaged.
         ModelError: The model raised.
-        EnginebayError: A metric raised on PyTorch's outputs; or the executor's workers failed to
-            evaluate some items: ``resume`` continues with the others' results.
+        EnginebayError: A metric raised on PyTorch's outputs, or workers failed to evaluate some
+            items; ``resume`` evaluates only these items again.
     """
     if resume and output is None:
         raise UsageError("nothing to resume", hint="name the file: --output ROWS")
@@ -141,7 +139,7 @@ def evaluate(
 def _evaluation_here(
     run: EvaluationRun, loop: EvaluationLoop, model: object, steps: Steps
 ) -> Iterator[_Evaluate]:
-    """Yield a function that evaluates artifacts in this process."""
+    """Load the model, and yield a function that evaluates artifacts on this machine."""
     if not run.has_earlier_rows:
         loop.start_engines(run.subjects)  # they load while PyTorch loads
     with ExitStack() as stack:
@@ -180,7 +178,7 @@ def _evaluate_here(
 def _evaluation_on_executor(
     executor: Executor, run: EvaluationRun, job: EvaluationJob, steps: Steps
 ) -> _Evaluate:
-    """Return a function that evaluates artifacts on an executor."""
+    """Return a function that evaluates artifacts on an executor's workers."""
     if job.model and run.journal is not None:
         with steps("load"):  # the keys of rows and checkpoints depend on the weights
             run.model_digest = model_identity(find_torch_model(job.model))
@@ -191,7 +189,7 @@ def _check_model_named(sources: Sequence[MetricSource], model: object) -> None:
     for source in sources:
         if model is None and source.against == "reference":
             raise UsageError(
-                f"metric '{source.name}' requires a model to compare with",
+                f"metric '{source.name}' requires a PyTorch model to compare with",
                 hint="name the model: --model MODEL",
             )
 

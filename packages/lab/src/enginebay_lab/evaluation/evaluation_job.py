@@ -1,4 +1,4 @@
-"""An evaluation as its workers get it: names, and digests of the files that they name."""
+"""A description of an evaluation that can be sent to workers: names, and digests of their files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ SAME_FILES_HINT = "start the workers where they see the same files, or copy the 
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An evaluation as plain data.
+    """A description of an evaluation that can be sent to workers.
 
     Attributes:
-        folder: The folder that its names are relative to.
+        folder: The working directory, to which the paths in names are relative.
         artifacts: The digest of each artifact's manifest, by the artifact's folder.
-        data: The name of the data set.
+        data: The data set's source, as on the command line.
         take: The number of items to use; None for all.
         seed: The random seed for ``take``.
-        metrics: The names of the metrics.
-        model: The name of the PyTorch model; empty without one.
-        timeout: Seconds that an engine may take to load, and for each chunk of items.
-        threads: PyTorch's threads: with a different number the last digits may differ.
-        files: Digests of the files that the other names refer to, by the name.
+        metrics: The metrics, as on the command line.
+        model: The PyTorch model, as on the command line; empty without a model.
+        timeout: Time limit in seconds for loading an engine, and for each chunk of items.
+        threads: The number of PyTorch's threads; 0 without a model.
+        files: The digests of the files that the data, the metrics and the model are read from, by
+            their names in these fields.
     """
 
     folder: str
@@ -51,13 +52,13 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
 def describe_job(
     run: EvaluationRun, metrics: object, model: object, timeout: float
 ) -> EvaluationJob:
-    """Describe an evaluation so that any process can do a part of it.
+    """Describe an evaluation so that workers can evaluate parts of it.
 
     Args:
         run: The evaluation.
         metrics: The metrics, as the caller passed them.
         model: The model, as the caller passed it.
-        timeout: Seconds that an engine may take to load, and for each chunk of items.
+        timeout: Time limit in seconds for loading an engine, and for each chunk of items.
 
     Raises:
         UsageError: The model, the data or a metric is a Python object, or a metric cannot be
@@ -91,7 +92,7 @@ def describe_job(
 
 
 def check_files(job: EvaluationJob) -> None:
-    """Check that the names refer to the same files on this machine.
+    """Raise unless the job's names refer to the same files on this machine.
 
     Raises:
         UsageError: A file is missing or differs.
@@ -102,15 +103,15 @@ def check_files(job: EvaluationJob) -> None:
             raise UsageError(f"'{name}' does not exist in '{job.folder}'", hint=SAME_FILES_HINT)
         if digest != expected:
             raise UsageError(
-                f"'{name}' differs from the one that the evaluation started with",
+                f"'{name}' differs from the file that the evaluation started with",
                 hint="copy the original there",
             )
 
 
 def _digest_content(name: str) -> str:
-    """Return a digest of the file that a name refers to; of a folder, its files' names and sizes.
+    """Return a digest of a file, or of the names and sizes of a folder's files.
 
-    Empty if the name does not refer to a file, as ``accuracy`` and ``module:attr`` do not.
+    Empty if the name does not refer to a file: ``accuracy``, ``module:attr``.
     """
     file = name.rpartition(":")[0]
     path = Path(file if file.endswith(".py") else name)

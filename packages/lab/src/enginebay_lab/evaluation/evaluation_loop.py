@@ -1,4 +1,4 @@
-"""The loop over the items: each is read once, and runs through PyTorch and every artifact."""
+"""The loop over a data set: each item is read once, and runs through PyTorch and every engine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class EvaluationLoop:
-    """A context in which the engines run.
+    """Runs items through PyTorch and the engines; a context manager that ends the engines.
 
     Args:
         run: The evaluation.
-        timeout: Seconds that an engine may take to load, and for each chunk of items.
+        timeout: Time limit in seconds for loading an engine, and for each chunk of items.
     """
 
     def __init__(self, run: EvaluationRun, *, timeout: float) -> None:
@@ -46,7 +46,7 @@ class EvaluationLoop:
         self._stack.close()
 
     def start_engines(self, subjects: Sequence[EvaluationSubject]) -> None:
-        """Start the engines of artifacts that do not run yet; does not wait for them to load."""
+        """Start the artifacts' engines that do not run yet, without waiting for them to load."""
         for subject in subjects:
             if subject.name not in self._engines:
                 engine = EngineProcess(subject.request, self._timeout)
@@ -56,12 +56,13 @@ class EvaluationLoop:
     def begin(
         self, model: TorchModel | None, start: int = 0, lost: Mapping[str, str] | None = None
     ) -> None:
-        """Begin an evaluation with the engines that run.
+        """Begin an evaluation with the engines that were started.
 
         Args:
-            model: The PyTorch model, if any.
+            model: The PyTorch model; None to evaluate only the artifacts.
             start: The index of the first item.
-            lost: Why an artifact is lost, by its name.
+            lost: The errors of artifacts whose engines failed on earlier items, by the artifacts'
+                names.
         """
         self._model = model
         has_model = model is not None
@@ -70,7 +71,7 @@ class EvaluationLoop:
             self._drop_engine(name, reason)
 
     def restore(self, shard: Shard) -> None:
-        """Continue after the items of an incomplete shard."""
+        """Take over the results of an incomplete shard, to continue after its items."""
         for name in shard.lost.keys() - self._current.lost.keys():
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)
@@ -85,12 +86,12 @@ class EvaluationLoop:
             watch: Called after each chunk with the number of items read so far.
 
         Raises:
-            InputError: An item does not fit.
+            InputError: An item does not fit the inputs.
             ModelError: The model raised.
             MetricError: A metric raised on PyTorch's outputs.
         """
         for chunk in reader.read_chunks():
-            raise_if_interrupted()  # a metric's or a model's code may have swallowed it
+            raise_if_interrupted()  # code of a metric or a model may have caught Ctrl-C
             start = time.monotonic()
             expected, outputs = self._run_chunk(chunk)
             done = 0
@@ -108,7 +109,7 @@ class EvaluationLoop:
             yield self._finish_shard(reader)
 
     def incomplete_shard(self, reader: ItemReader) -> Shard:
-        """Return the results since the last complete shard."""
+        """Return the results on the items after the last complete shard."""
         first = self._current.start
         return self._current.to_shard(reader.item_digests(first, first + self._current.count))
 
@@ -118,7 +119,7 @@ class EvaluationLoop:
         return shard
 
     def _run_chunk(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
-        """Return the outputs of PyTorch and of each engine; drop engines that fail."""
+        """Return PyTorch's outputs and those of each engine; an engine that fails is dropped."""
         inputs = [item.inputs for item in chunk]
         # A small model runs in one thread, and leaves the other cores to the engines.
         overlap = self._model is not None and self._model.is_single_threaded(chunk[0])

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from enginebay.commands import Block
 
-#: The ``kind`` of these rows in a file of rows.
+#: The ``kind`` of each line in a rows file.
 ROW_KIND = "evaluation row"
 
 _NUMBER_COLUMNS = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 
 
 class WorstItem(msgspec.Struct, frozen=True):
-    """An item on which an artifact is far from PyTorch.
+    """An item on which an artifact's outputs differ much from PyTorch's.
 
     Attributes:
-        item: Its number in the source.
-        error: The distance of the outputs from PyTorch's, relative to the length of PyTorch's:
-            ``|found - expected| / |expected|``; None if it is not finite.
+        item: The index of the item in the data set's source.
+        error: The relative distance ``|found - expected| / |expected|`` of the artifact's outputs
+            from PyTorch's (Euclidean norm over all outputs); None if it is not finite.
     """
 
     item: int
@@ -38,17 +38,20 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         artifact: The artifact's folder, as the caller wrote it.
-        backend: The backend that built the artifact.
+        backend: The name of the backend that built the artifact.
         metric: The metric, as the caller wrote it.
-        value: The artifact's value; None if it has none, or NaN or infinity.
-        reference: PyTorch's value; None without a model.
-        drop: How much worse the artifact is: negative if it is better. None if a value is missing.
+        value: The metric's value for the artifact; None if it could not be computed or is not
+            finite.
+        reference: The metric's value for PyTorch; None without a model, or if it is not finite.
+        drop: How much worse than PyTorch's value the artifact's value is; negative if it is better.
+            None if one of both is missing.
         count: The number of items.
-        agreement: The fraction of the items on which the artifact decides as PyTorch does: the
-            largest entry along the last axis of each output is at the same index, and integers are
-            equal. None without a model, or if no output decides.
-        worst: The items on which the artifact is farthest from PyTorch, the farthest first.
-        error: Why there is no value: the artifact crashed, or the metric raised; else empty.
+        agreement: The fraction of the items on which the artifact's outputs have the same argmax
+            along the last axis as PyTorch's, and the same integers. None without a model, or if the
+            outputs are neither scores of several classes nor integers.
+        worst: The items on which the artifact's outputs differ most from PyTorch's, the largest
+            difference first.
+        error: Why there is no value: the engine failed, or the metric raised; else empty.
         key: A digest of the artifact, the metric, the model and the data.
     """
 
@@ -65,7 +68,7 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
     def failure(self, max_drop: float | None = None) -> str:
-        """Describe in one line why the row fails; empty if it passes.
+        """Return in one line why the row fails; an empty string if it passes.
 
         Args:
             max_drop: The largest drop that passes; None to accept any drop.
@@ -101,8 +104,8 @@ class Evaluation(
 
     Attributes:
         rows: A row for each artifact and metric, in the order of the arguments.
-        data: A record of the items.
-        reference: A description of the model that artifacts were compared with; empty without one.
+        data: The record of the data set: its source, the number of items and their digest.
+        reference: The reference of the comparison; empty without a model.
         command: The command that repeats the evaluation; empty if it was called in Python.
     """
 
@@ -115,7 +118,7 @@ class Evaluation(
         return f"<Evaluation on {self.data.source}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table with a row for each artifact and metric, and the notes."""
+        """Yield a table with a row for each artifact and metric, then notes."""
         rows = [_format_row(row) for row in self.rows]
         header = ("ARTIFACT", "METRIC", *_NUMBER_COLUMNS, "WORST ITEMS")
         yield Table(header, rows, right=_NUMBER_COLUMNS)
@@ -123,11 +126,11 @@ class Evaluation(
         if self.data.targets:
             notes.append(f"the targets are numbered by {self.data.targets}")
         if not self.reference:
-            notes.append("no model was named, so nothing is compared; add --model MODEL")
+            notes.append("no model was passed, so nothing is compared; add --model MODEL")
         yield Fields([("note", note) for note in notes])
 
     def failures(self, max_drop: float | None = None) -> list[str]:
-        """Return one line for each row that fails: an artifact was lost, or dropped too much.
+        """Return one line for each row that fails: it has an error, or its drop is too large.
 
         Args:
             max_drop: The largest drop that passes; None to accept any drop.

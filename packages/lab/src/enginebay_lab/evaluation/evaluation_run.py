@@ -1,4 +1,4 @@
-"""One evaluation: its artifacts, metrics and data, and the keys of its rows."""
+"""One evaluation: its artifacts, metrics and data, and the digests that identify its rows."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class EvaluationRun:
         subjects: The artifacts.
         sources: The metrics.
         data: The items, split or batched as the artifacts' inputs require.
-        journal: The file of rows and checkpoints; None to write nothing.
-        model_digest: A digest of the model's weights and source; empty until the model is loaded,
-            and without a journal.
-        inputs: The inputs that all artifacts have.
-        outputs: The outputs that all artifacts have.
+        journal: The rows file and its checkpoint; None to write nothing.
+        model_digest: A digest of the model's weights and source file; empty until the model is
+            loaded, and without a journal.
+        inputs: The common inputs of all artifacts; sizes that differ are open.
+        outputs: The common outputs of all artifacts; sizes that differ are open.
     """
 
     subjects: Sequence[EvaluationSubject]
@@ -50,7 +50,7 @@ class EvaluationRun:
         self.data = self.data.for_inputs(self.inputs)
 
     def checkpoint_key(self, subjects: Sequence[EvaluationSubject]) -> str:
-        """Return a digest of artifacts, metrics and model; a checkpoint has its own of the data."""
+        """Return a digest of the artifacts, the metrics and the model, but not of the data."""
         artifacts = [f"{subject.name} {subject.identity}" for subject in subjects]
         metrics = [source.identity for source in self.sources]
         return _digest(*artifacts, *metrics, self.model_digest)
@@ -63,7 +63,7 @@ class EvaluationRun:
     def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
         """Return the rows of artifacts that an earlier run has finished on the same items.
 
-        Reads the whole data set if the journal contains any rows.
+        If the journal contains any rows, the whole data set is read for its digest.
         """
         if self.journal is None or not self.has_earlier_rows:
             return {}
@@ -81,7 +81,7 @@ class EvaluationRun:
     def write_rows(
         self, subject: EvaluationSubject, rows: Sequence[EvaluationRow], data_digest: str
     ) -> list[EvaluationRow]:
-        """Write an artifact's rows to the journal, and return them with their keys.
+        """Append an artifact's rows to the journal, and return them with their keys.
 
         Raises:
             OSError: The file cannot be written.

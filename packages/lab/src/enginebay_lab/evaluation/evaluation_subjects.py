@@ -24,9 +24,9 @@ class EvaluationSubject(NamedTuple):
     """An artifact to evaluate.
 
     Attributes:
-        name: Its folder, as the caller wrote it.
+        name: The artifact's folder, as the caller wrote it.
         request: The engine's files and load options.
-        identity: A digest of its manifest, which contains the digest of every file.
+        identity: A digest of the artifact's manifest, which contains the digests of all files.
         artifact: The opened artifact.
     """
 
@@ -60,16 +60,16 @@ def open_subjects(
 
 def _subject_of(named: str | Path | Artifact, opened: Artifact) -> EvaluationSubject:
     name = str(named.path if isinstance(named, Artifact) else named)
-    # As made: a later verification of an engine for another machine does not change its identity.
+    # Without later verifications, such as on the machine that the engine was built for.
     identity = blake2b(msgspec.json.encode(opened.manifest.as_made), digest_size=16).hexdigest()
     return EvaluationSubject(name, load_request(opened), identity, opened)
 
 
 def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
-    """Return the task that prepares items for all artifacts; None if no artifact has a task.
+    """Return the task whose preprocessing fits all artifacts; None if no artifact has a task.
 
     Raises:
-        UsageError: Two tasks prepare items differently.
+        UsageError: Two artifacts have tasks that prepare inputs or targets differently.
         ArtifactError: The task of an artifact cannot be read.
     """
     tasks = {subject.name: task for subject in subjects if (task := subject.artifact.task)}
@@ -88,10 +88,10 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the inputs or outputs that all artifacts share; sizes that differ become open.
+    """Return the common inputs or outputs of all artifacts; sizes that differ become open.
 
     Raises:
-        UsageError: Their names or dtypes differ.
+        UsageError: The names or dtypes of two artifacts differ.
     """
     first, *others = subjects
     specs: tuple[TensorSpec, ...] = getattr(first.request, kind)

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.shard_accumulator import TotalAccumulator
 
 FUNCTION = "enginebay_lab.evaluation.shard_task:evaluate_task"
-#: Enough tasks for any cluster, and few enough that sending them takes no time compared with the
-#: items.
+#: Enough tasks for any cluster, and few enough that sending them takes little of the total time.
 MAX_TASKS = 1024
-#: Time for a worker to import PyTorch and load the model, which no limit of the caller covers.
+#: Added to a task's time limit, so that a worker can import PyTorch and load the model.
 LOAD_SECONDS = 600.0
 
 
@@ -39,20 +38,20 @@ def evaluate_on_executor(
     subjects: Sequence[EvaluationSubject],
     watch: Callable[[int], None],
 ) -> TotalAccumulator:
-    """Evaluate every item.
+    """Evaluate all items on an executor's workers, and return the merged results.
 
     Args:
         executor: Any executor.
         run: The evaluation.
-        job: The evaluation as the workers get it.
-        subjects: The artifacts without rows.
+        job: The description of the evaluation for the workers.
+        subjects: The artifacts to evaluate.
         watch: Called with the number of items evaluated so far.
 
     Raises:
-        InputError: An item does not fit.
+        InputError: An item does not fit the inputs.
         ModelError: The model raised, or differs between workers.
-        EnginebayError: A metric raised on PyTorch's outputs, or items were not evaluated. The
-            journal has the finished shards.
+        EnginebayError: A metric raised on PyTorch's outputs, or workers failed to evaluate some
+            items. The journal's checkpoint contains the finished shards.
     """
     names = {subject.name for subject in subjects}
     artifacts = {name: digest for name, digest in job.artifacts.items() if name in names}
@@ -75,7 +74,7 @@ def evaluate_on_executor(
 
 
 class _ShardMerger:
-    """Merges shards in the order of the items; they may finish in any order."""
+    """Merges the results of shards in the order of the items, in whatever order they finish."""
 
     def __init__(
         self, run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
@@ -100,14 +99,14 @@ class _ShardMerger:
         return self.totals.count + sum(shard.count for shard in self._waiting.values())
 
     def make_tasks(self, job: EvaluationJob) -> Iterator[ExecutorTask]:
-        """Yield tasks for the missing shards; each task has consecutive shards."""
+        """Yield tasks for the shards without results; each task evaluates consecutive shards."""
         starts = range(self.totals.count, self._item_count, SHARD_ITEMS)
         missing = enumerate(start for start in starts if start not in self._waiting)
         task_items = SHARD_ITEMS * max(1, -(-self._item_count // (SHARD_ITEMS * MAX_TASKS)))
         limit = LOAD_SECONDS + 2 * job.timeout * (1 + len(job.artifacts))
 
         def task_of(numbered: tuple[int, int]) -> tuple[int, int]:
-            # The second entry changes after each gap: there, start grows faster than number.
+            # The second entry differs on both sides of a gap, where start grows faster than number.
             number, start = numbered
             return start // task_items, start - SHARD_ITEMS * number
 
@@ -120,7 +119,7 @@ class _ShardMerger:
             yield ExecutorTask(str(start), FUNCTION, task, limit)
 
     def add_outcome(self, outcome: TaskOutcome) -> None:
-        """Add the shards of a task.
+        """Add the results of a finished task.
 
         Raises:
             EnginebayError: The task failed.
@@ -142,7 +141,7 @@ class _ShardMerger:
         self._merge_waiting()
 
     def _read_reply(self, outcome: TaskOutcome) -> ShardReply:
-        # Never trusted: anything may have answered in the worker's name.
+        # Not trusted: another program may have replied in the worker's name.
         try:
             reply = msgspec.msgpack.decode(outcome.value or b"", type=ShardReply)
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as err:
@@ -160,12 +159,12 @@ class _ShardMerger:
         )
 
     def save_checkpoint(self) -> None:
-        """Write the results so far to the journal."""
+        """Write the results so far to the journal's checkpoint."""
         assert self._run.journal is not None
         self.totals.save_checkpoint(self._run.journal, self._waiting.values())
 
     def _check_model(self, digest: str, host: str) -> None:
-        # A model with random weights, or workers with different versions of its source.
+        # They differ if the weights are random, or if workers see different source files.
         self._model_digest = self._model_digest or digest
         if digest != self._model_digest:
             raise ModelError(
@@ -176,7 +175,7 @@ class _ShardMerger:
 
     def _resume_hint(self) -> str:
         if self._run.journal is None:
-            return "with --output ROWS, a failed evaluation can be resumed"
+            return "write the rows to a file, so that the evaluation can be resumed: --output ROWS"
         return "continue with --resume"
 
     def _merge_waiting(self) -> None:

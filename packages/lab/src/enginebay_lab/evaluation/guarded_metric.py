@@ -1,4 +1,4 @@
-"""One metric, with its own code's errors turned into messages that name it."""
+"""A wrapper of a metric that turns all exceptions of the metric into errors with its name."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class MetricError(EnginebayError):
 
 
 class GuardedMetric:
-    """One metric of one artifact, or of PyTorch.
+    """A metric for the outputs of one artifact, or of PyTorch.
 
     Args:
-        source: The metric.
+        source: Builds the metric.
         data: The data set's name in messages.
 
     Attributes:
         name: The metric's name.
-        against: ``target``, or ``reference`` for a metric that compares with PyTorch's outputs.
+        against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.
     """
 
     def __init__(self, source: MetricSource, data: str) -> None:
@@ -49,18 +49,18 @@ class GuardedMetric:
         """Add an item.
 
         Args:
-            number: The item's number in the source.
-            outputs: The only output, or a dict of outputs by name.
-            target: The target, or PyTorch's outputs in the form of ``outputs``.
+            number: The item's index in the data set's source.
+            outputs: The model's only output, or a dict of several outputs by name.
+            target: The item's target, or PyTorch's outputs in the form of ``outputs``.
 
         Raises:
-            InputError: The target is missing or does not fit.
+            InputError: The target is missing, or does not fit the outputs.
             MetricError: The metric raised.
         """
         if target is None:
             raise InputError(
                 f"item {number} of {self._data} has no target, and metric '{self.name}' needs one",
-                hint="in an .npz file the key 'target' holds the targets; 'cosine' needs none",
+                hint="add targets (in an .npz file: the key 'target'), or use the metric 'cosine'",
             )
         item = f"item {number} of {self._data}"
         with self._name_errors(f" on {item}"):
@@ -74,7 +74,7 @@ class GuardedMetric:
     def update_all(
         self, numbers: Sequence[int], outputs: Sequence[Any], targets: Sequence[Any]
     ) -> None:
-        """Add items, as :meth:`update` does."""
+        """Add several items; see :meth:`update`."""
         update_many = getattr(self._metric, "update_many", None)
         if update_many and len(numbers) > 1 and _can_stack(outputs) and _can_stack(targets):
             # A chunk that fails is added again item by item, so that the error names its item.
@@ -104,9 +104,9 @@ class GuardedMetric:
         return value if math.isfinite(value) else None
 
     def drop(self, value: float | None, reference: float | None) -> float | None:
-        """Return how much worse a value is than the reference.
+        """Return how much worse a value is than the reference value; None if one of them is None.
 
-        The distance of both, never negative, if the metric's ``higher_is_better`` is None.
+        If the metric's ``higher_is_better`` is None, return the absolute difference.
         """
         if value is None or reference is None:
             return None
@@ -117,7 +117,7 @@ class GuardedMetric:
 
     @property
     def state(self) -> object:
-        """The metric's state for :meth:`merge`; the metric itself if it cannot be merged.
+        """A copy of the metric's state for :meth:`merge`; the metric itself if it cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -125,10 +125,10 @@ class GuardedMetric:
         if not self._is_mergeable:
             return self._metric
         with self._name_errors():
-            return deepcopy(self._metric.metric_state)  # reset() may empty it
+            return deepcopy(self._metric.metric_state)  # reset() may empty the original
 
     def reset(self) -> None:
-        """Remove all items; does nothing to a metric that cannot be merged.
+        """Remove all items; a no-op for a metric that cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -137,20 +137,20 @@ class GuardedMetric:
             with self._name_errors():
                 self._metric.reset()
                 if not self._empty or self._encode_state() != self._empty:
-                    # Its reset() may have left items, which would count twice.
+                    # reset() may not have removed all items: the rest would be counted twice.
                     self._metric = self._build()
 
     def _encode_state(self) -> bytes:
-        """Return bytes that are equal for equal states; empty if the state is not plain data."""
+        """Return the metric's state as bytes, to compare states; empty if it cannot be encoded."""
         with suppress(TypeError):
             return msgspec.msgpack.encode(pack_state(self.state))
         return b""
 
     def merge(self, state: object) -> None:
-        """Append the items of another metric.
+        """Append the items of another instance of the metric.
 
         Args:
-            state: The other metric's :attr:`state`.
+            state: The :attr:`state` of the other instance.
 
         Raises:
             MetricError: The metric raised.
@@ -173,7 +173,7 @@ class GuardedMetric:
 
 
 def _can_stack(values: Sequence[object]) -> bool:
-    """True if all values are arrays or numbers of one shape and dtype."""
+    """Return True if all values are arrays or numbers of the same shape and dtype."""
     arrays = [np.asarray(value) for value in values]
     first = arrays[0]
     return first.dtype.kind != "O" and all(

@@ -1,4 +1,4 @@
-"""Reads the items of a data set in chunks: many small items, or one large item."""
+"""Reads a data set in chunks: many small items in each, or one large item."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FIRST_CHUNK_ITEMS = 16
 MAX_CHUNK_ITEMS = 1024
-#: Input bytes that end a chunk before it has all its items.
+#: A chunk ends at this many bytes of inputs, even if it has fewer items than planned.
 MAX_CHUNK_BYTES = 1 << 20
 #: Target duration of a chunk. Each chunk wakes every engine's process, which takes 10 ms on a busy
 #: machine; progress, checkpoints and time limits are per chunk.
@@ -27,7 +27,7 @@ MIN_CHUNK_SECONDS, MAX_CHUNK_SECONDS = 0.1, 0.5
 
 
 class ItemReader:
-    """Reads a data set once, and digests what it reads.
+    """Reads a data set once, in chunks, and records the digests of its items.
 
     Args:
         data: The data set.
@@ -45,10 +45,10 @@ class ItemReader:
         self.count = 0
 
     def adapt_chunks(self, seconds: float) -> None:
-        """Make the next chunks larger or smaller.
+        """Double or halve the number of items in the next chunks if the last was too fast or slow.
 
         Args:
-            seconds: How long the last chunk took.
+            seconds: The duration of the last chunk.
         """
         if seconds < MIN_CHUNK_SECONDS:
             self._chunk_items = min(MAX_CHUNK_ITEMS, 2 * self._chunk_items)
@@ -56,12 +56,12 @@ class ItemReader:
             self._chunk_items = max(1, self._chunk_items // 2)
 
     def item_digests(self, start: int, stop: int) -> ItemDigests:
-        """Return the digests of items that were read: from ``start`` to before ``stop``."""
+        """Return the digests of the items from ``start`` to before ``stop``; they must be read."""
         targets = self._targets[DIGEST_BYTES * start : DIGEST_BYTES * stop]
         return ItemDigests(self._data.digests(start, stop), bytes(targets))
 
     def read_chunks(self) -> Iterator[list[Item]]:
-        """Yield the items in chunks; all items of a chunk have inputs of the same shapes."""
+        """Yield the items in chunks; all inputs of a chunk have equal shapes and dtypes."""
         chunk: list[Item] = []
         chunk_shape: object = None
         size = 0
@@ -79,7 +79,7 @@ class ItemReader:
             yield chunk
 
     def skip_items(self, count: int | None) -> None:
-        """Read the next ``count`` items for their digests only; None for all."""
+        """Read the next ``count`` items only for their digests; None for all remaining items."""
         for item in islice(self._items, count):
             self._record_item(item)
 
@@ -95,12 +95,12 @@ def _copy_item(item: Item) -> Item:
 
 
 def copy_value(value: object) -> object:
-    """Copy a target or outputs, so that their receiver may write into them."""
+    """Return a deep copy of a target or of outputs."""
     return value.detach().clone() if is_torch(value) else deepcopy(value)
 
 
 def digest_data_set(data: DataSet, inputs: Sequence[TensorSpec]) -> str:
-    """Read all items, and return their digest."""
+    """Read all items, and return a digest of their inputs and targets."""
     reader = ItemReader(data, inputs)
     reader.skip_items(None)
     total = TotalDigest()

@@ -1,4 +1,4 @@
-"""Finds metrics by name: built-in metrics, Python objects, and the metrics of plugins."""
+"""Finds metrics by name or object: built-in metrics, Python objects, and metrics of plugins."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _BUILT_IN: dict[str, Callable[[], object]] = {
 
 
 class MetricSource(NamedTuple):
-    """Builds instances of one metric: each artifact has its own.
+    """Builds instances of one metric, one for each artifact.
 
     Attributes:
         name: The metric's name in rows and messages.
         build: Returns a new instance.
         identity: The name, and a digest of the metric's source file and attributes.
-        against: ``target``, or ``reference`` for a metric that compares with PyTorch's outputs.
+        against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.
         unmergeable: Why the states of two instances cannot be merged; empty if they can.
     """
 
@@ -47,17 +47,17 @@ class MetricSource(NamedTuple):
 
 
 def find_metrics(metrics: object) -> list[MetricSource]:
-    """Find metrics.
+    """Find metrics, and build an instance of each.
 
     Args:
-        metrics: One metric or a list. Each is a text as on the command line; an object with
-            ``update``, ``compute`` and ``reset``; or a callable that returns one.
+        metrics: One metric or a list. Each is a string as on the command line; an object with
+            ``update``, ``compute`` and ``reset``; or a callable that returns such an object.
 
     Raises:
         UsageError: The list is empty, a metric is unknown or lacks a method, or two metrics have
             the same name.
         ModelSourceError: A metric's Python file or module cannot be imported.
-        MissingDependencyError: torchmetrics is required and not installed.
+        MissingDependencyError: A metric requires torchmetrics, which is not installed.
     """
     listed: Sequence[object] = metrics if isinstance(metrics, list | tuple) else [metrics]
     if not listed:
@@ -107,7 +107,7 @@ def _built_in_metric(name: str) -> Callable[[], object] | None:
 def _make_source(name: str, metric: object) -> MetricSource:
     build = _make_builder(name, metric)
     first = _check_methods(name, build())
-    unused = [first]  # building may take long, so the checked instance is used too
+    unused = [first]  # building may take long, so the checked instance is the first to be used
 
     def build_checked() -> Any:
         return unused.pop() if unused else _check_methods(name, build())
@@ -164,7 +164,7 @@ def _check_methods(name: str, metric: object) -> Any:
 
 
 def _digest_source(metric: object) -> str:
-    """Return a digest of a metric's source file, and of its plain attributes."""
+    """Return a digest of a metric's source file, and of its attributes that are plain values."""
     kind = metric if inspect.isclass(metric) or inspect.isfunction(metric) else type(metric)
     digest = hashlib.sha256()
     for name, value in sorted(getattr(metric, "__dict__", {}).items()):

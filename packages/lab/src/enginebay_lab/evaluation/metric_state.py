@@ -1,4 +1,4 @@
-"""The state of a metric as MessagePack, for workers and checkpoint files."""
+"""Conversion of metric states to plain data, for workers and checkpoint files."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from enginebay.authors import PackedArray, is_torch, to_numpy
 
 
 def pack_state(value: object) -> object:
-    """Convert a metric's state to plain data.
-
-    Not pickle: loading a checkpoint or a worker's reply must never run code.
+    """Convert a metric's state to values that MessagePack can encode.
 
     Args:
-        value: Numbers, texts, arrays, tensors, and lists and dicts of them.
+        value: Numbers, strings, arrays, tensors, and lists and dicts of these.
 
     Raises:
         TypeError: The state contains an object of another type.
     """
+    # Not pickle: loading a checkpoint or a worker's reply must never run code.
     if isinstance(value, dict):
         return {str(name): pack_state(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -29,15 +28,15 @@ def pack_state(value: object) -> object:
         return value
     if is_torch(value) or isinstance(value, np.ndarray | np.generic):
         array = to_numpy(value) if is_torch(value) else np.asarray(value)
-        if array.dtype.kind not in "OUS":  # Python objects and texts
-            # A dict whose only key is empty marks an array.
+        if array.dtype.kind not in "OUS":  # Python objects and strings
+            # A dict with the only key "" stands for an array.
             return {"": PackedArray.of(array)}
     name = value if isinstance(value, int) else f"a {type(value).__name__}"
     raise TypeError(f"{name} cannot be stored")
 
 
 def unpack_state(value: object) -> object:
-    """Convert plain data back to a metric's state; tensors become arrays."""
+    """Convert the result of :func:`pack_state` back; tensors are returned as arrays."""
     if isinstance(value, dict):
         if set(value) == {""}:
             return msgspec.convert(value[""], PackedArray).array()

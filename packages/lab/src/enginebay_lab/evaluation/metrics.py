@@ -1,4 +1,4 @@
-"""The built-in metrics, which need NumPy only."""
+"""The built-in metrics, which require only NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _MeanMetric:
-    """A metric that is a mean; its state is a sum and a count."""
+    """The base class of metrics whose value is a mean: their state is a sum and a count."""
 
     higher_is_better = True
     against = "target"
@@ -33,11 +33,11 @@ class _MeanMetric:
 
     @property
     def metric_state(self) -> dict[str, float]:
-        """The state for :meth:`merge_state`."""
+        """The sum and the count, for :meth:`merge_state`."""
         return {"sum": self._sum, "count": self._count}
 
     def merge_state(self, state: Mapping[str, float]) -> None:
-        """Add the items of another metric of this class."""
+        """Add the items of another instance of this class."""
         self._add_sum(float(state["sum"]), int(state["count"]))
 
     def _add_sum(self, total: float, count: int) -> None:
@@ -46,13 +46,13 @@ class _MeanMetric:
 
 
 class TopK(_MeanMetric):
-    """The fraction of targets among the ``k`` largest scores along the output's last axis.
+    """The fraction of targets that are among the ``k`` classes with the largest scores.
 
-    Outputs are floats of shape ``[..., classes]``; targets are class numbers of shape ``[...]``.
-    A row of scores with NaN counts as wrong.
+    Outputs are scores of shape ``[..., classes]``; targets are class indices of shape ``[...]``.
+    Scores that contain NaN count as wrong.
 
     Args:
-        k: The number of classes that may contain the target; 1 for the accuracy.
+        k: The number of classes with the largest scores; 1 for the accuracy.
 
     Example:
         >>> top = TopK(1)
@@ -74,11 +74,9 @@ class TopK(_MeanMetric):
         scores = _single_output(outputs)
         labels = np.asarray(target)
         if not scores.ndim:
-            raise InputError("the output is one number, expected scores of classes")
+            raise InputError("the output is a scalar, expected scores of shape [..., classes]")
         if labels.dtype.kind not in "iu":
-            raise InputError(
-                f"the target has dtype {labels.dtype}, expected integers: class numbers"
-            )
+            raise InputError(f"the target has dtype {labels.dtype}, expected integer class indices")
         rows = scores.reshape(-1, scores.shape[-1])
         if labels.size != len(rows):
             raise InputError(
@@ -94,7 +92,7 @@ class TopK(_MeanMetric):
         if self._k == 1:
             hits = rows.argmax(-1) == labels[:, 0]
         else:
-            # Stable, so that of equal scores the first counts, as with argmax.
+            # Stable, so that the first of several equal scores counts, as with argmax.
             largest = np.argsort(-rows, axis=-1, kind="stable")[:, : self._k]
             hits = (largest == labels).any(-1)
         if rows.dtype.kind in "fV":  # V: bfloat16, which ml_dtypes adds to NumPy
@@ -102,14 +100,14 @@ class TopK(_MeanMetric):
         self._add_sum(float(np.count_nonzero(hits)), len(rows))
 
     def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
-        """Add stacked items in one step: a sum of whole numbers does not depend on the order."""
+        """Add items that are stacked along a new first axis."""
         self.update(outputs, targets)
 
 
 class MeanAbsoluteError(_MeanMetric):
     """The mean of ``|output - target|`` over all entries of all items.
 
-    The target has as many entries as the output.
+    Outputs and targets have the same shape, except for axes of size 1.
     """
 
     higher_is_better = False
@@ -123,28 +121,28 @@ class MeanAbsoluteError(_MeanMetric):
         self.update_many(_single_output(outputs)[None], np.asarray(target)[None])
 
     def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
-        """Add stacked items.
+        """Add items that are stacked along a new first axis.
 
         Raises:
             InputError: The targets do not fit the outputs.
         """
         output, target = outputs[0], targets[0]
         if target.dtype.kind not in "biuf":
-            raise InputError(f"the target has dtype {target.dtype}, expected numbers")
+            raise InputError(f"the target has dtype {target.dtype}, expected a numeric dtype")
         if output.size != target.size or _nontrivial_shape(output) != _nontrivial_shape(target):
             raise InputError(
-                f"the target has shape {target.shape}, expected {output.shape} as the output has"
+                f"the target has shape {target.shape}, expected the output's shape {output.shape}"
             )
         error = np.abs(outputs.astype(np.float64) - targets.reshape(outputs.shape))
-        # One sum per item, so that the total does not depend on the size of the chunk.
+        # One sum for each item, so that the rounding does not depend on the size of the chunk.
         for total in np.ascontiguousarray(error).reshape(len(error), -1).sum(-1).tolist():
             self._add_sum(total, output.size)
 
 
 class Cosine(_MeanMetric):
-    """The mean over the items of the cosine between the outputs and PyTorch's.
+    """The mean cosine similarity of an artifact's outputs and PyTorch's; 1 for equal outputs.
 
-    1 is the same direction. All outputs of an item form one vector. It needs no target.
+    All outputs of an item are flattened to one vector. Targets are not used.
     """
 
     against = "reference"
@@ -155,15 +153,15 @@ class Cosine(_MeanMetric):
         length = float(np.linalg.norm(vector) * np.linalg.norm(expected))
         if length:
             self._add_sum(float(vector @ expected) / length, 1)
-        else:  # no direction: 1 if both are zero
+        else:  # a zero vector has no direction; two zero vectors count as equal
             self._add_sum(float(not vector.any() and not expected.any()), 1)
 
 
 def _single_output(outputs: object) -> NumpyArray:
     if isinstance(outputs, dict):
         raise InputError(
-            f"the metric takes one output, and the model has {', '.join(outputs)}",
-            hint="write a metric that selects one, in a file: --metric metrics.py:Mine",
+            f"the metric accepts one output, and the model has several: {', '.join(outputs)}",
+            hint="write a metric class that selects one output: --metric metrics.py:Mine",
         )
     return np.asarray(outputs)
 

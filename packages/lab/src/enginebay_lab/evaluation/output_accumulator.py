@@ -1,4 +1,4 @@
-"""Accumulates the outputs of one artifact or of PyTorch: metrics, agreement, worst items."""
+"""Accumulates metrics, agreement and worst items over the outputs of one artifact or of PyTorch."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.agreement import Arrays
     from enginebay_lab.evaluation.metric_sources import MetricSource
 
-#: The number of worst items in a row.
+#: The largest number of worst items in a row of the result.
 MAX_WORST_ITEMS = 5
 
 
 class AccumulatorState(msgspec.Struct, frozen=True):
-    """The state of an :class:`OutputAccumulator` as plain data.
+    """The state of an :class:`OutputAccumulator`.
 
     Attributes:
         count: The number of items.
-        agreed: The number of items whose decision is PyTorch's.
+        agreed: The number of items whose decision equals PyTorch's.
         decided: The number of items with a decision.
-        worst: The distances of the worst items from PyTorch, and their negated numbers.
-        errors: Why a metric has no value, by its name.
-        metrics: The state of each other metric, or the metric itself if it cannot be merged.
+        worst: For each worst item, its distance from PyTorch's outputs and its negated index.
+        errors: The errors of metrics that raised, by the metrics' names.
+        metrics: The states of the other metrics by name; a metric that cannot be merged itself.
     """
 
     count: int
@@ -46,17 +46,17 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
 
 class OutputAccumulator:
-    """Accumulates the outputs of one artifact or of PyTorch.
+    """Accumulates metrics, agreement and worst items over the outputs of an artifact or of PyTorch.
 
     Args:
         sources: The metrics.
         data: The data set's name in messages.
-        record_errors: Record the error of a metric that raises, and continue without it.
+        record_errors: Continue without a metric that raises, and record its error.
 
     Attributes:
         count: The number of items.
         metrics: The metrics by name.
-        errors: Why a metric has no value, by its name.
+        errors: The errors of metrics that raised, by the metrics' names.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OutputAccumulator:
         self.count = 0
         self.errors: dict[str, str] = {}
         self._agreed, self._decided = 0, 0
-        # Item numbers are negated: among equal distances the first item is the worst.
+        # Item indices are negated: of items with equal distances the first is the worst.
         self._worst: list[tuple[float, int]] = []
         for metric in self.metrics.values():
             metric.reset()
@@ -86,17 +86,16 @@ class OutputAccumulator:
         outputs: Sequence[Arrays],
         expected: Sequence[Arrays] | None = None,
     ) -> None:
-        """Add items.
+        """Add the outputs for some items.
 
         Args:
             items: The items, with their targets.
-            outputs: The outputs for each item.
-            expected: PyTorch's outputs for each item, for agreement and the metrics that compare
-                with them; None without a model.
+            outputs: The outputs by name, for each item.
+            expected: PyTorch's outputs by name, for each item; None without a model.
 
         Raises:
-            InputError: A target is missing or does not fit, and errors are not recorded.
-            MetricError: A metric raised, and errors are not recorded.
+            InputError: A target is missing or does not fit, and ``record_errors`` is False.
+            MetricError: A metric raised, and ``record_errors`` is False.
         """
         self.count += len(items)
         self._update_metrics("target", items, outputs, [item.target for item in items])
@@ -134,7 +133,7 @@ class OutputAccumulator:
                 self.errors[name] = str(err)
 
     def metric_value(self, name: str) -> float | None:
-        """Return a metric's value; None if it has none, possibly for a reason in ``errors``."""
+        """Return a metric's value; None if it is not finite, or if the metric is in ``errors``."""
         if name in self.errors:
             return None
         try:
@@ -145,12 +144,12 @@ class OutputAccumulator:
 
     @property
     def agreement(self) -> float | None:
-        """The fraction of the deciding items that decide as PyTorch does."""
+        """The fraction of items with PyTorch's decision; None if no item has a decision."""
         return self._agreed / self._decided if self._decided else None
 
     @property
     def worst_items(self) -> tuple[WorstItem, ...]:
-        """The items farthest from PyTorch, the farthest first."""
+        """The items whose outputs differ most from PyTorch's, the largest difference first."""
         return tuple(
             WorstItem(-number, distance if math.isfinite(distance) else None)
             for distance, number in self._worst
@@ -158,7 +157,7 @@ class OutputAccumulator:
 
     @property
     def state(self) -> AccumulatorState:
-        """The state for :meth:`merge`.
+        """The accumulated results, for :meth:`merge`.
 
         Raises:
             MetricError: A metric raised.
@@ -169,7 +168,7 @@ class OutputAccumulator:
         )
 
     def merge(self, other: AccumulatorState) -> None:
-        """Append the items of another accumulator.
+        """Append the results of another accumulator.
 
         Raises:
             MetricError: A metric raised.
@@ -185,5 +184,5 @@ class OutputAccumulator:
 
 
 def _unwrap_single(outputs: Arrays) -> NumpyArray | dict[str, NumpyArray]:
-    """Return outputs in the form that metrics get: the only output, or all by name."""
+    """Return the only output, or a dict of several outputs by name."""
     return dict(outputs) if len(outputs) != 1 else next(iter(outputs.values()))

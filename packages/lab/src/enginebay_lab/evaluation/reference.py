@@ -1,4 +1,4 @@
-"""The PyTorch model that artifacts are compared with, item by item."""
+"""The PyTorch model with which artifacts are compared."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 
     Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]
 
-#: The size of a model and of an item up to which PyTorch runs in one thread: there is no work for
-#: more threads, and the engines run at the same time. Not decided by the time that an item takes:
-#: a different number of threads changes the order of additions, so the last digits would differ
-#: between runs.
+#: Up to these sizes of the model and of an item, PyTorch runs in one thread: there is no work for
+#: more threads, and the engines use the other cores. The limits are sizes, not measured times: the
+#: number of threads changes the order of additions, so the last digits would differ between runs.
 SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
-    """A PyTorch model that takes and returns arrays by the artifacts' names.
+    """A PyTorch model whose inputs and outputs are arrays with the names of the artifacts.
 
     Args:
         source: The model.
-        runner: Runs the model.
+        runner: Runs the model on one item's inputs.
     """
 
     def __init__(self, source: ModelSource, runner: Runner) -> None:
@@ -48,12 +47,12 @@ class TorchModel:
         return model_identity(self._source)
 
     def is_single_threaded(self, item: Item) -> bool:
-        """Return true if the model runs items of this size in one thread."""
+        """Return True if the model and an item are so small that PyTorch runs in one thread."""
         size = sum(array.nbytes for array in item.inputs.values())
         return self._is_small and size <= SMALL_ITEM_BYTES
 
     def outputs(self, items: Sequence[Item]) -> list[dict[str, NumpyArray]]:
-        """Return the outputs for each item; the items have the same shapes.
+        """Return the outputs by name, for each item; all items have equal shapes.
 
         Raises:
             ModelError: The model raised; the message names the item.
@@ -71,17 +70,17 @@ class TorchModel:
 
 @contextmanager
 def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
-    """Yield a PyTorch model bound to an evaluation's inputs; restore the model after the block.
+    """Bind a PyTorch model to an evaluation's inputs; after the block, the model is restored.
 
     Raises:
         ModelSourceError: The model does not exist.
-        UsageError: It is an ONNX file, which PyTorch cannot run.
-        InputError: The items do not fit it.
+        UsageError: The model is an ONNX file, which PyTorch cannot run.
+        InputError: The items do not fit the model.
     """
     source = find_torch_model(model)
     example = None
     if source.example_inputs is None:
-        # The model is bound to its inputs by an example, here the first item.
+        # Binding a model to input names requires an example: the first item.
         example = next(run.data.items(run.inputs)).inputs
     with unchanged(source):
         names = [spec.name for spec in run.inputs]
@@ -92,16 +91,16 @@ def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
 
 
 def find_torch_model(model: object) -> ModelSource:
-    """Find a model that PyTorch can run.
+    """Find a model, and check that PyTorch can run it.
 
     Raises:
         ModelSourceError: The model does not exist.
-        UsageError: It is an ONNX file, which PyTorch cannot run.
+        UsageError: The model is an ONNX file, which PyTorch cannot run.
     """
     source = find_model(model)
     if source.model is None:
         raise UsageError(
-            f"artifacts are compared with a PyTorch model, and '{source.description}' is not one",
+            f"'{source.description}' is not a PyTorch model, with which artifacts are compared",
             hint="name the PyTorch model that it was exported from, or omit --model",
         )
     return source

@@ -1,4 +1,4 @@
-"""The results of an earlier run, for items that are still the same."""
+"""Loading of an earlier run's results, for items that have not changed since."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 def resume_in_order(
     run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
 ) -> tuple[TotalAccumulator, ItemReader, Shard | None]:
-    """Load the results of an earlier run that evaluated the items in order.
+    """Load the results of an earlier run, up to the first shard that is incomplete or missing.
 
     Args:
         run: The evaluation.
-        subjects: The artifacts without rows.
+        subjects: The artifacts to evaluate.
         has_model: True if the artifacts are compared with a PyTorch model.
 
     Returns:
-        The totals of the complete shards; a reader that has read these items and those of the
-        next value; and the incomplete shard, if any.
+        The merged results of the complete shards; a reader at the next item to evaluate; and the
+        results of the incomplete shard, or None.
     """
     totals, reader, shards = load_checkpoint(run, subjects, has_model=has_model)
     for shard in find_unchanged_shards(reader, shards):
         if shard.start != totals.count:
-            break  # a gap: an executor's workers finished in another order
+            break  # shards before this one are missing: workers finish them in any order
         if shard.count < SHARD_ITEMS:
             return totals, reader, shard
         totals.merge(shard)
     if reader.count != totals.count:
-        # It has read items of shards that cannot be used; a reader does not go back.
+        # The reader has read items of shards that are not used, and a reader cannot go back.
         reader = ItemReader(run.data, run.inputs)
         reader.skip_items(totals.count)
     return totals, reader, None
@@ -50,16 +50,16 @@ def resume_in_order(
 def load_checkpoint(
     run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
 ) -> tuple[TotalAccumulator, ItemReader, list[Shard]]:
-    """Load an earlier run's checkpoint.
+    """Load the checkpoint of an earlier run, if its merged items have not changed.
 
     Args:
         run: The evaluation.
-        subjects: The artifacts without rows.
+        subjects: The artifacts to evaluate.
         has_model: True if the artifacts are compared with a PyTorch model.
 
     Returns:
-        The totals of the first items; a reader that has read them; and later shards, whose items
-        may have changed since.
+        The merged results of the first items; a reader that has read these items; and the results
+        of later shards, whose items are not checked yet.
     """
     totals = TotalAccumulator(run, subjects, has_model=has_model)
     reader = ItemReader(run.data, run.inputs)
@@ -76,7 +76,7 @@ def load_checkpoint(
 
 
 def find_unchanged_shards(reader: ItemReader, shards: Sequence[Shard]) -> Iterator[Shard]:
-    """Read the items of shards in order, and yield the shards whose items have not changed."""
+    """Read the items of shards in order, and yield each shard whose items have not changed."""
     for shard in sorted(shards, key=lambda shard: shard.start):
         stop = shard.start + shard.count
         reader.skip_items(stop - reader.count)

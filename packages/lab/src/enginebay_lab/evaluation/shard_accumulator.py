@@ -1,4 +1,4 @@
-"""Accumulates the results of artifacts and PyTorch: of one shard, or of all merged shards."""
+"""Accumulates the results of all artifacts and of PyTorch, over one shard or all shards."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ShardAccumulator:
 
     Args:
         run: The evaluation.
-        names: The artifacts.
+        names: The names of the artifacts.
         start: The index of the first item.
         has_model: True if the artifacts are compared with a PyTorch model.
 
     Attributes:
         start: The index of the first item.
         count: The number of items that were added.
-        lost: Why an artifact is lost, by its name.
+        lost: The errors of artifacts whose engines failed, by the artifacts' names.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ShardAccumulator:
         sources, data = run.sources, run.data.description
         self.start, self.count = start, 0
         self.lost: dict[str, str] = {}
-        # With a model, a fault of the data or a metric raises on PyTorch's outputs already.
+        # With a model, bad data or a bad metric has already raised on PyTorch's outputs.
         self._reference = OutputAccumulator(sources, data) if has_model else None
         self._artifacts = {
             name: OutputAccumulator(sources, data, record_errors=has_model) for name in names
@@ -52,7 +52,7 @@ class ShardAccumulator:
     def add(
         self, items: Sequence[Item], expected: Outputs | None, outputs: Mapping[str, Outputs]
     ) -> None:
-        """Add items with PyTorch's outputs and those of each artifact that is not lost."""
+        """Add items with PyTorch's outputs, if any, and the outputs of each working artifact."""
         if self._reference and expected is not None:
             self._reference.add(items, expected, expected)
         for name, artifact_outputs in outputs.items():
@@ -60,7 +60,7 @@ class ShardAccumulator:
         self.count += len(items)
 
     def merge(self, shard: Shard) -> None:
-        """Append the items of the next shard.
+        """Append the results of the next shard.
 
         Raises:
             MetricError: A metric cannot merge its states.
@@ -75,10 +75,10 @@ class ShardAccumulator:
         self.count += shard.count
 
     def to_shard(self, items: ItemDigests) -> Shard:
-        """Return all results as a shard.
+        """Return the accumulated results as a shard.
 
         Args:
-            items: The digests of its items.
+            items: The digests of the accumulated items.
         """
         artifacts = self._artifacts.items()
         return Shard(
@@ -90,7 +90,7 @@ class ShardAccumulator:
         )
 
     def start_next(self) -> None:
-        """Remove all items, and continue with the item after them."""
+        """Remove all results, and start a new shard after the last item."""
         self.start, self.count = self.start + self.count, 0
         for accumulator in (self._reference, *self._artifacts.values()):
             if accumulator is not None:
@@ -101,7 +101,7 @@ class TotalAccumulator(ShardAccumulator):
     """Accumulates the results of artifacts, and of PyTorch, on all items from the first one on.
 
     Attributes:
-        digest: The digest of the items.
+        digest: The running digest of the items.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TotalAccumulator(ShardAccumulator):
         self.digest = TotalDigest()
 
     def merge(self, shard: Shard) -> None:
-        """Append the items of the next shard, and their digests."""
+        """Append the results of the next shard, and the digests of its items."""
         super().merge(shard)
         self.digest.add(shard.items)
 
@@ -121,17 +121,17 @@ class TotalAccumulator(ShardAccumulator):
 
         Args:
             journal: The journal.
-            later_shards: Shards that cannot be merged yet: incomplete, or after a gap.
+            later_shards: Shards that cannot be merged yet: incomplete, or after a missing shard.
 
         Raises:
             OSError: The file cannot be written.
         """
-        # Without the items' digests, of which self.digest is the digest.
+        # self.digest stands for the digests of all these items.
         totals = self.to_shard(ItemDigests(b"", b""))
         journal.save(self.count, self.digest.text, totals, later_shards)
 
     def make_rows(self, subject: EvaluationSubject) -> list[EvaluationRow]:
-        """Return the rows of an artifact, without their keys."""
+        """Return a row for each metric of an artifact, with empty keys."""
         return [self._make_row(subject, metric) for metric in self._metric_names]
 
     def _make_row(self, subject: EvaluationSubject, metric: str) -> EvaluationRow:

@@ -1,4 +1,4 @@
-"""The task of a worker: evaluate some shards of the items."""
+"""The task of a worker: evaluate a range of the items."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ShardTask(msgspec.Struct, frozen=True):
-    """A range of an evaluation's items.
+    """A task for a worker: a range of an evaluation's items.
 
     Attributes:
         job: The evaluation.
-        start: The index of the first item, a multiple of the shards' size.
+        start: The index of the first item, a multiple of the number of items in a shard.
         stop: The index after the last item.
     """
 
@@ -42,11 +42,11 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 
 class ShardReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a task.
+    """The reply of a worker: the results of a task.
 
     Attributes:
-        shards: The shards, in order.
-        model: A digest of the model's weights and source; empty without a model.
+        shards: The results of each shard, in order.
+        model: A digest of the model's weights and source file; empty without a model.
     """
 
     shards: list[Shard] = []
@@ -54,7 +54,7 @@ class ShardReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OpenEvaluation(NamedTuple):
-    """An evaluation whose engines stay loaded from one task to the next."""
+    """A worker's evaluation, whose engines stay loaded from one task to the next."""
 
     job: EvaluationJob
     stack: ExitStack
@@ -68,7 +68,7 @@ _open_evaluations: list[_OpenEvaluation] = []
 
 
 def evaluate_task(data: bytes) -> bytes:
-    """Evaluate some shards; called in a worker.
+    """Evaluate a range of items; called in a worker.
 
     Args:
         data: An encoded :class:`ShardTask`.
@@ -77,15 +77,15 @@ def evaluate_task(data: bytes) -> bytes:
         An encoded :class:`ShardReply`.
 
     Raises:
-        EnginebayError: The evaluation failed. The message names the host if the error depends on
-            the host.
+        EnginebayError: The evaluation failed. If other hosts may succeed, the message names this
+            host.
     """
     task = msgspec.msgpack.decode(data, type=ShardTask)
     where = f" (on {host_name()})"
     try:
         with _enter_folder(task.job.folder):
             evaluation = _open_evaluation(task.job)
-            where = ""  # errors of items are the same on every host
+            where = ""  # errors on items are the same on every host
             return msgspec.msgpack.encode(_evaluate_range(evaluation, task))
     except BaseException as err:
         _close_evaluation()  # its engines may still have inputs whose outputs were never read
@@ -102,7 +102,7 @@ def _enter_folder(folder: str) -> chdir[str]:
 
 def _evaluate_range(evaluation: _OpenEvaluation, task: ShardTask) -> ShardReply:
     run, loop, model = evaluation.run, evaluation.loop, evaluation.model
-    loop.start_engines(run.subjects)  # again those that failed in an earlier task
+    loop.start_engines(run.subjects)  # engines that failed in an earlier task start again
     loop.begin(model)
     part = run.data.part(task.start, task.stop)
     shards = [
@@ -114,13 +114,13 @@ def _evaluate_range(evaluation: _OpenEvaluation, task: ShardTask) -> ShardReply:
         raise InputError(
             f"{run.data.description} returned {task.start + count} items, expected at least "
             f"{task.stop}",
-            hint="a data set must be the same every time it is read",
+            hint="a data set must return the same items each time it is read",
         )
     try:
         packed = [shard.pack_metrics() for shard in shards]
     except TypeError as err:
         raise UsageError(
-            f"the state of a metric cannot be sent: {err}",
+            f"the state of a metric cannot be sent to the client: {err}",
             hint="metric_state must be a dict of numbers, arrays, and lists of these",
         ) from err
     return ShardReply(shards=packed, model=model.identity if model else "")
@@ -144,10 +144,10 @@ def _open_evaluation(job: EvaluationJob) -> _OpenEvaluation:
         if job.model:
             import torch
 
-            # As on the client: the order of additions, and so the last digits, depend on it.
+            # As on the client: it determines the order of additions, and so the last digits.
             torch.set_num_threads(job.threads)
             model = stack.enter_context(torch_model(job.model, run))
-            _ = model.identity  # cached before the first item, which may change its buffers
+            _ = model.identity  # cached before items run, which may change the model's buffers
         evaluation = _OpenEvaluation(job, stack.pop_all(), run, loop, model)
     _open_evaluations.append(evaluation)
     return evaluation

@@ -1,7 +1,7 @@
 """Shards: ranges of items whose results are merged in the order of the items.
 
-Floating-point sums depend on the order of the additions. Every evaluation is therefore a merge of
-shards of :data:`SHARD_ITEMS` items, on one process or on many.
+Floating-point sums depend on the order of additions. So that one process and many workers compute
+the same values, every evaluation merges shards of :data:`SHARD_ITEMS` items.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from enginebay_lab.evaluation.output_accumulator import AccumulatorState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Items in a shard. Merging takes about 50 µs per artifact, so smaller shards would slow down small
-#: models; the tasks of larger shards would take minutes on large models.
+#: The number of items in a shard. Merging a shard takes about 50 µs per artifact, so smaller shards
+#: would slow down small models; one larger shard of a large model would take minutes.
 SHARD_ITEMS = 64
 
 
@@ -27,10 +27,10 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         start: The index of the first item in the data set.
-        items: Digests of the items.
+        items: The digests of the items.
         reference: PyTorch's results; None without a model.
-        artifacts: Each artifact's results, by its name, without lost artifacts.
-        lost: Why an artifact is lost, by its name.
+        artifacts: The results of the artifacts whose engines did not fail, by the artifacts' names.
+        lost: The errors of the other artifacts, by their names.
     """
 
     start: int
@@ -45,15 +45,15 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.items.targets) // DIGEST_BYTES
 
     def pack_metrics(self) -> Shard:
-        """Return the shard with the metrics' states as plain data for MessagePack.
+        """Return a copy whose metric states MessagePack can encode.
 
         Raises:
-            TypeError: A metric's state contains something else than numbers and arrays.
+            TypeError: A metric's state contains other objects than numbers and arrays.
         """
         return self._convert_metrics(pack_state)
 
     def unpack_metrics(self) -> Shard:
-        """Undo :meth:`pack_metrics`; tensors become arrays."""
+        """Return a copy with the original metric states, in which tensors are arrays."""
         return self._convert_metrics(unpack_state)
 
     def _convert_metrics(self, convert: Callable[[object], object]) -> Shard:

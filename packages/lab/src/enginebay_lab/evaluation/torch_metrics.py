@@ -1,4 +1,4 @@
-"""Metrics of torchmetrics, behind the interface of metrics that take NumPy arrays."""
+"""Metrics of torchmetrics, wrapped so that they take NumPy arrays."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
     """Find a metric of torchmetrics by its class name.
 
     Args:
-        name: ``MeanSquaredError``, or with arguments ``MulticlassF1Score(num_classes=10)``.
+        name: A class name, or a call of the class: ``MulticlassF1Score(num_classes=10)``.
 
     Returns:
         A function that builds the metric.
 
     Raises:
         MissingDependencyError: torchmetrics is not installed.
-        UsageError: torchmetrics has no such metric, or the arguments cannot be parsed.
+        UsageError: torchmetrics has no metric of this name, or the arguments cannot be parsed.
     """
     try:
         import torchmetrics
@@ -54,14 +54,14 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
             names = [name for name in parameters if name not in ("self", "kwargs")]
             raise UsageError(
                 f"'torchmetrics:{name}' cannot be built: {first_line(err)}",
-                hint=f"write torchmetrics:{class_name}(NAME=VALUE); it takes {', '.join(names)}",
+                hint=f"write torchmetrics:{class_name}(NAME=VALUE); names: {', '.join(names)}",
             ) from err
 
     return build_metric
 
 
 def _parse_call(text: str) -> tuple[str, dict[str, object]]:
-    """Parse a name, and keyword arguments in parentheses after it: numbers, texts, lists."""
+    """Parse a class name and its keyword arguments, which must be literals."""
     import ast
 
     try:
@@ -87,15 +87,14 @@ def _is_metric_class(value: object) -> bool:
 
 
 def is_torch_metric(metric: object) -> bool:
-    """Return true for a metric of torchmetrics; imports nothing."""
+    """Return True for a metric of torchmetrics; imports nothing."""
     return any(kind.__module__.partition(".")[0] == "torchmetrics" for kind in type(metric).__mro__)
 
 
 class TorchMetric:
-    """A metric of torchmetrics that takes NumPy arrays.
+    """A wrapper of a metric of torchmetrics that takes NumPy arrays.
 
-    Outputs and targets become tensors. A target that is one number becomes a tensor with one
-    entry, since torchmetrics counts items along the first axis.
+    Outputs and targets become tensors; a scalar becomes a tensor with one entry.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -136,12 +135,12 @@ class TorchMetric:
 
     @property
     def metric_state(self) -> dict[str, Tensor | list[Tensor]]:
-        """Its state: tensors, or lists of tensors."""
+        """The metric's state: tensors and lists of tensors, by name."""
         state: dict[str, Tensor | list[Tensor]] = self._metric.metric_state
         return state
 
     def merge_state(self, state: Mapping[str, object]) -> None:
-        """Append another metric's items."""
+        """Append the items of another instance."""
         import torchmetrics
 
         tensors = {name: _state_tensors(value) for name, value in state.items()}
@@ -149,7 +148,7 @@ class TorchMetric:
         if type(metric).merge_state is not torchmetrics.Metric.merge_state:
             metric.merge_state(tensors)
             return
-        # Not merge_state() of torchmetrics 1.9, which puts the other items first.
+        # merge_state() of torchmetrics 1.9 puts the other instance's items first.
         for name, reduction in metric._reductions.items():
             (merged,) = _merge_values(reduction, getattr(metric, name), tensors[name])
             setattr(metric, name, merged)
@@ -158,7 +157,7 @@ class TorchMetric:
 def _merge_values(
     reduction: object, first: Tensor | list[Tensor], second: Any
 ) -> tuple[Tensor | list[Tensor], ...]:
-    """Merge two values of a state; empty unless the reduction is exact for any split of items."""
+    """Return the merged value of two states; empty if it is not exact for every split of items."""
     import torch
     from torchmetrics.utilities import data
 
@@ -192,7 +191,7 @@ def _to_tensors(values: object) -> object:
         return {name: _to_tensors(value) for name, value in values.items()}
     if values is None or is_torch(values):
         return values
-    array = np.atleast_1d(np.asarray(values))
+    array = np.atleast_1d(np.asarray(values))  # torchmetrics counts items along the first axis
     if array.dtype.kind not in "biufcV":
-        raise InputError(f"the metric takes tensors, found dtype {array.dtype}")
+        raise InputError(f"the metric accepts tensors, found an array of dtype {array.dtype}")
     return to_torch(array if array.flags.writeable else array.copy())

@@ -1,4 +1,4 @@
-"""Inputs with a different batch size, stacked from the rows of existing inputs."""
+"""Inputs with another batch size, made by repeating the rows of existing inputs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Repeat the inputs' rows along the batch dimension.
+    """Return the inputs with a batch size, with their rows repeated or cut off.
 
-    The batch dimension is an open first dimension, and every other dimension with the same name.
+    The batch axis of an input is its open first dimension, or its dimension with the same name as
+    the open first dimension of another input.
 
     Args:
         inputs: The inputs by name.
-        specs: The model's inputs.
-        batch: The number of rows.
+        specs: The specs of the model's inputs.
+        batch: The batch size.
 
     Raises:
-        UsageError: The first dimension is fixed at a different size.
+        UsageError: No first dimension is open, and the inputs have another batch size.
     """
     names = {spec.dims[0] for spec in specs if spec.dims and isinstance(spec.dims[0], str)}
     axes = {spec.name: _find_batch_axis(spec, names) for spec in specs}
@@ -56,7 +57,7 @@ def _find_batch_axis(spec: TensorSpec, names: set[str]) -> int | None:
 
 def _repeat_rows(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
     if not array.shape[axis]:
-        raise UsageError("the inputs have no rows to stack into a batch", hint="add --input")
+        raise UsageError("the inputs have no rows to repeat for a batch", hint="add --input")
     stacked: NumpyArray = np.take(array, np.arange(batch) % array.shape[axis], axis=axis)
     return stacked
 
@@ -64,10 +65,10 @@ def _repeat_rows(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
 def _fixed_batch_error(specs: Sequence[TensorSpec]) -> UsageError:
     first = next((spec for spec in specs if spec.dims), None)
     if first is None:
-        return UsageError("the batch is fixed: no input has dimensions")
+        return UsageError("the batch size is fixed: no input has dimensions")
     shape = "x".join(map(str, (first.dims or ())[1:]))
     low, high = (f"{first.name}:{size}{'x' if shape else ''}{shape}" for size in (1, 8))
     return UsageError(
-        f"the batch is fixed: the model takes {first.describe()}",
-        hint=f"deploy it with an open batch: --min-shapes {low} --max-shapes {high}",
+        f"the batch size is fixed: the model takes {first.describe()}",
+        hint=f"deploy it with an open batch size: --min-shapes {low} --max-shapes {high}",
     )

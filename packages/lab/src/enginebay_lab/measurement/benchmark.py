@@ -36,11 +36,11 @@ class Benchmark(
     """The result of :func:`enginebay_lab.benchmark`.
 
     Attributes:
-        rows: One row for each artifact, batch and number of threads. Rows that were measured
-            against each other are adjacent, the baseline first.
-        machine: The machine that measured them.
-        baseline: The name of the rows that the others are compared with; empty if there is only
-            one artifact.
+        rows: One row for each artifact, batch size and number of threads. Rows with the same batch
+            size and number of threads are adjacent, the baseline first.
+        machine: The machine on which the figures were measured.
+        baseline: The name of the artifact with which the others are compared, or ``pytorch``;
+            empty if there is only one artifact.
         notes: Reasons why the figures may be unreliable.
         command: The command that repeats the benchmark; empty if it was called in Python.
     """
@@ -53,14 +53,14 @@ class Benchmark(
 
     @property
     def failures(self) -> list[str]:
-        """One line for each row without figures."""
+        """One line with the reason for each row that failed."""
         return [f"'{row.name}': {row.failure}" for row in self.rows if row.failure]
 
     def __repr__(self) -> str:
         return f"<Benchmark of {', '.join(dict.fromkeys(row.name for row in self.rows))}>"
 
     def blocks(self) -> Iterator[Block]:
-        """All figures of a single row, or a table of several rows; then the timed layers."""
+        """Yield all figures of a single row, or a table of several rows; then the timed layers."""
         if len(self.rows) == 1:
             yield from _row_blocks(self.rows[0], self.notes)
         else:
@@ -89,7 +89,6 @@ def _layers_table(row: BenchmarkRow) -> Table:
 
 
 def _row_blocks(row: BenchmarkRow, notes: Iterable[str]) -> Iterator[Block]:
-    """All figures of the only row."""
     if row.call and row.engine:
         cells = [("call", *_latency_cells(row.call)), ("engine", *_latency_cells(row.engine))]
         yield Table(("", *_SINGLE_ROW_COLUMNS), cells, right=_SINGLE_ROW_COLUMNS)
@@ -131,11 +130,10 @@ def _describe_memory(row: BenchmarkRow) -> str:
     if row.peak_memory is None or row.bare_memory is None:
         return ""
     above = human_size(row.peak_memory - row.bare_memory)
-    return f"{human_size(row.peak_memory)} at most, {above} above the process without it"
+    return f"{human_size(row.peak_memory)} at most, {above} more than before loading"
 
 
 def _table_blocks(measured: Benchmark) -> Iterator[Block]:
-    """A table with all rows, and the notes about them."""
     # A column in which all rows have the same value only takes space.
     hidden = {
         name
@@ -157,8 +155,8 @@ def _table_blocks(measured: Benchmark) -> Iterator[Block]:
 def _collect_notes(measured: Benchmark) -> Iterator[str]:
     if measured.baseline:
         yield (
-            f"SPEED is relative to '{measured.baseline}', with its 95 % interval; shown if both "
-            "agreed"
+            f"SPEED is relative to '{measured.baseline}', with its 95 % interval; shown if the "
+            "windows of both agreed"
         )
     for row in measured.rows:
         for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NumpyArray]
 
 _STEADY_HINT = "for figures that agree, measure longer, or on an idle machine"
-_OTHER_INPUTS_NOTE = "measured with its own inputs: it does not accept the first artifact's"
+_OTHER_INPUTS_NOTE = "measured with other inputs: it does not accept those of the first artifact"
 
 
 def benchmark(
@@ -50,41 +50,42 @@ def benchmark(
     output: str | Path | None = None,
     watch: Callable[[Step], None] | None = None,
 ) -> Benchmark:
-    """Measure artifacts on this machine, side by side.
+    """Measure the latency of artifacts on this machine, side by side.
 
-    Each artifact runs in its own child process. The artifacts take turns in windows of a tenth of a
-    second, in a different order each round, and sleep in between, so that a disturbance of the
-    machine slows all of them. An artifact that cannot be loaded, crashes or exceeds the time limit
-    fails its own row only.
+    Each artifact runs in its own child process. The artifacts run in turn, each for a window of a
+    tenth of a second while the others sleep, and in another order in each round, so that a
+    disturbance of the machine slows all of them. An artifact that cannot be loaded, crashes or
+    exceeds the time limit fails only its own rows.
 
     Args:
-        artifacts: One artifact or several: a folder, or the artifact of :func:`enginebay.deploy`.
-        inputs: One array or tensor by name, for all artifacts. By default, the first inputs that
-            the first artifact was verified with, else generated inputs. An artifact that does not
-            accept these is measured with its own.
-        against: ``pytorch`` to measure the model too, and compare the artifacts with it; by
-            default, they are compared with the first artifact.
-        model: The PyTorch model as text, in the form of the command line: a child process loads
-            it.
-        seconds: The time limit of each row. A row ends earlier once its windows agree: the 95 %
-            confidence interval of their median is at most 2 % of the median.
-        batch: Batch sizes, each measured in separate rows; by default the batch of the inputs.
-        threads: Numbers of threads that call at once, each measured in separate rows. The
-            threads of an engine itself are a parameter of its backend.
+        artifacts: One artifact or several: a folder, or the artifact that :func:`enginebay.deploy`
+            returned.
+        inputs: Arrays or tensors by name, for all artifacts; by default the first inputs that the
+            first artifact was verified with, else generated inputs. An artifact that does not
+            accept the default inputs gets its own.
+        against: ``pytorch`` to measure the PyTorch model too, and compare the artifacts with it;
+            by default, they are compared with the first artifact.
+        model: The PyTorch model as a string, as on the command line: a child process loads it.
+        seconds: The time limit in seconds for each row. The measurement ends earlier once the
+            windows agree: the 95 % confidence interval of the median of their latencies is at most
+            2 % of this median.
+        batch: Batch sizes, each measured in separate rows; by default the batch size of the inputs.
+        threads: Numbers of threads that call an engine at the same time, each measured in separate
+            rows. The engine's own threads are set by its backend's parameters.
         layers: Time the layers of each engine too, if its backend supports this.
-        device: The device to run on instead of the artifacts' own.
+        device: The device on which the engines run; by default the one in each artifact.
         strict: Raise if an engine falls back from the requested device or precision.
         timeout: Time limit in seconds for loading and for each window.
-        output: A new file for windows and rows, one JSON document on each line, written during
-            the measurement.
+        output: A new file to which the windows and rows are written during the measurement, with
+            one JSON document on each line.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
         UsageError: An argument is wrong, or ``output`` exists.
-        ModelSourceError: ``model`` does not name a PyTorch model.
+        ModelSourceError: ``model`` is not the name of a PyTorch model.
         InputError: The inputs do not fit the model.
         ArtifactError: An artifact is damaged, or bound to another engine or device.
-        EnginebayError: All rows failed; the error is that of the first row.
+        EnginebayError: All rows failed; this is the error of the first row.
     """
     _check_numbers({"seconds": seconds, "timeout": timeout}, {"batch": batch, "threads": threads})
     _check_model(against, model)
@@ -124,7 +125,7 @@ def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence
             if not isinstance(number, int) or number < 1:
                 raise UsageError(f"{name} is {number!r}, expected an integer of 1 or more")
         if len(set(numbers)) < len(numbers):
-            raise UsageError(f"{name} contains a number twice", hint="leave one of them out")
+            raise UsageError(f"{name} contains a number twice", hint="remove one of them")
 
 
 def _check_model(against: str | None, model: object) -> None:
@@ -138,7 +139,7 @@ def _check_model(against: str | None, model: object) -> None:
         raise UsageError("no PyTorch model to compare with", hint="name it: --model MODEL")
     if not isinstance(model, str | Path | None):
         raise UsageError(
-            f"model is a {type(model).__name__}, expected text that names a model: a child process "
+            f"model is a {type(model).__name__}, expected the name of a model: a child process "
             "loads it",
             hint="write model='file.py:attr' or 'package.module:attr'",
         )
@@ -147,7 +148,7 @@ def _check_model(against: str | None, model: object) -> None:
 def _prefix_progress(
     set_detail: Callable[[str], None], batch: int | None, threads: int
 ) -> Callable[[str], None]:
-    """Return a progress callback that adds the batch and the number of threads to each text."""
+    """Return a progress callback that adds the batch size and number of threads to each text."""
     prefix = "" if batch is None else f"batch {batch}, "
     prefix += "" if threads == 1 else f"{threads} threads, "
     return lambda text: set_detail(prefix + text)
@@ -160,7 +161,7 @@ def _describe_artifacts(
     device: str | None,
     strict: bool,
 ) -> list[SubjectSpec]:
-    """Check every artifact, and choose the same inputs for all of them if they accept them."""
+    """Check every artifact, and give it the first artifact's inputs if it accepts these."""
     listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("no artifact to measure", hint="name its folder")
@@ -169,7 +170,7 @@ def _describe_artifacts(
     for artifact in listed:
         name = str(artifact.path if isinstance(artifact, Artifact) else artifact)
         if name in specs:
-            raise UsageError(f"'{name}' is named twice", hint="leave one of them out")
+            raise UsageError(f"'{name}' is named twice", hint="remove one of them")
         first = next(iter(specs.values()), None)
 
         # Defaults bind the loop's variables now; a closure would read their later values.
@@ -205,7 +206,7 @@ def _accepts_inputs(artifact: Artifact, inputs: Arrays) -> bool:
 
 
 def _describe_pytorch(model: str, artifacts: Sequence[SubjectSpec]) -> SubjectSpec:
-    # With the inputs of an artifact with an open batch, PyTorch runs every requested batch.
+    # With the specs of an artifact with an open batch size, PyTorch gets every requested batch.
     counterpart = next(
         (a for a in artifacts if any(s.dims and isinstance(s.dims[0], str) for s in a.input_specs)),
         artifacts[0],

@@ -1,4 +1,4 @@
-"""The rows of a benchmark: one for each artifact, batch and number of threads."""
+"""The rows of a benchmark: one for each artifact, batch size and number of threads."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from enginebay import Receipt
 from enginebay.authors import Latency
 from enginebay.hooks import TimedLayer
 
-#: The kind of the lines in the file that is written while a benchmark runs.
+#: The ``kind`` of each line in the file that a benchmark writes while it runs.
 LINE_KIND = "benchmark line"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A short time in which one benchmark subject ran and the others slept.
+    """A short period in which one benchmark subject ran and the others slept.
 
     Attributes:
-        round: The number of the round; the windows of one round are adjacent in time.
-        calls: The number of calls.
+        round: The index of the round; in each round, every subject has one window.
+        calls: The number of timed calls.
         median: The median duration of a call in seconds.
-        engine: The median duration of the engine alone in seconds, from as many separate calls.
-        calls_per_second: The rate of all threads together.
+        engine: The median duration of the engine alone in seconds, from separate calls.
+        calls_per_second: The calls per second of all threads together.
     """
 
     round: int
@@ -31,15 +31,15 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the windows agree, and so how certain their median is.
+    """The agreement of the windows, which shows how certain the median of their latencies is.
 
     Attributes:
-        agreed: True if there are enough windows, and ``apart`` is at most ``wanted``.
-        apart: The length of the 95 % confidence interval of the windows' median, as a fraction of
-            the median.
-        wanted: The largest length at which the windows agree.
+        agreed: True if there are at least six windows, and ``apart`` is at most ``wanted``.
+        apart: The length of the 95 % confidence interval of the median of the windows' latencies,
+            as a fraction of this median.
+        wanted: The largest value of ``apart`` at which the windows agree.
         windows: The number of windows.
-        seconds: Their duration in total.
+        seconds: The total duration of the windows in seconds.
     """
 
     agreed: bool
@@ -75,12 +75,12 @@ def _format_percent(share: float) -> str:
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """A speed relative to the baseline's.
+    """The speed of a benchmark subject relative to the baseline's speed.
 
     Attributes:
-        value: How many times as fast: 2 if a call takes half as long.
-        low: The lower end of its 95 % confidence interval.
-        high: The upper end.
+        value: The ratio of the speeds: 2 if a call takes half as long as with the baseline.
+        low: The lower end of the 95 % confidence interval of the ratio.
+        high: The upper end of this interval.
     """
 
     value: float
@@ -89,12 +89,12 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 class Layer(TimedLayer, frozen=True, kw_only=True):
-    """A timed layer of an engine: an :class:`enginebay.hooks.TimedLayer` with its share.
+    """A timed layer of an engine: an :class:`enginebay.hooks.TimedLayer` with two more fields.
 
     Attributes:
-        share: The layer's fraction of all layers' time.
-        modules: The model's modules that its nodes come from, by their names in
-            ``named_modules()``: ``features.3.0``; an empty name is the model itself.
+        share: The fraction of the total time of all layers.
+        modules: The paths of the modules from which the layer's nodes were exported, as in
+            ``named_modules()``: ``features.3.0``; an empty path is the model itself.
     """
 
     share: float
@@ -102,36 +102,37 @@ class Layer(TimedLayer, frozen=True, kw_only=True):
 
 
 class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of an artifact, or of PyTorch, at one batch and one number of threads.
+    """The figures of an artifact, or of PyTorch, at one batch size and one number of threads.
 
     A row with a ``failure`` still has the figures that were measured before the failure.
 
     Attributes:
-        name: The folder as it was passed, or ``pytorch``.
-        artifact: The absolute path of the folder; empty for PyTorch.
-        backend: The backend that built the artifact, or ``pytorch``.
+        name: The artifact's folder as it was passed, or ``pytorch``.
+        artifact: The absolute path of the artifact's folder; empty for PyTorch.
+        backend: The name of the backend that built the artifact, or ``pytorch``.
         precision: The effective precision that the engine reports; empty if it was not loaded.
         batch: The number of items in a call: the length of the first input's first axis.
-        threads: The number of threads that call at once, not the engine's own threads.
-        call: The duration of whole calls: checks, copies and the engine, in seconds. The median
-            and its interval are those of the windows' medians; the percentiles, of all calls.
-        engine: The duration of the engine alone, from separate calls, in the same way.
-        load: Seconds from the files to a callable wrapper, imports included.
-        first: Seconds of the first call, which may compile or allocate.
-        calls_per_second: The rate of all threads together.
+        threads: The number of threads that call the engine at the same time.
+        call: The duration of whole calls in seconds: checks, copies and the engine. The median and
+            its interval are computed from the windows' medians, all other figures from all calls.
+        engine: The duration of the engine alone in seconds, from separate calls.
+        load: Seconds for imports and for loading the engine from its files.
+        first: Seconds for the first call, which may compile or allocate.
+        calls_per_second: The calls per second of all threads together.
         items_per_second: ``calls_per_second`` times ``batch``.
-        peak_memory: The peak resident memory of its process in bytes.
-        bare_memory: The peak resident memory before anything was loaded, in bytes.
-        agreement: How well the windows agree.
-        ratio: The speed relative to the baseline, paired by rounds; None for the baseline itself,
-            and if the windows of either do not agree.
+        peak_memory: The peak resident memory of the child process in bytes.
+        bare_memory: The peak resident memory of the child process before loading, in bytes.
+        agreement: The agreement of the windows.
+        ratio: The speed relative to the baseline, compared round by round; None for the baseline
+            itself, and if the windows of the artifact or of the baseline do not agree.
         receipt: The engine, device and precision that ran.
         notes: Reasons why the figures may be unreliable.
         windows: The windows, in order.
-        quantiles: The quantiles of a call's duration at 0, 1, 2 … 100 %, in seconds.
+        quantiles: The quantiles of the duration of a call at 0, 1, 2 … 100 %, in seconds.
         layers: The engine's timed layers in the order in which they run; empty if they were not
             requested, or the engine cannot time them.
-        failure: Why figures are missing: loading failed, the process died, or the time was up.
+        failure: Why figures are missing: loading failed, the process crashed, or a time limit was
+            exceeded; empty if none are missing.
     """
 
     name: str

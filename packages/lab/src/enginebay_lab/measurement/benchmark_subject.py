@@ -1,4 +1,4 @@
-"""One benchmark subject: its child process, its windows, and its row."""
+"""One benchmark subject, which is an artifact or a PyTorch model: its child process and windows."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
-#: The name of PyTorch's rows.
+#: The name of PyTorch in rows and messages.
 PYTORCH = "pytorch"
 _CHILD_MODULE = "enginebay_lab.measurement.subject_process"
 
 
 class SubjectSpec(NamedTuple):
-    """An artifact or a model to measure, at any batch and number of threads.
+    """An artifact or a PyTorch model to measure.
 
     Attributes:
         name: The name in rows and messages.
-        backend: The backend that built the artifact, or ``pytorch``.
+        backend: The name of the backend that built the artifact, or ``pytorch``.
         artifact: The artifact's folder; empty for PyTorch.
-        function: The function that its child process calls.
+        function: The function that the child process calls.
         arguments: The function's arguments, without the inputs and the number of threads.
-        inputs: The inputs of a call, with their original batch.
-        input_specs: The inputs that the artifact accepts.
-        note: A reason why its figures may be unreliable; empty if there is none.
+        inputs: The inputs of a call by name, with their original batch size.
+        input_specs: The specs of the inputs.
+        note: A reason why the figures may be unreliable; empty if there is none.
     """
 
     name: str
@@ -73,7 +73,7 @@ def describe_artifact(
 
 
 def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
-    """Describe a PyTorch model, named as on the command line, with the inputs of an artifact."""
+    """Describe a PyTorch model, named as on the command line, with an artifact's inputs."""
     return SubjectSpec(
         name=PYTORCH,
         backend=PYTORCH,
@@ -86,18 +86,18 @@ def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
 
 
 class BenchmarkSubject:
-    """An artifact or a model in its own child process, which sleeps between its windows.
+    """An artifact or a PyTorch model in a child process, which sleeps between its windows.
 
     Args:
         spec: The artifact or model.
-        batch: The number of items in a call; None for the inputs as they are.
-        threads: The number of threads that call at once.
+        batch: The batch size; None for that of the inputs.
+        threads: The number of threads that call at the same time.
         timeout: Time limit in seconds for loading, and for each window in addition to its length.
 
     Attributes:
-        windows: The windows that were measured.
-        spent: The windows' duration in total, in seconds.
-        error: The error that ended the process; None while it works.
+        windows: The measured windows.
+        spent: The total duration of the windows in seconds.
+        error: The error that ended the process; None if there was no error.
     """
 
     def __init__(self, spec: SubjectSpec, batch: int | None, threads: int, timeout: float) -> None:
@@ -116,10 +116,10 @@ class BenchmarkSubject:
         self._elapsed = 0.0
 
     def open(self, samples: Path) -> None:
-        """Load the engine and call it once; an error is stored, not raised.
+        """Load the engine and call it once; an error is stored in :attr:`error`, not raised.
 
         Args:
-            samples: A file for the inputs, which the child process reads once.
+            samples: A path for the file of inputs, which the child process reads.
 
         Raises:
             ModelSourceError: The PyTorch model does not exist, so nothing can be compared with it.
@@ -138,15 +138,15 @@ class BenchmarkSubject:
             self._record_error(err)
 
     def warm_up(self, seconds: float) -> None:
-        """Make calls that are not counted."""
+        """Make calls for some seconds without recording a window."""
         self._run_window(seconds)
 
     def measure_window(self, number: int, seconds: float) -> Window | None:
-        """Measure a window, and return None if that fails.
+        """Measure a window, and return it; None if the process has failed.
 
         Args:
-            number: The number of the round.
-            seconds: The window's length; the last call may exceed it.
+            number: The index of the round.
+            seconds: The window's length in seconds; the last call may exceed it.
         """
         measured = self._run_window(seconds)
         if measured is None:
@@ -168,11 +168,11 @@ class BenchmarkSubject:
 
     @property
     def has_agreed(self) -> bool:
-        """True if the windows agree."""
+        """True if the windows measured so far agree."""
         return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
 
     def can_continue(self, seconds: float) -> bool:
-        """Return True if the subject works, and has time left or too few windows."""
+        """Return True if there was no error, and there is time left or too few windows."""
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class BenchmarkSubject:
             self._worker = None
 
     def build_row(self) -> BenchmarkRow:
-        """Summarize the windows, or the failure, as a row."""
+        """Return the row with the figures of the windows, and with the error, if any."""
         row = BenchmarkRow(
             name=self.spec.name,
             artifact=self.spec.artifact,
@@ -204,11 +204,11 @@ class BenchmarkSubject:
         return self._add_figures(row) if self.windows else row
 
     def add_layers(self, row: BenchmarkRow, seconds: float) -> BenchmarkRow:
-        """Add the times of an engine's layers to a row, or a note with the reason for none.
+        """Return a row with the timed layers of the engine, or with a note why there are none.
 
         Args:
             row: This subject's row.
-            seconds: The approximate duration of all runs.
+            seconds: The approximate total duration of the runs under the engine's profiler.
         """
         (request, *_) = self.spec.arguments
         if row.call is None or not isinstance(request, LoadRequest):
@@ -217,7 +217,7 @@ class BenchmarkSubject:
         try:
             layers = time_layers_isolated(request, self._stack_inputs(), runs, self._timeout)
         except EnginebayError as err:
-            note = f"its layers are not timed: {err}"
+            note = f"the layers could not be timed: {err}"
             return msgspec.structs.replace(row, notes=(*row.notes, note))
         return msgspec.structs.replace(row, layers=layers)
 
@@ -246,7 +246,7 @@ class BenchmarkSubject:
         return stack_batch(self.spec.inputs, self.spec.input_specs, self.batch)
 
     def _run_window(self, seconds: float) -> WindowCalls | None:
-        """Wake the process for one window, and return None if it has ended or ends now."""
+        """Let the process run for one window; return None if it has failed, now or before."""
         if self._worker is None:
             return None
         try:
@@ -271,8 +271,8 @@ class BenchmarkSubject:
 
 
 def _summarize_calls(calls: Sequence[float], medians: Sequence[float]) -> Latency:
-    # The median and its interval are those of the windows' medians, as in the ratios: single calls
-    # of a window are not independent.
+    # Single calls of a window are not independent, so the confidence interval is that of the
+    # windows' medians.
     windows = Latency.of(medians)
     return msgspec.structs.replace(
         Latency.of(calls), median=windows.median, low=windows.low, high=windows.high

@@ -1,4 +1,4 @@
-"""Interleaved measurement: short windows, one subject at a time, in a new order each round."""
+"""Interleaved measurement: rounds of short windows, one for each subject, in changing order."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Short compared with most disturbances of a machine, long compared with waking a process.
+#: The length of a window: short compared with disturbances, long compared with waking a process.
 WINDOW_SECONDS = 0.1
-#: Calls before the first window, which are not counted: clock rates and caches change first.
+#: Calls before the first window are not counted: at first, clock rates and caches still change.
 WARM_UP_SECONDS = 0.5
-#: The total of an engine's runs under its profiler.
+#: The total duration of an engine's runs under its profiler.
 LAYER_SECONDS = 2.0
-#: The largest fraction of the time limit for a window, and for the warm-up.
+#: The largest length of a window, and of the warm-up, as a fraction of the time limit.
 MAX_TIME_SHARE = 1 / 30
 
 
 class InterleavedRun:
-    """The measurement of all subjects at one batch and one number of threads.
+    """The measurement of all subjects at one batch size and one number of threads.
 
     Args:
-        specs: The artifacts and models; the others are compared with the first.
-        batch: The number of items in a call; None for the inputs as they are.
-        threads: The number of threads that call at once.
+        specs: The artifacts and models to measure; the first is the baseline.
+        batch: The batch size; None for that of the inputs.
+        threads: The number of threads that call at the same time.
         timeout: Time limit in seconds for loading, and for each window.
-        journal: The file for windows and rows.
+        journal: The file to which windows and rows are written.
     """
 
     def __init__(
@@ -58,22 +58,22 @@ class InterleavedRun:
 
     @property
     def errors(self) -> list[EnginebayError]:
-        """The errors that ended subjects, in the subjects' order."""
+        """The errors of the subjects that failed, in the order of the subjects."""
         return [subject.error for subject in self._subjects if subject.error is not None]
 
     def measure_rows(
         self, seconds: float, on_progress: Callable[[str], None], *, layers: bool = False
     ) -> list[BenchmarkRow]:
-        """Measure in rounds until the windows of every subject agree, or its time is up.
+        """Measure rounds until the windows of every subject agree, or its time is up.
 
-        A subject whose windows agree early is measured further, so that every round compares all
-        subjects.
+        Subjects whose windows already agree are measured in all rounds too, so that every round
+        compares all subjects.
 
         Args:
-            seconds: The time limit for each subject, including warm-up. Six windows are made in
-                any case.
+            seconds: The time limit in seconds for each subject, including warm-up. At least six
+                windows are measured even if they take longer.
             on_progress: Called with a short text about each step.
-            layers: Time the engines' layers too, at the end.
+            layers: Time the engines' layers at the end.
 
         Raises:
             OSError: The journal cannot be written.
@@ -96,7 +96,7 @@ class InterleavedRun:
         return rows
 
     def _open_subjects(self, on_progress: Callable[[str], None]) -> None:
-        # One after the other, so that none slows the loading of the next.
+        # One after the other, so that no subject slows the loading of another.
         with TemporaryDirectory(prefix="enginebay-benchmark-") as folder:
             for number, subject in enumerate(self._subjects):
                 on_progress(f"loading {subject.spec.name}")
@@ -131,9 +131,9 @@ class InterleavedRun:
 
 
 def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
-    """Return the order of the subjects in a round; it changes so that no subject has an advantage.
+    """Return the order of the subjects in a round, which changes so that none has an advantage.
 
-    The first subject changes with each round, and the direction after all have been first.
+    Each round begins with the next subject; after all have been first, the order is reversed.
 
     Example:
         >>> [order_round("abc", number) for number in (0, 1, 3)]

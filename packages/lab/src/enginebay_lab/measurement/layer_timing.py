@@ -1,4 +1,4 @@
-"""Timing of an engine's layers in a child process, with the modules that they come from."""
+"""Timing of an engine's layers in a child process, with the modules of the layers' nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
 
 _FUNCTION = "enginebay_lab.measurement.layer_timing:time_layers_here"
-#: The least and the largest number of runs whose median is a layer's time.
+#: The smallest and the largest number of runs; the time of a layer is their median.
 MIN_RUNS, MAX_RUNS = 5, 100
 
 
@@ -29,9 +29,9 @@ def time_layers_isolated(
     """Time the layers of an engine in a child process, in the order in which they run.
 
     Args:
-        request: The request that loads the engine.
-        inputs: The engine's inputs.
-        runs: The number of runs, which is limited to 5 to 100.
+        request: The engine's files and load options.
+        inputs: The engine's inputs by name.
+        runs: The desired number of runs; at least 5 and at most 100 are made.
         timeout: Time limit in seconds.
 
     Raises:
@@ -48,7 +48,7 @@ def time_layers_isolated(
 
 
 def time_layers_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
-    """Time the layers in this child process."""
+    """Time an engine's layers; called in the child process."""
     return request.time_layers(load_samples(samples)[0].inputs, runs)
 
 

@@ -1,4 +1,4 @@
-"""The machine that figures were measured on."""
+"""A description of the machine on which figures are measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from enginebay_lab.resources import count_cores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Environment variables that set the number of an engine's threads, or how long they spin.
+#: Environment variables for the number of an engine's threads, and for how long idle threads spin.
 _THREADS = (
     *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "GOMP_SPINCOUNT"),
     *("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
@@ -28,11 +28,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         processor: The processor's model name.
-        cores: The number of cores that the process may use.
+        cores: The number of cores that this process may use.
         system: The operating system and its version.
         python: The version of Python.
-        enginebay: The version of Enginebay; an engine's version is in its row's receipt.
-        environment: The set environment variables that affect the threads of engines.
+        enginebay: The version of Enginebay.
+        environment: The environment variables that are set and affect the threads of engines.
         load: The load average of the last minute; None if the system does not report it.
     """
 
@@ -46,11 +46,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_busy(self) -> bool:
-        """True if other processes use half of the cores or more."""
+        """True if the load average is at least half of the number of cores."""
         return self.load is not None and self.load >= self.cores / 2
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Yield the permanent properties as labels and texts: ``("processor", "… , 8 cores")``."""
+        """Yield the properties without the load, as labels and texts: ``("Python", "3.12.4")``."""
         yield "processor", f"{self.processor}, {self.cores} cores"
         yield "system", self.system
         yield "Python", self.python
@@ -59,7 +59,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_machine() -> Machine:
-    """Describe this machine, with its current load."""
+    """Return a description of this machine, with its current load."""
     return Machine(
         processor=_processor_name(),
         cores=count_cores(),

@@ -1,4 +1,4 @@
-"""Statistics over windows: their agreement, and the ratio of two subjects' speeds."""
+"""Statistics of benchmark windows: their agreement, and the ratio of the speeds of two subjects."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
     from enginebay_lab.measurement.benchmark_rows import Window
 
-#: The smallest number of windows, whatever they take: a 95 % interval of a median requires six.
+#: The smallest number of windows: a 95 % confidence interval of a median requires six values.
 MIN_WINDOWS = 6
-#: The largest interval of the windows' median at which they agree, as a fraction of the median.
+#: Windows agree if the confidence interval of their median is at most this fraction of the median.
 MAX_INTERVAL = 0.02
-#: A larger difference between the two halves of a run becomes a note.
+#: A larger relative difference between the two halves of a run is noted.
 MAX_DRIFT = 0.05
-#: A mean that exceeds the median by a larger fraction becomes a note.
+#: A mean that exceeds the median by a larger fraction is noted.
 MAX_MEAN_EXCESS = 0.25
 
 
 def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
-    """Return how well windows agree: the length of the confidence interval of their median.
+    """Return the agreement of windows: the length of the confidence interval of their median.
 
     Args:
-        medians: The medians of all windows.
-        seconds: The windows' duration in total.
+        medians: The median latencies of all windows.
+        seconds: The total duration of the windows in seconds.
     """
-    # The interval shrinks as windows are added, unless the machine changes meanwhile. Single calls
-    # cannot show this: a disturbance slows neighbouring calls too, so they are not independent.
+    # Of windows, not of single calls: a disturbance slows neighbouring calls too, so calls are not
+    # independent.
     latency = Latency.of(medians)
     apart = (latency.high - latency.low) / latency.median
     return Agreement(
@@ -44,15 +44,13 @@ def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
 
 
 def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
-    """Compare two subjects round by round, because a disturbance of a round slows both.
+    """Return the ratio of the speeds of two subjects; None with fewer than six common rounds.
 
-    The value is the median of the rounds' ratios. Its interval is that of the sign test, between
-    two of the ratios themselves, whatever their distribution (Conover, Practical Nonparametric
-    Statistics, 3rd edition, section 3.2). The interval assumes independent rounds: it does not
-    cover a disturbance that lasts for many rounds and slows one subject more than the other.
-
-    Returns:
-        None if they have fewer than six rounds in common.
+    The value is the median of the ratios in all common rounds, because a disturbance of a round
+    slows both subjects. The confidence interval is that of the sign test: its ends are two of the
+    ratios, and it holds for any distribution (Conover, Practical Nonparametric Statistics, 3rd
+    edition, section 3.2). It assumes independent rounds: it does not cover a disturbance that lasts
+    for many rounds and slows one subject more than the other.
     """
     medians = {window.round: window.median for window in baseline}
     ratios = [
@@ -65,9 +63,9 @@ def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Rati
 
 
 def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
-    """Return the rows with the shortest time for an item within the noise, the shortest first.
+    """Return the rows with the shortest time for an item, the shortest first.
 
-    A row is as fast as the first if the 95 % intervals of their medians overlap.
+    Rows whose 95 % confidence intervals overlap with that of the fastest row are returned too.
     """
     spans = [
         (row.call.median / row.batch, row.call.low / row.batch, row.call.high / row.batch, row)
@@ -79,7 +77,7 @@ def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
 
 
 def compute_quantiles(ordered: Sequence[float]) -> tuple[float, ...]:
-    """Return the quantiles of sorted values at 0, 1 … 100 %, by nearest rank."""
+    """Return the quantiles of sorted values at 0, 1, 2 … 100 %, by nearest rank."""
     last = len(ordered) - 1
     return tuple(ordered[round(last * percent / 100)] for percent in range(101))
 
@@ -88,7 +86,7 @@ def describe_instability(medians: Sequence[float], mean: float, median: float) -
     """Yield a note for each sign that another run would give different figures.
 
     Args:
-        medians: The medians of all windows, in order.
+        medians: The median latencies of all windows, in order.
         mean: The mean of all calls.
         median: The median of all calls.
     """

@@ -1,4 +1,4 @@
-"""The child process of a benchmark subject: it loads the model and makes the calls of a window."""
+"""The child process of a benchmark subject: it loads the engine and times calls of it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class LoadFigures(msgspec.Struct, array_like=True):
-    """The figures of loading a subject and of its first call.
+    """The figures of loading an engine or model, and of its first call.
 
     Attributes:
         receipt: The engine, device and precision, as the engine reports them.
-        load: Seconds until it could be called.
-        first: Seconds of the first call.
-        bare_memory: The peak memory before loading, in bytes.
+        load: Seconds for loading.
+        first: Seconds for the first call.
+        bare_memory: The peak memory of this process before loading, in bytes.
     """
 
     receipt: Receipt
@@ -43,13 +43,13 @@ class LoadFigures(msgspec.Struct, array_like=True):
 
 
 class WindowCalls(msgspec.Struct, array_like=True):
-    """The calls of one window.
+    """The timed calls of one window.
 
     Attributes:
-        calls: Seconds of each call.
-        engine: Seconds of the engine alone, from separate calls, about as many.
-        elapsed: Seconds from the start of the first call of ``calls`` to the end of the last.
-        peak: The peak memory until now, in bytes.
+        calls: The duration of each call in seconds.
+        engine: The duration of the engine alone in each of some separate calls, in seconds.
+        elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
+        peak: The peak memory of this process so far, in bytes.
     """
 
     calls: list[float]
@@ -59,12 +59,12 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
 
 def serve_artifact(request: LoadRequest, samples: Path, threads: int) -> Callable[[bytes], bytes]:
-    """Load an artifact's engine in this child process, and return the handler of its messages."""
+    """Load an artifact's engine in this child process, and return its message handler."""
     return _make_handler(request.load, samples, threads)
 
 
 def serve_torch(model: str, samples: Path, threads: int) -> Callable[[bytes], bytes]:
-    """Load a PyTorch model in this child process, and return the handler of its messages."""
+    """Load a PyTorch model in this child process, and return its message handler."""
     from enginebay_lab.measurement.torch_wrapper import load_torch
 
     return _make_handler(lambda: load_torch(model, _read_inputs(samples)), samples, threads)
@@ -77,12 +77,12 @@ def _read_inputs(samples: Path) -> dict[str, NumpyArray]:
 def _make_handler(
     load: Callable[[], Wrapper], samples: Path, threads: int
 ) -> Callable[[bytes], bytes]:
-    """Load a model, and return a function that measures a window of the requested seconds.
+    """Load an engine, and return a function from a window's length in seconds to its calls.
 
-    A message of 0 seconds requests the figures of loading.
+    For a length of 0, the function returns the figures of loading.
     """
     inputs = _read_inputs(samples)
-    bare = peak_memory()  # after the inputs, which are not the engine's memory
+    bare = peak_memory()  # after the inputs are read: they are not the engine's memory
     start = time.perf_counter()
     wrapper = load()
     loaded = time.perf_counter() - start
@@ -98,10 +98,10 @@ def _make_handler(
 
 
 class CallerThreads:
-    """Threads that call one wrapper at the same time.
+    """Threads that call one engine at the same time.
 
     Args:
-        wrapper: The wrapper.
+        wrapper: The loaded engine or model.
         inputs: The inputs of each call.
         threads: The number of threads.
     """
@@ -114,9 +114,9 @@ class CallerThreads:
         self._last_call = 0.0
 
     def measure_window(self, seconds: float) -> WindowCalls:
-        """Time whole calls for half of the time, then the engine alone in separate calls."""
-        # After its sleep, the process has cold caches, and the engine's threads must wake up. So
-        # one call is not counted, unless calls are longer than a window: then this hardly matters.
+        """Time whole calls for half of the window, then the engine alone in separate calls."""
+        # The first call after a sleep has cold caches and must wake the engine's threads, so it is
+        # not counted, unless calls are longer than a window: then this hardly matters.
         if self._last_call < seconds:
             _time_call(self._wrapper, self._inputs)
         start = time.perf_counter()
@@ -141,14 +141,14 @@ class CallerThreads:
 
 
 def _time_calls(wrapper: Wrapper, inputs: Arrays, seconds: float) -> list[float]:
-    """Return the duration of each call until the time is up, at least of one call."""
+    """Make calls until the time is up, at least one, and return the duration of each."""
     durations: list[float] = []
     start = time.perf_counter()
     while True:
         durations.append(_time_call(wrapper, inputs))
         elapsed = time.perf_counter() - start
-        # A single disturbed call must not be the whole window: up to three calls are made, within
-        # three times the time.
+        # One disturbed call must not be the whole window: slow calls are made three times, or until
+        # three times the length has passed.
         if elapsed >= seconds and (len(durations) >= 3 or elapsed >= 3 * seconds):
             return durations
 

@@ -1,4 +1,4 @@
-"""A PyTorch model as a wrapper, so that it is measured in the same way as an engine."""
+"""A PyTorch model with the interface of an engine, so that both are measured in the same way."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class TorchWrapper(Wrapper):
-    """Runs a module in evaluation mode, without gradients, on the device of its parameters.
+    """Runs a PyTorch model in evaluation mode, without gradients, on the device of its weights.
 
     Args:
-        model: The model with bound inputs.
-        inputs: The inputs of the calls; missing inputs are taken from the model's example.
+        model: The model, bound to the names of the inputs.
+        inputs: The inputs of each call by name; the model's example replaces missing inputs.
     """
 
     concurrent = True
@@ -37,14 +37,14 @@ class TorchWrapper(Wrapper):
         self._run_module = self._stack.enter_context(model.signature.runner(model.source.module))
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Call the module on tensors that share the arrays' memory if possible."""
+        """Call the model on arrays, which are converted without copies if possible."""
         arrays = [feed.get(name, example) for name, example in self._examples.items()]
         results = self._run_module([to_torch(array, self._device) for array in arrays])
         return [_share_memory(tensor) for tensor in results]
 
     @property
     def receipt(self) -> Receipt:
-        """The device, the version of torch, and its number of threads."""
+        """The device, the version of torch, and the number of its threads."""
         import torch
 
         return Receipt(
@@ -55,12 +55,12 @@ class TorchWrapper(Wrapper):
         )
 
     def release(self) -> None:
-        """Restore the module's own training mode."""
+        """Restore the model's training mode."""
         self._stack.close()
 
 
 def _share_memory(tensor: Tensor) -> NumpyArray:
-    # The cheapest conversion first: its time counts as PyTorch's.
+    # The cheapest conversion first: its duration is measured as PyTorch's.
     try:
         array: NumpyArray = tensor.numpy()
     except (TypeError, RuntimeError):  # on another device, or in bfloat16
@@ -69,7 +69,7 @@ def _share_memory(tensor: Tensor) -> NumpyArray:
 
 
 def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
-    """Load a model that accepts an artifact's inputs by the artifact's names.
+    """Load a PyTorch model, bound to an artifact's inputs by their names.
 
     Raises:
         ModelSourceError: The model does not exist, or is an ONNX file, which PyTorch cannot run.
@@ -78,8 +78,7 @@ def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
     source = find_model(model)
     if source.model is None:
         raise ModelSourceError(
-            f"'{source.description}' does not run in PyTorch; the comparison requires a model that "
-            "does",
+            f"'{source.description}' is not a PyTorch model, with which artifacts are compared",
             hint="name the PyTorch model that it was exported from: --model MODEL",
         )
     bound = reference_model(source, list(inputs), inputs, None)
