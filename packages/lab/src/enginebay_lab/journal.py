@@ -55,6 +55,7 @@ class Journal:
         if self.path is None:
             return
         try:
+            # Early: a path that cannot be written must fail before any measurement.
             with self.path.open("ab" if resume else "xb"):
                 pass
         except FileExistsError as err:
@@ -74,6 +75,7 @@ class Journal:
             return
         fields = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
         data = msgspec.json.encode({"kind": self._kind, "schema": SCHEMA, **fields})
+        # A line that was cut short is ended first: the rest of the file stays readable.
         line = (b"\n" if self._is_torn else b"") + data + b"\n"
         self._is_torn = True  # until the write has succeeded
         try:

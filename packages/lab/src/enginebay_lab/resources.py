@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+#: The folder with the limits of a container (cgroup v2).
 _CGROUP = Path("/sys/fs/cgroup")
 
 

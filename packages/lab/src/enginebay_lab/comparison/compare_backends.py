@@ -130,6 +130,7 @@ def compare(
     for pair in combinations:
         start = time.perf_counter()
         try:
+            # Each artifact records the call of compare, not of deploy.
             with steps(pair.label) as set_detail, typed(command):
                 deployment = eb.deploy(
                     *(source, args),
@@ -150,7 +151,7 @@ def compare(
                 refusals.append(err)
         else:
             row = _build_row(pair, deployment)
-            if not deployment.is_elsewhere:
+            if not deployment.is_elsewhere:  # an engine for another machine cannot be measured
                 runnable.append(str(deployment.artifact.path))
         row = msgspec.structs.replace(row, seconds=time.perf_counter() - start)
         comparison = _add_row(comparison, row)

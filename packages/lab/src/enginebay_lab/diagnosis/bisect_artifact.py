@@ -67,7 +67,7 @@ def bisect(
         >>> lab.bisect("work_dirs/net").module  # doctest: +SKIP
         'body.l'
     """
-    require("torch", "onnx")
+    require("torch", "onnx")  # these modules import them
     from enginebay_lab.diagnosis.bisect_model import bisect_model
     from enginebay_lab.diagnosis.piece_engines import BuildOptions
 
@@ -130,11 +130,11 @@ def _choose_inputs(
     opened: Artifact, model: object, sets: list[dict[str, NumpyArray]], timeout: float
 ) -> _LabelledInputs:
     """Return the set of inputs on which the artifact differs most from the model."""
-    if len(sets) == 1:
+    if len(sets) == 1:  # nothing to choose from, so the artifact need not run
         return _LabelledInputs(sets[0], "example")
     options = VerifyOptions(timeout=timeout, compare={})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", VerdictWarning)
+        warnings.simplefilter("ignore", VerdictWarning)  # the search expects a mismatch
         verification = verify(opened, sets, model, options=options)
     if verification.verdict == "crashed":  # no outputs: the first set crashes the engine too
         return _LabelledInputs(sets[0], "item 0")

@@ -59,7 +59,7 @@ def bisect_file(
     if not wrong:
         reason = f"{engines.backend.name} has no wrong output on this sample: nothing to bisect"
         return msgspec.structs.replace(result, reason=reason, engines=engines.count)
-    worst = max(wrong, key=lambda output: output.badness)
+    worst = max(wrong, key=lambda output: output.badness)  # the search follows a single output
     with steps("nodes") as set_detail:
         search = NodeSearch(graph, values, make_runner(engines), set_detail)
         node = search.find_first_wrong(worst.name)

@@ -85,6 +85,7 @@ def bisect_model(
                 *_judge_arguments(bound, root), comparators=_comparator_names(opened)
             )
             whole = read_exported_graph(judgement.folder)
+        # The outputs of a random model differ in each run, so a difference would prove nothing.
         if judgement.doubt or not _is_wrong(judgement):
             return _build_empty_result(result, engines, judgement.doubt)
         with steps("modules") as set_detail:
@@ -118,7 +119,7 @@ def bind_root(
     names = [spec.name for spec in opened.inputs]
     bound = reference_model(source, names, inputs, [spec.name for spec in opened.outputs])
     assert bound.signature is not None
-    arrays = {**bound.examples, **(inputs or {})}
+    arrays = {**bound.examples, **(inputs or {})}  # the example replaces missing inputs
     tensors = tuple(to_torch(arrays[name], bound.device) for name in bound.examples)
     leaves = tuple(range(len(bound.outputs)))
     return bound, Piece("", 0, bound.source.module, bound.signature.call, tensors, leaves)

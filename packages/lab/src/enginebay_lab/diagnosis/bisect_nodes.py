@@ -43,7 +43,7 @@ class GraphNode(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The operator and the module's path, which are the same in a graph of the module alone."""
+        """The operator and the module's path, by which nodes of two graphs are matched."""
         return self.operator, self.module
 
 
@@ -87,7 +87,7 @@ def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
             modules.get(node.name, "").removeprefix(scope).strip("."),
             node.output[0],
         )
-        for node in onnx.load(path, load_external_data=False).graph.node
+        for node in onnx.load(path, load_external_data=False).graph.node  # without weights
     ]
 
 
@@ -105,6 +105,7 @@ def find_wrong_node(
     alone = SideBySide([piece])
     progress(f"the graph of {piece.path or 'the model'}")
     try:
+        # Built again: the engine of the module search has the graphs of other modules too.
         judgement = engines.judge(alone, alone.tensors, alone.names)
     except EnginebayError:  # the engine accepts the module only as a part of the model
         return NodeFinding("unknown", None, [], (), None)
@@ -113,7 +114,7 @@ def find_wrong_node(
     graph = read_exported_graph(judgement.folder, _SCOPE)
     finding = NodeFinding("unknown", None, graph, judgement.rewriters, worst)
     artifact = open_artifact(judgement.folder)
-    (sample,) = artifact.samples()
+    (sample,) = artifact.samples()  # the example: no probes were verified
     path = artifact.ir_file
     if path is None:
         return finding
@@ -128,11 +129,13 @@ def find_wrong_node(
             return finding
     evaluated = {name: values[name] for name in sample.outputs}
     compared = engines.compare_values(sample.outputs, evaluated, engines.precision)
+    # The graph is wrong already, before any engine runs it.
     if differing := [output.name for output in compared if not output.passed]:
         node = _find_last_own_node(onnx_graph, differing[0], graph)
         return finding._replace(step="export", node=node)
     output = worst.name if worst else onnx_graph.outputs[0]
     search = NodeSearch(onnx_graph, values, make_runner(engines), progress)
+    # The search finds no node if each engine of a part of the graph is right: it fuses fewer nodes.
     node = search.find_first_wrong(output) or _find_last_own_node(onnx_graph, output, graph)
     return finding._replace(step="engine", node=node)
 
@@ -170,10 +173,11 @@ def evaluate_tensors(
 
 
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """Return the last node before an output that no submodule contains, else the output's node."""
+    """Return the last node outside of submodules on which an output depends, else its producer."""
     last = graph.find_producer(output)
     if last is None:
         return None
+    # The culprit is the innermost wrong module, so nodes of its submodules are not suspected.
     own = [index for index in graph.find_dependencies(last) if nodes[index].module == ""]
     node = graph.nodes[own[-1] if own else last]
     return Node(name=node.name, operator=node.op_type, tensor=node.output[0])

@@ -129,7 +129,7 @@ class Bisection(
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
             [
-                ("module", self.module or ("(the model)" if self.found else "")),
+                ("module", call_title(self.module, 0) if self.found else ""),
                 ("node", f"{self.node} ({self.operator})" if self.node else ""),
                 ("tensor", self.tensor),
                 ("allowed", tolerance),

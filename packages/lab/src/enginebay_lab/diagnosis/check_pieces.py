@@ -62,7 +62,7 @@ def pieces(
         >>> lab.pieces("work_dirs/net").summary  # doctest: +SKIP
         '412 of 412 pieces agree alone'
     """
-    require("torch", "onnx")
+    require("torch", "onnx")  # these modules import them
     from enginebay_lab.diagnosis.bisect_model import bind_root
     from enginebay_lab.diagnosis.piece_engines import BuildOptions, PieceEngines
     from enginebay_lab.diagnosis.piece_table import PieceTable

@@ -118,7 +118,7 @@ def record_shapes(
     floating: set[ModuleOutput] = set()
 
     def record(output: ModuleOutput, tensor: Tensor) -> None:
-        if tensor.numel():
+        if tensor.numel():  # an empty tensor has no values to compare
             shapes[output] = tuple(tensor.shape)
         if tensor.is_floating_point():
             floating.add(output)

@@ -54,6 +54,7 @@ class ModelCutter:
 
     def __init__(self, root: Piece, uncut_modules: Collection[str]) -> None:
         self._root = root
+        # Without tensors: those of all calls together may not fit into memory.
         calls = record_calls(root.module, root.call, root.own_tensors)
         self._inner: dict[Key, list[Key]] = {}
         for key, call in reversed(calls.items()):  # reversed: callers before the calls inside them
@@ -182,5 +183,5 @@ def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]
         return piece.tensors
     values = [results[leaf].value for leaf in piece.leaves]
     has_same_shapes = [v.shape for v in expected] == [v.shape for v in values]
-    is_finite = all(value.isfinite().any() for value in values)
+    is_finite = all(value.isfinite().any() for value in values)  # else there is nothing to compare
     return drawn if has_same_shapes and is_finite else piece.tensors

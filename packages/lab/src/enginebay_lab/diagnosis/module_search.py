@@ -149,9 +149,9 @@ class ModuleSearch:
         return Culprit(self._target.as_piece(root), self._first_comparison(root), None)
 
     def _find_suspect(self) -> Key | None:
-        """Return the innermost call around the first wrong call that has not proved right alone.
+        """Return the innermost call around the first wrong call that is not proved right alone.
 
-        If no engine can be built of its module alone, only this module can be the culprit.
+        If no engine can be built of its module alone, it is the culprit by elimination.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -212,7 +212,7 @@ class ModuleSearch:
                 high = middle
             else:
                 low = middle
-        if outputs[high].key not in self._wrong_calls():
+        if outputs[high].key not in self._wrong_calls():  # the last output is not measured above
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
@@ -252,13 +252,16 @@ class ModuleSearch:
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
         """Yield lists of calls to measure alone, beginning with the first wrong call."""
+        # Without the model itself: as a whole, it is wrong alone in any case.
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:
             return
         around = set(parent_paths(wrong[0][0]))
         for number in range(_MAX_ROUNDS):
             keys = wrong[number * _ALONE_MODULES : (number + 1) * _ALONE_MODULES]
-            if number == 0:
+            if (
+                number == 0
+            ):  # the modules around the first wrong call may be wrong by their own code
                 keys += [key for key in self._call_order() if key[0] in around and key not in keys]
             if keys:
                 yield keys
@@ -273,6 +276,7 @@ class ModuleSearch:
             if call.call and call.tensors
         ]
         self._pieces.update({(piece.path, piece.number): piece for piece in pieces})
+        # If no engine can be built of all pieces, some of them may still be built one by one.
         if pieces and not self._measure_pieces(pieces) and len(pieces) > 1:
             for piece in pieces:
                 self._measure_pieces([piece])

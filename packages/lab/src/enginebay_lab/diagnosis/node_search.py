@@ -39,17 +39,17 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that is wrong alone, or that ends a range of nodes that is wrong.
+        """Find the first node that is wrong alone, or together with the nodes before it.
 
-        A binary search finds the first node at which the graph can end with a wrong output. If an
-        engine of this node alone is right, a second binary search finds the shortest range of nodes
-        that ends at this node and is wrong: an engine may fuse nodes, but not across its inputs.
+        A binary search finds the first node whose output is wrong when the graph is cut off after
+        it. If an engine of only this node is right, a second binary search finds the shortest wrong
+        range of nodes that ends at this node.
 
         Args:
             output: The name of a wrong output of the graph.
 
         Returns:
-            The node; None if an engine that ends at the last node is right.
+            The node; None if an engine of the graph up to the last node is right.
         """
         order = self.graph.measurable_nodes(output, self.values)
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
@@ -62,6 +62,7 @@ class NodeSearch(NamedTuple):
             accumulated = wrong or accumulated
         last = order[high]
         first, alone = self._find_shortest_range(order[: high + 1])
+        # Without constant nodes, which are part of every range.
         together = [
             self.graph.nodes[index].name
             for index in self.graph.find_dependencies(last, first)
@@ -80,6 +81,8 @@ class NodeSearch(NamedTuple):
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
         """Return the start and the comparison of the shortest wrong range to the last node."""
         last = order[-1]
+        # An engine fuses nodes, and a cut between two of them prevents this, so a node may be right
+        # alone and wrong together with others.
         if alone := self._compare_range(last, last):
             return last, alone
         low, high, comparison = 0, len(order) - 1, None

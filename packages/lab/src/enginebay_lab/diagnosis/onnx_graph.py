@@ -77,7 +77,7 @@ class OnnxGraph:
         return sorted(dependencies)
 
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
-        """Return the indices of the nodes before an output whose own output is floating-point."""
+        """Return the indices of the nodes with floating-point results that an output depends on."""
         last = self._producers.get(output)
         if last is None:
             return []
@@ -135,7 +135,7 @@ class OnnxGraph:
 
         model = onnx.ModelProto()
         model.CopyFrom(self._model)
-        known = set(self.outputs)
+        known = set(self.outputs)  # a graph may list an output only once
         names = [name for node in self.nodes for name in node.output if name and name not in known]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         onnx.save(model, path)
@@ -161,5 +161,5 @@ def _list_body_reads(body: onnx.GraphProto) -> Iterable[str]:
     local = {value.name for value in (*body.input, *body.initializer)}
     local |= {name for node in body.node for name in node.output}
     reads = [name for node in body.node for name in _list_reads(node)]
-    reads += [value.name for value in body.output]
+    reads += [value.name for value in body.output]  # a body may return an outer tensor directly
     return [name for name in reads if name not in local]

@@ -129,7 +129,7 @@ class PieceEngines:
         deployment = self._deploy_module(self._artifact, module, args, names, comparators, items)
         outputs = {output.name: output for output in deployment.verification.outputs}
         crash = _describe_crash(deployment)
-        if self._other is not None and not crash:
+        if self._other is not None and not crash:  # a crashed engine has no outputs
             reference = self._deploy_module(self._other, module, args, names, comparators)
             outputs = self._compare_engines(reference, deployment)
         basis = deployment.verification.basis
@@ -148,11 +148,9 @@ class PieceEngines:
         """
         self.count += 1
         with TemporaryDirectory(prefix="enginebay-bisect-") as folder, time_limit(self.timeout):
+            work_dir = Path(folder) / "engine"
             artifact = convert(
-                *(path,),
-                backend=self.backend.name,
-                work_dir=Path(folder) / "it",
-                params=self.params,
+                path, backend=self.backend.name, work_dir=work_dir, params=self.params
             )
             # Isolated, because a part of a graph may crash an engine that runs the whole.
             with load(artifact, isolated=True) as engine:
@@ -190,7 +188,7 @@ class PieceEngines:
                     compare=comparators,
                     rtol=self._options.rtol,
                     atol=self._options.atol,
-                    allow_mismatch=True,
+                    allow_mismatch=True,  # a mismatch is a result of the search, not an error
                     timeout=self._options.timeout,
                 ),
             )
@@ -228,7 +226,7 @@ class PieceEngines:
 
 def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
     """Return an engine's outputs for the inputs of the artifact's only sample."""
-    (sample,) = artifact.samples()
+    (sample,) = artifact.samples()  # the example: no probes were verified
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
 
@@ -260,5 +258,5 @@ def _fired_rewriters(deployment: Deployment) -> tuple[str, ...]:
     """Return the names of the rewriters that changed the module, the caller's own first."""
     report = deployment.rewriting
     fired = [rewriter for rewriter in report.applied if rewriter.count] if report else []
-    fired.sort(key=lambda rewriter: rewriter.distribution is not None)
+    fired.sort(key=lambda rewriter: rewriter.distribution is not None)  # None: the caller's own
     return tuple(dict.fromkeys(rewriter.name for rewriter in fired))

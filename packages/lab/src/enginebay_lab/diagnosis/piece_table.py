@@ -40,7 +40,7 @@ class _RankedRow(NamedTuple):
 
 
 class PieceTable:
-    """Compares the pieces of a model in an engine with PyTorch.
+    """Compares the outputs of a model's pieces in an engine and in PyTorch.
 
     Args:
         root: The whole model as one piece.
@@ -141,4 +141,5 @@ def _build_failure(piece: Piece, verdict: PieceVerdict, reason: str) -> _RankedR
         verdict=verdict,
         reason=reason,
     )
+    # Crashes come before all wrong pieces, pieces without figures between wrong and right ones.
     return _RankedRow(row, (True, inf if verdict == "crashed" else -inf, 0.0))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from enginebay.authors import Step
     from enginebay.commands import Block
 
+#: The beginning of the error about a precision that is not an 8-bit one.
 _PURPOSE = "quantize requires layers in 8 bits"
 #: The keyword arguments of :func:`enginebay.deploy` that :func:`sensitivity` accepts too.
 _SHARED = ("backend", "params", "precision", "dynamic", "export", "config")
@@ -109,11 +110,11 @@ def quantize(
     watch: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Quantization:
-    """Deploy a model in 8 bits, and return layers to floating point until it is accurate enough.
+    """Deploy a model in 8 bits, with as many layers in floating point as its accuracy requires.
 
-    Layers with the largest errors are returned first. The smallest sufficient number of layers is
-    found by doubling, then by binary search. If the artifact with all layers in 8 bits is accurate
-    enough, no layer is measured.
+    If the artifact with all layers in 8 bits is not accurate enough, the layers are ranked by their
+    errors, and those with the largest errors are returned to floating point. The smallest
+    sufficient number of layers is found by doubling, then by binary search.
 
     Args:
         model: A model that PyTorch can run, in any form that :func:`enginebay.deploy` accepts.
@@ -138,6 +139,7 @@ def quantize(
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(f"max_drop is {max_drop!r}, expected 0 or more", hint="--max-drop 0.01")
     check_target(work_dir, overwrite=overwrite)
+    # Checked here if possible, and not only after the first deployment, which may take long.
     if options.get("backend") is not None and options.get("config") is None:
         chosen = (options["backend"], options.get("params"), options.get("precision"))
         check_precision(*chosen, _PURPOSE)
@@ -146,13 +148,13 @@ def quantize(
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)
         raise UsageError(f"max_drop requires one metric, found {names}")
-    data = eb.DataSet.of(data)
+    data = eb.DataSet.of(data)  # once: every trial reads the same items
     verify = verify or eb.VerifyOptions()
     steps = Steps(watch)
     fixed = tuple(int8_keep)
 
     def deploy_with(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
-        with typed(command):
+        with typed(command):  # the artifact records the call of quantize, not of deploy
             return eb.deploy(
                 *(model, args),
                 work_dir=folder,
@@ -165,6 +167,7 @@ def quantize(
 
         def attempt(nodes: Sequence[str]) -> Attempt:
             folder = Path(trials) / str(len(nodes))  # no number of nodes is tried twice
+            # A mismatch is not an error yet: with more layers in floating point it may disappear.
             deployment = deploy_with(nodes, folder, verify=verify.replace(allow_mismatch=True))
             manifest = deployment.artifact.manifest
             check_precision(manifest.backend, manifest.params, None, _PURPOSE)

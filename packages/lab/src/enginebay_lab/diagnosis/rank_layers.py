@@ -115,7 +115,7 @@ def sensitivity(
         ParamsError: Data is missing.
     """
     purpose = "sensitivity measures layers in 8 bits"
-    if backend is not None and config is None:
+    if backend is not None and config is None:  # else after the deployment, which knows both
         check_precision(backend, params, precision, purpose)
     steps = Steps(watch)
     with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder:
@@ -158,7 +158,7 @@ def check_precision(
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:
-    """Return a backend and its complete parameters; raise unless it computes here in 8 bits.
+    """Return a backend and its complete parameters, if it can compute in 8 bits on this machine.
 
     Args:
         backend: The backend's name.
@@ -188,7 +188,7 @@ def _rank_nodes(
     timeout: float,
     set_detail: Callable[[str], None],
 ) -> list[NodeSensitivity]:
-    """Measure an engine for each node in 8 bits, and sort the nodes by error, largest first."""
+    """Measure one engine for each node, and return the nodes by error, the largest error first."""
     assert artifact.ir_file is not None
     ir, data = read_ir(artifact.ir_file), [sample.inputs for sample in items]
     options = eb.VerifyOptions(timeout=timeout)
@@ -210,10 +210,12 @@ def _rank_nodes(
                 params=params,
                 data=data,
                 int8_keep=[other for other in nodes if other != node],
-                overwrite=True,
+                overwrite=True,  # the folder of the previous trial
             )
             verification = eb.verify(trial, items, options=options)
             levels = [s.decibels for s in verification.signals if s.decibels is not None]
+            # The smallest ratio is that of the worst output.
             ranks.append(NodeSensitivity(node, nodes[node], min(levels, default=None)))
     set_detail(f"{len(ranks)} nodes, one by one")
+    # None means no error, so it comes last.
     return sorted(ranks, key=lambda rank: math.inf if rank.decibels is None else rank.decibels)

@@ -1,4 +1,4 @@
-"""The agreement of an artifact's outputs with PyTorch's: equal decisions, and their distance.
+"""How well an artifact's outputs agree with PyTorch's: equal decisions, and their distance.
 
 Integer and boolean outputs are decisions themselves. The decision of a floating-point output of
 shape ``[..., classes]`` is its argmax over the classes, if there are at least two.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
+    #: The outputs of one item, or of several stacked items, by name.
     Arrays = Mapping[str, NumpyArray]
 
 
@@ -35,6 +36,7 @@ def compare_items(
         over all outputs), infinite if an output is missing or has a different shape.
     """
     if len(outputs) > 1 and not (_have_same_shapes(outputs) and _have_same_shapes(expected)):
+        # Arrays of different shapes cannot be stacked, so the items are compared one by one.
         pairs = [
             compare_items([one], [other]) for one, other in zip(outputs, expected, strict=True)
         ]
@@ -68,12 +70,13 @@ def _compare_stacked(
             difference = left.astype(np.float64) - right.astype(np.float64)
             # inf - inf is NaN, but equal infinities have no distance.
             difference = np.where(left == right, 0.0, difference)
+            # An infinite output would make every distance 0.
             finite = np.where(np.isfinite(right), right, 0).astype(np.float64)
             noise += _sum_squares(difference)
             power += _sum_squares(finite)
     with np.errstate(divide="ignore", invalid="ignore"):
         distances = np.where(noise > 0, np.sqrt(noise / power), 0.0)
-    return agreed, np.where(np.isnan(noise), np.inf, distances)
+    return agreed, np.where(np.isnan(noise), np.inf, distances)  # NaN: farther than any number
 
 
 def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None:

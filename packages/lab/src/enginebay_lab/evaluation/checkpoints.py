@@ -32,7 +32,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: A digest of the evaluation's artifacts, metrics and model.
-        count: The number of items in ``totals``: all items from the first one on.
+        count: The number of items in ``totals``, which are the first items of the data set.
         digest: The digest of these items.
         totals: The merged results on these items.
         shards: The results on later items, which cannot be merged yet.
@@ -104,7 +104,7 @@ class EvaluationJournal(Journal):
         Args:
             count: The number of items in ``totals``.
             digest: The digest of these items.
-            totals: The merged results on all items from the first one on.
+            totals: The merged results on the first items of the data set.
             shards: The results on later items, which cannot be merged yet.
 
         Raises:

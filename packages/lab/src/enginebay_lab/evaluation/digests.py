@@ -26,7 +26,7 @@ class ItemDigests(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TotalDigest:
-    """A running digest of all items from the first one on."""
+    """A running digest of the items of a data set."""
 
     def __init__(self) -> None:
         self._inputs, self._targets = blake2b(digest_size=16), blake2b(digest_size=16)
@@ -58,6 +58,7 @@ def _add_value(digest: blake2b, value: object) -> None:
     if is_torch(value):
         value = to_numpy(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
+        # The same bytes with another dtype or shape are another target.
         digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(value.tobytes())
     elif isinstance(value, dict | list | tuple):

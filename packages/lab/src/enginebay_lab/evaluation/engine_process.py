@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
+    #: The inputs or outputs of one item, by name.
     Arrays = dict[str, NumpyArray]
 
 #: The function that runs in the child process.
@@ -106,6 +107,7 @@ def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
 
     def run_chunk(message: bytes) -> bytes:
         stacked = msgspec.msgpack.decode(message, type=dict[str, PackedArray])
+        # A model without inputs runs once.
         count = next(iter(stacked.values())).shape[0] if stacked else 1
         results = []
         for index, inputs in enumerate(_unstack(count, stacked)):

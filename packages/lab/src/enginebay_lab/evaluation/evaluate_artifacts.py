@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.reference import TorchModel
     from enginebay_lab.evaluation.shard_accumulator import TotalAccumulator
 
+    #: Evaluates artifacts, and calls a function with the number of evaluated items.
     _Evaluate: TypeAlias = Callable[
         [Sequence[EvaluationSubject], Callable[[int], None]], TotalAccumulator
     ]
@@ -67,8 +68,8 @@ def evaluate(
             ``torchmetrics:NAME``, or ``SCHEME:NAME`` of a plugin); an object with
             ``update(outputs, target)``, ``compute()`` and ``reset()``; a callable that returns such
             an object.
-        model: The PyTorch model, in any form that :func:`enginebay.deploy` accepts; None to
-            compare with nothing.
+        model: The PyTorch model, in any form that :func:`enginebay.deploy` accepts; None to measure
+            only the artifacts.
         timeout: Time limit in seconds for loading an engine, and for each chunk of items: one
             item, or up to 1024 small items.
         output: A file for the rows, with one JSON document on each line.
@@ -140,13 +141,14 @@ def _evaluation_here(
     run: EvaluationRun, loop: EvaluationLoop, model: object, steps: Steps
 ) -> Iterator[_Evaluate]:
     """Load the model, and yield a function that evaluates artifacts on this machine."""
-    if not run.has_earlier_rows:
+    if not run.has_earlier_rows:  # else the engines of finished rows would load for nothing
         loop.start_engines(run.subjects)  # they load while PyTorch loads
     with ExitStack() as stack:
         bound = None
         if model is not None:
             with steps("load"):
                 bound = stack.enter_context(torch_model(model, run))
+                # Only rows and checkpoints in a file need it; it takes time to read all weights.
                 run.model_digest = bound.identity if run.journal else ""
 
         yield partial(_evaluate_here, run, loop, bound)
@@ -159,7 +161,7 @@ def _evaluate_here(
     subjects: Sequence[EvaluationSubject],
     watch: Callable[[int], None],
 ) -> TotalAccumulator:
-    loop.start_engines(subjects)
+    loop.start_engines(subjects)  # those that do not run yet
     totals, reader, incomplete = resume_in_order(run, subjects, has_model=model is not None)
     loop.begin(model, totals.count, totals.lost)
     if incomplete is not None:

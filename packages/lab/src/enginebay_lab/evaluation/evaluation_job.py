@@ -33,8 +33,8 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
         model: The PyTorch model, as on the command line; empty without a model.
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.
         threads: The number of PyTorch's threads; 0 without a model.
-        files: The digests of the files that the data, the metrics and the model are read from, by
-            their names in these fields.
+        files: The digests of the files from which the data, the metrics and the model are read, by
+            their names as on the command line.
     """
 
     folder: str
@@ -86,6 +86,7 @@ def describe_job(
         metrics=metric_names,
         model=model_name,
         timeout=timeout,
+        # With another number of threads, the last digits may differ between workers.
         threads=_torch_threads() if model_name else 0,
         files={name: digest for name in names if (digest := _digest_content(name))},
     )
@@ -129,6 +130,7 @@ def _digest_content(name: str) -> str:
 
 
 def _digest_lines(lines: Iterable[str]) -> str:
+    # surrogateescape: file names need not be valid UTF-8.
     return blake2b("\n".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 

@@ -102,7 +102,7 @@ class EvaluationLoop:
                 done = part.stop
                 if self._current.count == SHARD_ITEMS:
                     yield self._finish_shard(reader)
-            reader.adapt_chunks(time.monotonic() - start)
+            reader.adapt_chunks(time.monotonic() - start)  # includes the time of slow metrics
             if watch is not None:
                 watch(reader.count)
         if self._current.count:
@@ -133,7 +133,7 @@ class EvaluationLoop:
                 if not overlap:
                     engine.send_inputs(inputs)
                 outputs[name] = engine.receive_outputs()
-            except EnginebayError as err:
+            except EnginebayError as err:  # the other artifacts are evaluated further
                 data = self._run.data.description
                 self._drop_engine(name, _describe_loss(err, engine.backend, chunk, data))
         return expected, outputs

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: The ``kind`` of each line in a rows file.
 ROW_KIND = "evaluation row"
 
+#: The right-aligned columns.
 _NUMBER_COLUMNS = ("VALUE", "PYTORCH", "DROP", "ITEMS", "AGREEMENT")
 
 

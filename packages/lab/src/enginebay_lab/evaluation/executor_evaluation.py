@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
     from enginebay_lab.evaluation.shard_accumulator import TotalAccumulator
 
+#: The function that runs in a worker.
 FUNCTION = "enginebay_lab.evaluation.shard_task:evaluate_task"
 #: Enough tasks for any cluster, and few enough that sending them takes little of the total time.
 MAX_TASKS = 1024
@@ -66,7 +67,7 @@ def evaluate_on_executor(
                 watch(merger.count)
                 if run.journal is not None and run.journal.is_due:
                     merger.save_checkpoint()
-    except BaseException:
+    except BaseException:  # Ctrl-C too: the finished shards need not be evaluated again
         if run.journal is not None:
             merger.save_checkpoint()
         raise

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class MetricError(EnginebayError):
-    """A metric's own code raised, or did not return a number."""
+    """A metric raised an exception, or did not return a number."""
 
 
 class GuardedMetric:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from enginebay import DataSet, TensorSpec
     from enginebay.authors import Item, NumpyArray
 
+#: The number of items in the first chunk, before the duration of a chunk is known.
 FIRST_CHUNK_ITEMS = 16
+#: The largest number of items in a chunk.
 MAX_CHUNK_ITEMS = 1024
 #: A chunk ends at this many bytes of inputs, even if it has fewer items than planned.
 MAX_CHUNK_BYTES = 1 << 20
@@ -56,7 +58,7 @@ class ItemReader:
             self._chunk_items = max(1, self._chunk_items // 2)
 
     def item_digests(self, start: int, stop: int) -> ItemDigests:
-        """Return the digests of the items from ``start`` to before ``stop``; they must be read."""
+        """Return the digests of the items from ``start`` to ``stop - 1``, which have been read."""
         targets = self._targets[DIGEST_BYTES * start : DIGEST_BYTES * stop]
         return ItemDigests(self._data.digests(start, stop), bytes(targets))
 

@@ -18,8 +18,10 @@ from enginebay_lab.evaluation.torch_metrics import TorchMetric, find_torch_metri
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+#: The methods that a metric must have.
 _METHODS = ("update", "compute", "reset")
 
+#: Builds each built-in metric, by its name.
 _BUILT_IN: dict[str, Callable[[], object]] = {
     "accuracy": partial(TopK, 1),
     "top-5": partial(TopK, 5),
@@ -91,7 +93,7 @@ def _find_metric(metric: object) -> MetricSource:
     if scheme in plugins:
         request = MetricRequest(name=name)
         return _make_source(metric, _call_builder(metric, lambda: plugins[scheme](request)))
-    with named_object(metric) as imported:
+    with named_object(metric) as imported:  # in the block, the metric can import its neighbours
         return _make_source(metric, imported)
 
 
@@ -129,6 +131,7 @@ def _why_unmergeable(metric: object) -> str:
 
 
 def _make_builder(name: str, metric: object) -> Callable[[], object]:
+    # A metric object may be callable too, as those of torchmetrics are.
     if callable(metric) and (isinstance(metric, type) or not hasattr(metric, "update")):
         return lambda: _call_builder(name, metric)
     return lambda: _call_builder(name, lambda: _copy_metric(metric))
@@ -136,7 +139,7 @@ def _make_builder(name: str, metric: object) -> Callable[[], object]:
 
 def _copy_metric(metric: object) -> object:
     copy = deepcopy(metric)
-    if hasattr(copy, "reset"):
+    if hasattr(copy, "reset"):  # the caller's object may contain items already
         copy.reset()
     return copy
 

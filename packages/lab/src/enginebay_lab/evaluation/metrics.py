@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class _MeanMetric:
     """The base class of metrics whose value is a mean: their state is a sum and a count."""
 
+    # Optional attributes of every metric: a metric without them has these values.
     higher_is_better = True
     against = "target"
 

@@ -30,11 +30,11 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
     Attributes:
         count: The number of items.
-        agreed: The number of items whose decision equals PyTorch's.
-        decided: The number of items with a decision.
+        agreed: The number of items whose argmax or integer outputs equal PyTorch's.
+        decided: The number of items with such outputs.
         worst: For each worst item, its distance from PyTorch's outputs and its negated index.
         errors: The errors of metrics that raised, by the metrics' names.
-        metrics: The states of the other metrics by name; a metric that cannot be merged itself.
+        metrics: The states of the other metrics by name, or the metrics if they cannot be merged.
     """
 
     count: int
@@ -144,7 +144,7 @@ class OutputAccumulator:
 
     @property
     def agreement(self) -> float | None:
-        """The fraction of items with PyTorch's decision; None if no item has a decision."""
+        """The fraction of items whose argmax or integer outputs equal PyTorch's, else None."""
         return self._agreed / self._decided if self._decided else None
 
     @property

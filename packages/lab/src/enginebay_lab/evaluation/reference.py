@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from enginebay.authors import Item, ModelSource, NumpyArray
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
 
+    #: Runs a model on one item's inputs, and returns its outputs.
     Runner = Callable[[Mapping[str, NumpyArray]], dict[str, NumpyArray]]
 
 #: Up to these sizes of the model and of an item, PyTorch runs in one thread: there is no work for
@@ -27,7 +28,7 @@ SMALL_MODEL_PARAMETERS, SMALL_ITEM_BYTES = 1 << 20, 1 << 16
 
 
 class TorchModel:
-    """A PyTorch model whose inputs and outputs are arrays with the names of the artifacts.
+    """A PyTorch model that takes and returns arrays by the names of the artifacts' tensors.
 
     Args:
         source: The model.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
     from enginebay_lab.evaluation.evaluation_subjects import EvaluationSubject
 
+    #: The outputs for each item, by name.
     Outputs = Sequence[Mapping[str, NumpyArray]]
 
 

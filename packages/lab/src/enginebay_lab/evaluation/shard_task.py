@@ -97,7 +97,7 @@ def evaluate_task(data: bytes) -> bytes:
 def _enter_folder(folder: str) -> chdir[str]:
     if not Path(folder).is_dir():
         raise UsageError(f"folder '{folder}' does not exist", hint=SAME_FILES_HINT)
-    return chdir(folder)
+    return chdir(folder)  # the names in a job are relative to the client's folder
 
 
 def _evaluate_range(evaluation: _OpenEvaluation, task: ShardTask) -> ShardReply:

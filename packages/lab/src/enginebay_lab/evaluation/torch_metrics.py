@@ -123,6 +123,7 @@ class TorchMetric:
         metric = self._metric
         if type(metric).merge_state is not torchmetrics.Metric.merge_state:
             return ""  # the metric's own implementation
+        # torchmetrics refuses to merge these metrics, but only when they are merged.
         if metric.full_state_update is not False or metric.dist_sync_on_step:
             return "torchmetrics does not merge its states"
         if any(isinstance(part, torchmetrics.Metric) for part in list(metric.modules())[1:]):
@@ -194,4 +195,4 @@ def _to_tensors(values: object) -> object:
     array = np.atleast_1d(np.asarray(values))  # torchmetrics counts items along the first axis
     if array.dtype.kind not in "biufcV":
         raise InputError(f"the metric accepts tensors, found an array of dtype {array.dtype}")
-    return to_torch(array if array.flags.writeable else array.copy())
+    return to_torch(array if array.flags.writeable else array.copy())  # torch warns if read-only

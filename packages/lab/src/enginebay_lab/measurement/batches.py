@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Return the inputs with a batch size, with their rows repeated or cut off.
+    """Return the inputs at another batch size: their rows are repeated or cut off.
 
     The batch axis of an input is its open first dimension, or its dimension with the same name as
     the open first dimension of another input.

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from enginebay.commands import Block
     from enginebay_lab.measurement.benchmark_rows import Ratio
 
+#: The columns for the latency of the only row.
 _SINGLE_ROW_COLUMNS = ("MEDIAN", "95 % INTERVAL", "P90", "P99", "MIN", "MAX", "RUNS")
+#: The columns of a table of several rows, between the artifact and the agreement.
 _TABLE_COLUMNS = ("BATCH", "THREADS", "CALL", "ENGINE", "P90", "P99", "ITEMS/S", "MEMORY", "SPEED")
 
 

@@ -95,11 +95,11 @@ def benchmark(
     journal = Journal(None if output is None else Path(output), LINE_KIND)
     journal.open(resume=False, hint="name another file")  # fails before any engine is loaded
     machine = this_machine()
-    journal.append({"machine": machine})
+    journal.append({"machine": machine})  # at once, for a benchmark that is killed
     steps = Steps(watch)
     rows: list[BenchmarkRow] = []
     errors: list[EnginebayError] = []
-    for size in batch or (None,):
+    for size in batch or (None,):  # None: the batch size of the inputs
         for count in threads or (1,):
             run = InterleavedRun(specs, size, count, timeout=timeout, journal=journal)
             with steps("measure") as set_detail:

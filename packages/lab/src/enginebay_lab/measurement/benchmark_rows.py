@@ -50,7 +50,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> str:
-        """The length of the interval as text: ``1.4 %``."""
+        """The value of ``apart`` as text: ``1.4 %``."""
         return _format_percent(self.apart)
 
     def describe(self) -> str:
@@ -92,7 +92,7 @@ class Layer(TimedLayer, frozen=True, kw_only=True):
     """A timed layer of an engine: an :class:`enginebay.hooks.TimedLayer` with two more fields.
 
     Attributes:
-        share: The fraction of the total time of all layers.
+        share: The layer's fraction of the total time of all layers.
         modules: The paths of the modules from which the layer's nodes were exported, as in
             ``named_modules()``: ``features.3.0``; an empty path is the model itself.
     """

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: The name of PyTorch in rows and messages.
 PYTORCH = "pytorch"
+#: The module whose functions run in the child process.
 _CHILD_MODULE = "enginebay_lab.measurement.subject_process"
 
 
@@ -128,13 +129,13 @@ class BenchmarkSubject:
         try:
             save_samples(samples, [Sample(self._stack_inputs(), {})])
             self._worker = Worker(spec.name, spec.function, *spec.arguments, samples, self.threads)
-            self._worker.receive(self._timeout)
-            reply = self._request_window(0.0)
+            self._worker.receive(self._timeout)  # the first reply: the engine is loaded
+            reply = self._request_window(0.0)  # 0 seconds request the figures of loading
             self._load_figures = msgspec.msgpack.decode(reply, type=LoadFigures)
             self._worker.pause()  # SIGSTOP: threads of an idle engine may spin and use a core
         except EnginebayError as err:
             if spec.name == PYTORCH and isinstance(err, ModelSourceError):
-                raise
+                raise  # before the other subjects are measured for nothing
             self._record_error(err)
 
     def warm_up(self, seconds: float) -> None:

@@ -80,7 +80,7 @@ class InterleavedRun:
         """
         with ExitStack() as stack:
             for subject in self._subjects:
-                stack.callback(subject.close)
+                stack.callback(subject.close)  # before any is opened, since opening may raise
             self._open_subjects(on_progress)
             for subject in self._subjects:
                 subject.warm_up(min(WARM_UP_SECONDS, seconds * MAX_TIME_SHARE))

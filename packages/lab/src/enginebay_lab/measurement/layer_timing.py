@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
+#: The function that runs in the child process.
 _FUNCTION = "enginebay_lab.measurement.layer_timing:time_layers_here"
 #: The smallest and the largest number of runs; the time of a layer is their median.
 MIN_RUNS, MAX_RUNS = 5, 100

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enginebay import Wrapper
     from enginebay.authors import NumpyArray
 
+    #: The inputs of a call, by name.
     Arrays = Mapping[str, NumpyArray]
 
 

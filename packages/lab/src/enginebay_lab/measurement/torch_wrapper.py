@@ -25,7 +25,7 @@ class TorchWrapper(Wrapper):
         inputs: The inputs of each call by name; the model's example replaces missing inputs.
     """
 
-    concurrent = True
+    concurrent = True  # PyTorch runs calls of several threads at the same time
 
     def __init__(self, model: BoundModel, inputs: Mapping[str, NumpyArray]) -> None:
         specs = [TensorSpec(name, array.dtype.name, array.shape) for name, array in inputs.items()]
