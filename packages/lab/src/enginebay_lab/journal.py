@@ -169,5 +169,6 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 def similar_file(path: Path) -> str | None:
     """Return a hint with the most similar file name in a missing file's folder, or None."""
+    # exists(): glob() lists broken links too.
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

@@ -138,7 +138,7 @@ def test_an_error_between_modules_belongs_to_the_model(tmp_path: Path) -> None:
 def test_windows_limit_the_outputs_of_one_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module_search, "_WINDOW_OUTPUTS", 3)
+    monkeypatch.setattr(module_search, "_GROUP_OUTPUTS", 3)
     monkeypatch.setattr(module_search, "_ALONE_MODULES", 1)
     found = lab.bisect(deployed(tmp_path, SLIPS), build()[0], rewriters=[SLIPS])
     assert found.module == "body.1.act"

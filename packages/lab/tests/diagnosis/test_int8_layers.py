@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hypothesis import given, strategies as st
 
-from enginebay_lab.diagnosis.quantization import give_back
+from enginebay_lab.diagnosis.quantization import find_shortest_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +28,10 @@ def test_the_shortest_prefix_that_passes_is_found(data: st.DataObject) -> None:
         tried.append(len(names))
         return Tried(names, len(names) >= needed)
 
-    assert list(give_back(order, attempt).names) == order[:needed]
+    assert list(find_shortest_prefix(order, attempt).names) == order[:needed]
     assert len(set(tried)) == len(tried) <= 2 * count.bit_length()
 
 
 def test_the_longest_attempt_is_returned_if_none_passes() -> None:
-    found = give_back("abcde", lambda names: Tried(names, passed=False))
+    found = find_shortest_prefix("abcde", lambda names: Tried(names, passed=False))
     assert (found.names, found.passed) == ("abcd", False)

@@ -54,7 +54,7 @@ def bisect_file(
         values = evaluate_tensors(graph, inputs, folder / "all.onnx", engines.timeout)
     with steps("build"):
         expected = {name: values[name] for name in graph.outputs}
-        compared = engines.judge_file(path, inputs, expected)
+        compared = engines.compare_file(path, inputs, expected)
         wrong = [output for output in compared if not output.passed]
     if not wrong:
         reason = f"{engines.backend.name} has no wrong output on this sample: nothing to bisect"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from enginebay import Artifact
     from enginebay.authors import BoundModel, ModelSource, NumpyArray, Steps
     from enginebay_lab.diagnosis.bisect_nodes import GraphNode, NodeFinding
-    from enginebay_lab.diagnosis.module_search import Culprit, Judgement
+    from enginebay_lab.diagnosis.module_search import Culprit, EngineComparison
 
 _PYTORCH = "PyTorch"
 
@@ -81,15 +81,15 @@ def bisect_model(
         )
         with steps("build") as set_detail:
             set_detail("the whole model")
-            judgement = engines.judge(
-                *_judge_arguments(bound, root), comparators=_comparator_names(opened)
+            comparison = engines.compare_module(
+                *_engine_arguments(bound, root), comparators=_comparator_names(opened)
             )
-            whole = read_exported_graph(judgement.folder)
+            whole = read_exported_graph(comparison.folder)
         # The outputs of a random model differ in each run, so a difference would prove nothing.
-        if judgement.doubt or not _is_wrong(judgement):
-            return _build_empty_result(result, engines, judgement.doubt)
+        if comparison.doubt or not _is_wrong(comparison):
+            return _build_empty_result(result, engines, comparison.doubt)
         with steps("modules") as set_detail:
-            search = ModuleSearch(_build_target(root, engines), engines.judge, set_detail)
+            search = ModuleSearch(_build_target(root, engines), engines.compare_module, set_detail)
             culprit = search.find_culprit()
             set_detail(culprit.piece.path or "the model itself")
         with steps("nodes") as set_detail:
@@ -97,7 +97,7 @@ def bisect_model(
     return _build_result(result, culprit, finding, whole, engines, search)
 
 
-def _judge_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[object], list[str]]:
+def _engine_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[object], list[str]]:
     # With the model's own arguments instead of flat tensors, its graph equals the artifact's.
     args, kwargs = root.call.fill(root.tensors)
     return root.module, [*args, kwargs], [spec.name for spec in bound.outputs]
@@ -142,8 +142,9 @@ def _comparator_names(opened: Artifact) -> dict[str, str]:
     return {",".join(record.outputs): record.comparator for record in opened.manifest.comparators}
 
 
-def _is_wrong(judgement: Judgement) -> bool:
-    return bool(judgement.crashed) or not all(o.passed for o in judgement.outputs.values())
+def _is_wrong(comparison: EngineComparison) -> bool:
+    # An engine that crashed has no outputs.
+    return bool(comparison.crashed) or not all(o.passed for o in comparison.outputs.values())
 
 
 def _build_empty_result(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:

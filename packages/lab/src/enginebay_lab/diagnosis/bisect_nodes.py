@@ -106,14 +106,14 @@ def find_wrong_node(
     progress(f"the graph of {piece.path or 'the model'}")
     try:
         # Built again: the engine of the module search has the graphs of other modules too.
-        judgement = engines.judge(alone, alone.tensors, alone.names)
+        comparison = engines.compare_module(alone, alone.tensors, alone.names)
     except EnginebayError:  # the engine accepts the module only as a part of the model
         return NodeFinding("unknown", None, [], (), None)
-    wrong = [output for output in judgement.outputs.values() if not output.passed]
+    wrong = [output for output in comparison.outputs.values() if not output.passed]
     worst = max(wrong, key=lambda output: output.badness, default=None)
-    graph = read_exported_graph(judgement.folder, _SCOPE)
-    finding = NodeFinding("unknown", None, graph, judgement.rewriters, worst)
-    artifact = open_artifact(judgement.folder)
+    graph = read_exported_graph(comparison.folder, _SCOPE)
+    finding = NodeFinding("unknown", None, graph, comparison.rewriters, worst)
+    artifact = open_artifact(comparison.folder)
     (sample,) = artifact.samples()  # the example: no probes were verified
     path = artifact.ir_file
     if path is None:
@@ -191,7 +191,7 @@ def make_runner(
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
     ) -> OutputComparison:
-        (comparison,) = engines.judge_file(path, inputs, expected)
+        (comparison,) = engines.compare_file(path, inputs, expected)
         return comparison
 
     return run_file

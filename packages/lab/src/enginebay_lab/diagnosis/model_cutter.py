@@ -65,7 +65,7 @@ class ModelCutter:
         for key in self.sizes:
             if (caller := calls[key].caller) is not None:
                 self._inner[caller].append(key)
-        self._uncut: set[Key] = set()
+        self._uncut: set[Key] = set()  # calls that fail alone: they stay in their callers' pieces
 
     def cut_pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
         """Make pieces of some calls.

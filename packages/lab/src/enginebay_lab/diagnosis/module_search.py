@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from enginebay.authors import Call
 
 #: Limits for the outputs of one engine: they are in memory together with the reference's outputs.
-_WINDOW_OUTPUTS = 64
-_WINDOW_BYTES = 256 * 2**20
+_GROUP_OUTPUTS = 64
+_GROUP_BYTES = 256 * 2**20
 
 #: The number of modules that one engine runs alone, besides the parents of the first wrong module.
 _ALONE_MODULES = 8
@@ -43,7 +43,7 @@ _MAX_BUILD_FAILURES = 12
 _Item = TypeVar("_Item")
 
 
-class Judgement(NamedTuple):
+class EngineComparison(NamedTuple):
     """The comparison of an engine's outputs with the outputs of the reference.
 
     Attributes:
@@ -64,7 +64,9 @@ class Judgement(NamedTuple):
 
 #: A function that builds an engine of a module and compares its outputs. Arguments: the module,
 #: which takes only tensors; its input tensors; the names of its outputs.
-Judge: TypeAlias = Callable[["nn.Module", "Sequence[Tensor]", "Sequence[str]"], Judgement]
+CompareModule: TypeAlias = Callable[
+    ["nn.Module", "Sequence[Tensor]", "Sequence[str]"], EngineComparison
+]
 
 
 class SearchTarget(NamedTuple):
@@ -114,13 +116,15 @@ class ModuleSearch:
 
     Args:
         target: The model.
-        judge: Builds an engine and compares its outputs.
+        compare_module: Builds an engine and compares its outputs.
         progress: Called with a short text about each step.
     """
 
-    def __init__(self, target: SearchTarget, judge: Judge, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, target: SearchTarget, compare_module: CompareModule, progress: Callable[[str], None]
+    ) -> None:
         self._target = target
-        self._judge = judge
+        self._compare_module = compare_module
         self._progress = progress
         self._build_failures = 0
         self._accumulated: dict[Key, OutputComparison] = {}
@@ -135,7 +139,7 @@ class ModuleSearch:
         are wrong only if one engine runs all of them. If no engine can be built of a module alone,
         this module is the result if it contains a wrong module that is right alone.
         """
-        self._scan_windows()
+        self._scan_outputs()
         if not self._wrong_calls():
             self._bisect_outputs()
         for keys in self._plan_rounds():
@@ -189,12 +193,12 @@ class ModuleSearch:
 
     # -- accumulated from the model's input --------------------------------------------------------
 
-    def _scan_windows(self) -> None:
+    def _scan_outputs(self) -> None:
         """Compare groups of outputs, with one engine for each group, until an output is wrong."""
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
-        for window in split_windows(sizes, _WINDOW_OUTPUTS):
-            self._measure_outputs(window)
+        for group in group_by_size(sizes, _GROUP_OUTPUTS):
+            self._measure_outputs(group)
             if self._wrong_calls():
                 return
 
@@ -205,7 +209,7 @@ class ModuleSearch:
         outputs = list(self._target.shapes)
         low, high = -1, len(outputs) - 1
         self._accumulated.clear()  # comparisons of engines with fewer fusions
-        while high - low > 1:
+        while high - low > 1:  # outputs[low] is right, outputs[high] is wrong
             middle = (low + high) // 2
             self._measure_outputs([outputs[middle]])
             if outputs[middle].key in self._wrong_calls():
@@ -221,8 +225,8 @@ class ModuleSearch:
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]
         model = ModuleOutputsModel(self._target.model, self._target.call, outputs)
-        judgement = self._try_judge(model, self._target.tensors, names)
-        if judgement is None:
+        comparison = self._try_compare(model, self._target.tensors, names)
+        if comparison is None:
             self._build_failures += 1
             half = len(outputs) // 2
             if half and self._build_failures <= _MAX_BUILD_FAILURES:
@@ -230,23 +234,23 @@ class ModuleSearch:
                 self._measure_outputs(outputs[half:])
             return
         for name, output in zip(names, outputs, strict=True):
-            _store_worst(self._accumulated, output.key, judgement.outputs[name])
+            _store_worst(self._accumulated, output.key, comparison.outputs[name])
 
-    def _try_judge(
+    def _try_compare(
         self, module: nn.Module, tensors: Sequence[Tensor], names: Sequence[str]
-    ) -> Judgement | None:
+    ) -> EngineComparison | None:
         """Build an engine and compare its outputs; None if it cannot be built, or crashes."""
         try:
-            judgement = self._judge(module, tensors, names)
+            comparison = self._compare_module(module, tensors, names)
         except UsageError:  # the caller's mistake, which says nothing about the engine
             raise
         except EnginebayError:
             return None
         # A crash with one output is that output's result; with several, fewer outputs may work.
-        if judgement.crashed and len(names) == 1:
-            crash = OutputComparison(name=names[0], passed=False, reason=judgement.crashed)
-            return judgement._replace(outputs={names[0]: crash})
-        return None if judgement.crashed else judgement
+        if comparison.crashed and len(names) == 1:
+            crash = OutputComparison(name=names[0], passed=False, reason=comparison.crashed)
+            return comparison._replace(outputs={names[0]: crash})
+        return None if comparison.crashed else comparison
 
     # -- alone ------------------------------------------------------------------------------------
 
@@ -284,12 +288,12 @@ class ModuleSearch:
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
         """Compare pieces with one engine; return False if no engine can be built of all pieces."""
         together = SideBySide(pieces)
-        judgement = self._try_judge(together, together.tensors, together.names)
-        if judgement is None:
+        comparison = self._try_compare(together, together.tensors, together.names)
+        if comparison is None:
             return False
         keys = [(piece.path, piece.number) for piece in pieces for _ in piece.leaves]
         for name, key in zip(together.names, keys, strict=True):
-            _store_worst(self._alone, key, judgement.outputs[name])
+            _store_worst(self._alone, key, comparison.outputs[name])
         return True
 
     # -- state ------------------------------------------------------------------------------------
@@ -301,23 +305,23 @@ class ModuleSearch:
         return {key for key, comparison in self._accumulated.items() if not comparison.passed}
 
 
-def split_windows(sizes: Mapping[_Item, int], count: int) -> Iterator[list[_Item]]:
+def group_by_size(sizes: Mapping[_Item, int], count: int) -> Iterator[list[_Item]]:
     """Split items into consecutive groups of at most 256 MiB; a larger item gets its own group.
 
     Args:
         sizes: The size of each item in bytes, in order.
         count: The largest number of items in a group.
     """
-    window: list[_Item] = []
+    group: list[_Item] = []
     used = 0
     for item, size in sizes.items():
-        if window and (len(window) == count or used + size > _WINDOW_BYTES):
-            yield window
-            window, used = [], 0
-        window.append(item)
+        if group and (len(group) == count or used + size > _GROUP_BYTES):
+            yield group
+            group, used = [], 0
+        group.append(item)
         used += size
-    if window:
-        yield window
+    if group:
+        yield group
 
 
 def _store_worst(

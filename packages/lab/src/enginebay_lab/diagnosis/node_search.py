@@ -55,7 +55,7 @@ class NodeSearch(NamedTuple):
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
             return None
         low, high = -1, len(order) - 1
-        while high - low > 1:
+        while high - low > 1:  # the graph up to order[low] is right, up to order[high] it is wrong
             middle = (low + high) // 2
             wrong = self._compare_range(order[middle], 0)
             low, high = (low, middle) if wrong else (middle, high)
@@ -86,7 +86,7 @@ class NodeSearch(NamedTuple):
         if alone := self._compare_range(last, last):
             return last, alone
         low, high, comparison = 0, len(order) - 1, None
-        while high - low > 1:
+        while high - low > 1:  # the range from order[low] is wrong, from order[high] it is right
             middle = (low + high) // 2
             if wrong := self._compare_range(last, order[middle]):
                 low, comparison = middle, wrong

@@ -19,7 +19,7 @@ from enginebay import (
     rewrite,
 )
 from enginebay.authors import compare_outputs, time_limit
-from enginebay_lab.diagnosis.module_search import Judgement
+from enginebay_lab.diagnosis.module_search import EngineComparison
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,14 +101,14 @@ class PieceEngines:
             rewritten = dict(rewriting.model.named_modules())
             return {path for path, module in original.items() if rewritten.get(path) is not module}
 
-    def judge(
+    def compare_module(
         self,
         module: nn.Module,
         args: Sequence[object],
         names: Sequence[str],
         comparators: Mapping[str, str] | None = None,
         items: Sequence[Sequence[Tensor]] = (),
-    ) -> Judgement:
+    ) -> EngineComparison:
         """Build an engine of a module, run it on its arguments, and compare its outputs.
 
         The files of the previous engine are deleted.
@@ -134,11 +134,11 @@ class PieceEngines:
             outputs = self._compare_engines(reference, deployment)
         basis = deployment.verification.basis
         doubt = basis.doubt if basis else ""
-        return Judgement(
+        return EngineComparison(
             outputs, crash, _fired_rewriters(deployment), deployment.artifact.path, doubt
         )
 
-    def judge_file(
+    def compare_file(
         self, path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
     ) -> tuple[OutputComparison, ...]:
         """Build an engine of an ONNX file, run it, and compare its outputs with expected values.

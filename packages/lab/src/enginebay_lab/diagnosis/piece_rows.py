@@ -108,12 +108,12 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
         """Yield the summary, and a table of the pieces that are not verified."""
         yield self.summary
         yield Fields([("precision", self.precision), ("engines", f"{self.engines} built")])
-        if rows := [_cells(row) for row in self.unverified]:
+        if rows := [_row_cells(row) for row in self.unverified]:
             numbers = ("ERROR", "RTOL", "ATOL")
             yield Table(("MODULE", "OPERATORS", *numbers, ""), rows, right=numbers)
 
 
-def _cells(row: PieceRow) -> tuple[str, ...]:
+def _row_cells(row: PieceRow) -> tuple[str, ...]:
     operators = ",".join(row.operators) or row.type
     figures = map(format_figure, (row.max_abs_error, row.rtol, row.atol))
     return row.title, operators, *figures, row.reason or f"on {row.sample} values"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from enginebay.errors import EnginebayError, first_line
 from enginebay_lab.diagnosis.bisect_nodes import read_exported_graph
 from enginebay_lab.diagnosis.model_cutter import ModelCutter
-from enginebay_lab.diagnosis.module_search import split_windows
+from enginebay_lab.diagnosis.module_search import group_by_size
 from enginebay_lab.diagnosis.piece_rows import PieceRow
 from enginebay_lab.diagnosis.pieces import SideBySide
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay_lab.diagnosis.model_cutter import CutPiece
-    from enginebay_lab.diagnosis.module_search import Judgement
+    from enginebay_lab.diagnosis.module_search import EngineComparison
     from enginebay_lab.diagnosis.piece_engines import PieceEngines
     from enginebay_lab.diagnosis.piece_rows import PieceVerdict
     from enginebay_lab.diagnosis.pieces import Piece
@@ -62,7 +62,7 @@ class PieceTable:
             A row for each piece, the worst first.
         """
         rows: list[_RankedRow] = []
-        for keys in split_windows(self._cutter.sizes, _PIECES_PER_ENGINE):
+        for keys in group_by_size(self._cutter.sizes, _PIECES_PER_ENGINE):
             progress(f"{keys[0][0] or 'the model'} … {keys[-1][0] or 'the model'}")
             if cuts := self._cutter.cut_pieces(keys):
                 rows += self._compare_pieces(cuts)
@@ -77,15 +77,15 @@ class PieceTable:
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]
         try:
-            judgement = self._engines.judge(
+            comparison = self._engines.compare_module(
                 together, together.tensors, together.names, items=[item]
             )
         except EnginebayError as err:
             failure = first_line(err)
         else:
-            if not judgement.crashed:
-                return _build_rows(cuts, together, judgement)
-            verdict, failure = "crashed", judgement.crashed
+            if not comparison.crashed:
+                return _build_rows(cuts, together, comparison)
+            verdict, failure = "crashed", comparison.crashed
         half = len(cuts) // 2
         if half and self._build_failures < _MAX_BUILD_FAILURES:
             self._build_failures += 1
@@ -94,12 +94,12 @@ class PieceTable:
 
 
 def _build_rows(
-    cuts: Sequence[CutPiece], together: SideBySide, judgement: Judgement
+    cuts: Sequence[CutPiece], together: SideBySide, comparison: EngineComparison
 ) -> list[_RankedRow]:
-    operators = _find_operators(together, judgement.folder)
+    operators = _find_operators(together, comparison.folder)
     rows = []
     for index, (piece, random_inputs) in enumerate(cuts):
-        outputs = [judgement.outputs[name] for name in together.piece_output_names(index)]
+        outputs = [comparison.outputs[name] for name in together.piece_output_names(index)]
         # A rewriter may change the dtype or shape of a tensor between modules, such as a mask: an
         # output without an error figure was not compared.
         compared = [out for out in outputs if out.passed or out.max_abs_error is not None]

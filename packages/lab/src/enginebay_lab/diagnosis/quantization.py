@@ -138,13 +138,13 @@ def quantize(
     """
     if not isinstance(max_drop, int | float) or math.isnan(max_drop) or max_drop < 0:
         raise UsageError(f"max_drop is {max_drop!r}, expected 0 or more", hint="--max-drop 0.01")
-    check_target(work_dir, overwrite=overwrite)
+    check_target(work_dir, overwrite=overwrite)  # at once, and not only after all trials
     # Checked here if possible, and not only after the first deployment, which may take long.
     if options.get("backend") is not None and options.get("config") is None:
         chosen = (options["backend"], options.get("params"), options.get("precision"))
         check_precision(*chosen, _PURPOSE)
     command = python_call()
-    sources = find_metrics(metric)
+    sources = find_metrics(metric)  # here only to be checked, before the first deployment
     if len(sources) > 1:
         names = ", ".join(source.name for source in sources)
         raise UsageError(f"max_drop requires one metric, found {names}")
@@ -197,7 +197,7 @@ def quantize(
                     return attempt(nodes)
 
                 # With a single layer in floating point, nothing would be in 8 bits.
-                best = give_back(order, attempt_visibly) if len(order) > 1 else best
+                best = find_shortest_prefix(order, attempt_visibly) if len(order) > 1 else best
                 set_detail(f"{len(best.nodes)} of {len(order)} to floating point")
     verification = best.deployment.verification
     if not best.passed and not verify.allow_mismatch:
@@ -219,7 +219,9 @@ def quantize(
     )
 
 
-def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]) -> Attempt:
+def find_shortest_prefix(
+    order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
+) -> Attempt:
     """Find the smallest number of nodes in floating point that passes, by doubling and bisection.
 
     Args:
@@ -236,7 +238,7 @@ def give_back(order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt])
         if high == len(order) - 1:
             return best
         low, high = high, min(2 * high, len(order) - 1)
-    while high - low > 1:
+    while high - low > 1:  # order[:low] is not enough, order[:high] is
         middle = (low + high) // 2
         other = attempt(order[:middle])
         if other.passed:

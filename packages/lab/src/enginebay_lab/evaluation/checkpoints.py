@@ -77,7 +77,7 @@ class EvaluationJournal(Journal):
         Args:
             key: A digest of the evaluation's artifacts, metrics and model.
         """
-        self._key, self._last_save = key, time.monotonic()
+        self._key, self._last_save = key, time.monotonic()  # the clock starts with the items
         assert self.path is not None
         # A checkpoint for each key, since several evaluations may write to one file of rows.
         digest = blake2b(key.encode(), digest_size=4).hexdigest()
@@ -112,7 +112,7 @@ class EvaluationJournal(Journal):
             OSError: The file cannot be written for another reason.
         """
         assert self._checkpoint_path is not None
-        self._last_save = time.monotonic()
+        self._last_save = time.monotonic()  # also if it fails: not tried again at each chunk
         try:
             checkpoint = Checkpoint(
                 key=self._key,

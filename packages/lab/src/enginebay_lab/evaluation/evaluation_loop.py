@@ -72,7 +72,7 @@ class EvaluationLoop:
 
     def restore(self, shard: Shard) -> None:
         """Take over the results of an incomplete shard, to continue after its items."""
-        for name in shard.lost.keys() - self._current.lost.keys():
+        for name in shard.lost.keys() - self._current.lost.keys():  # failed in the earlier run
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)
 
@@ -146,6 +146,7 @@ class EvaluationLoop:
 def _describe_loss(err: EnginebayError, backend: str, chunk: Sequence[Item], data: str) -> str:
     if isinstance(err, ItemError):
         return f"item {chunk[err.index].number} of {data}: {err}"
+    # The ending alone: the message also contains the last output of the process.
     return (
         f"'{backend}' {err.ending}" if isinstance(err, IsolationError) and err.ending else str(err)
     )

@@ -42,6 +42,7 @@ class GuardedMetric:
         self._build = source.build
         self._metric = source.build()
         self._is_mergeable = not source.unmergeable
+        # To find out whether reset() has removed all items.
         self._empty = self._encode_state() if self._is_mergeable else b""
         self.against = source.against
 

@@ -98,6 +98,7 @@ def _copy_item(item: Item) -> Item:
 
 def copy_value(value: object) -> object:
     """Return a deep copy of a target or of outputs."""
+    # deepcopy() refuses tensors with a gradient history.
     return value.detach().clone() if is_torch(value) else deepcopy(value)
 
 

@@ -110,7 +110,7 @@ class OutputAccumulator:
         distant = [
             (math.inf if math.isnan(distance) else distance, -item.number)
             for item, distance in zip(items, distances.tolist(), strict=True)
-            if distance
+            if distance  # equal outputs are not among the worst
         ]
         self._worst = heapq.nlargest(MAX_WORST_ITEMS, [*self._worst, *distant])
 

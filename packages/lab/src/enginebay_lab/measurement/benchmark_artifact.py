@@ -91,7 +91,7 @@ def benchmark(
     _check_model(against, model)
     specs = _describe_artifacts(artifacts, inputs, device=device, strict=strict)
     if model is not None:
-        specs = [_describe_pytorch(str(model), specs), *specs]
+        specs = [_describe_pytorch(str(model), specs), *specs]  # the first is the baseline
     journal = Journal(None if output is None else Path(output), LINE_KIND)
     journal.open(resume=False, hint="name another file")  # fails before any engine is loaded
     machine = this_machine()

@@ -32,7 +32,7 @@ class TorchWrapper(Wrapper):
         super().__init__(inputs=specs, outputs=model.outputs)
         self._examples = model.examples
         self._device = model.device
-        self._stack = ExitStack()
+        self._stack = ExitStack()  # the model stays in evaluation mode until release()
         assert model.signature is not None
         self._run_module = self._stack.enter_context(model.signature.runner(model.source.module))
 
