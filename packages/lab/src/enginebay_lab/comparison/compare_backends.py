@@ -133,7 +133,8 @@ def compare(
             # Each artifact records the call of compare, not of deploy.
             with steps(pair.label) as set_detail, typed(command):
                 deployment = eb.deploy(
-                    *(source, args),
+                    source,
+                    args,
                     backend=pair.backend,
                     params=own_params(eb.get_backend(pair.backend), params),
                     precision=pair.precision or None,

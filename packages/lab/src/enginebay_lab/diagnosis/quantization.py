@@ -156,7 +156,8 @@ def quantize(
     def deploy_with(nodes: Sequence[str], folder: str | Path, **more: Any) -> eb.Deployment:
         with typed(command):  # the artifact records the call of quantize, not of deploy
             return eb.deploy(
-                *(model, args),
+                model,
+                args,
                 work_dir=folder,
                 data=data,
                 int8_keep=(*fixed, *nodes),
@@ -182,7 +183,8 @@ def quantize(
             shared = {name: options[name] for name in _SHARED if name in options}
             with steps("rank") as set_detail:
                 ranked = sensitivity(
-                    *(model, args),
+                    model,
+                    args,
                     data=data,
                     int8_keep=fixed,
                     timeout=verify.timeout,

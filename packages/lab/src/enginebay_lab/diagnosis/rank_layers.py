@@ -121,7 +121,8 @@ def sensitivity(
     with TemporaryDirectory(prefix="enginebay-sensitivity-") as folder:
         with steps("deploy") as set_detail:
             deployment = eb.deploy(
-                *(model, args),
+                model,
+                args,
                 work_dir=Path(folder) / "all",
                 data=data,
                 backend=backend,
@@ -174,7 +175,8 @@ def check_precision(
     checked = checked.replace(precision=precision) if precision else checked
     engine.check_calibrated(checked, purpose)
     engine.check_runs_here(
-        *(checked, "measuring layers runs the engine"),
+        checked,
+        "measuring layers runs the engine",
         hint="measure the layers on a machine that it is built for",
     )
     return engine, checked

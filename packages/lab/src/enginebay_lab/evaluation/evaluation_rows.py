@@ -147,7 +147,11 @@ def _format_row(row: EvaluationRow) -> tuple[str, ...]:
     figures = (row.value, row.reference, row.drop)
     agreement = "-" if row.agreement is None else f"{row.agreement:.2%}"
     return (
-        *(row.artifact, row.metric, *map(_format_figure, figures), str(row.count), agreement),
+        row.artifact,
+        row.metric,
+        *map(_format_figure, figures),
+        str(row.count),
+        agreement,
         ", ".join(worst) or "-",
     )
 

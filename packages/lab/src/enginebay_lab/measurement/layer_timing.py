@@ -43,7 +43,12 @@ def time_layers_isolated(
         save_samples(samples, [Sample(dict(inputs), {})])
         runs = max(MIN_RUNS, min(MAX_RUNS, runs))
         layers = call(
-            *(_FUNCTION, request, samples, runs), timeout=timeout, result_type=list[TimedLayer]
+            _FUNCTION,
+            request,
+            samples,
+            runs,
+            timeout=timeout,
+            result_type=list[TimedLayer],
         )
     return _add_shares(layers, open_artifact(request.directory).modules())
 

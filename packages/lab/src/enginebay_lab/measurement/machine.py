@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 #: Environment variables for the number of an engine's threads, and for how long idle threads spin.
 _THREADS = (
-    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_BLOCKTIME", "GOMP_SPINCOUNT"),
-    *("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "KMP_BLOCKTIME",
+    "GOMP_SPINCOUNT",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
 )
 
 
