@@ -263,9 +263,7 @@ class ModuleSearch:
         around = set(parent_paths(wrong[0][0]))
         for number in range(_MAX_ROUNDS):
             keys = wrong[number * _ALONE_MODULES : (number + 1) * _ALONE_MODULES]
-            if (
-                number == 0
-            ):  # the modules around the first wrong call may be wrong by their own code
+            if number == 0:  # their own code may be wrong, outside of the first wrong call
                 keys += [key for key in self._call_order() if key[0] in around and key not in keys]
             if keys:
                 yield keys
