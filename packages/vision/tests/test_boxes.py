@@ -116,7 +116,7 @@ def test_items_of_a_coco_file(tmp_path: Path) -> None:
         assert item.target.truth.classes.tolist() == [1, 0]
 
 
-def test_a_category_that_no_picture_has_may_be_unknown(tmp_path: Path) -> None:
+def test_a_category_that_no_image_has_may_be_unknown(tmp_path: Path) -> None:
     listed = [{"id": 0, "name": "animals"}, {"id": 18, "name": "dog"}]
     coco(tmp_path, DOG, categories=listed)
     _, item = eb.DataSet(tmp_path).for_task(task())
@@ -140,7 +140,7 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"bbox": [1, 2, -3, 5]},
         {},
-        "'{0}' has a box of -3x5 pixels, annotation 1",
+        "'{0}' has a box with a negative size, -3x5 pixels, in the annotation with id 1",
     ),
     ({}, {"images": []}, "'{0}' lists no images"),
     ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, which it does not list"),
@@ -216,15 +216,15 @@ def test_a_voc_file_that_does_not_fit(tmp_path: Path, text: str, message: str) -
     assert str(caught.value).startswith(message.format(tmp_path))
 
 
-def test_pictures_without_annotations(tmp_path: Path) -> None:
+def test_images_without_annotations(tmp_path: Path) -> None:
     Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg")
     assert [item.target for item in eb.DataSet(tmp_path).for_task(task())] == [None]
 
 
-def precision(*pictures: tuple[list[list[float]], list[list[float]]]) -> float:
+def precision(*images: tuple[list[list[float]], list[list[float]]]) -> float:
     """mAP of boxes ``edges, class, score``, where ``edges, class, crowd`` are true."""
     metric = build_metric("map")
-    for found, true in pictures:
+    for found, true in images:
         boxes, rows = np.asarray(found).reshape(-1, 6), np.asarray(true).reshape(-1, 6)
         truth = TrueBoxes(rows[:, :4], rows[:, 4].astype(np.int64), rows[:, 5] > 0)
         outputs = {"boxes": boxes[:, :4], "labels": boxes[:, 4], "scores": boxes[:, 5]}
@@ -253,20 +253,22 @@ def test_groups_do_not_count() -> None:
 
 def test_scores_may_stand_behind_the_boxes() -> None:
     rows = np.array([[[0, 0, 4, 4, 0.9, 0.6], [5, 5, 9, 9, 0.2, 0.7]]])
-    picture = eb.TensorSpec("x", "float32", (1, 3, "h", "w"))
+    image = eb.TensorSpec("x", "float32", (1, 3, "h", "w"))
 
     def fitted(output: str, *sizes: int | str, **fields: Any) -> vision.ObjectDetection:
         found = eb.TensorSpec(output, "float32", (1, *sizes))
         labels = eb.TensorSpec("labels", "int64", (1, "n"))
         fields = {"boxes": "", "scores": "", "classes": NAMES[:2], **fields}
-        return task(**fields).fit((picture,), (found, labels))
+        return task(**fields).fit((image,), (found, labels))
 
     of_each = fitted("output", "n", 6, labels="", every_class=True)
     found = of_each.postprocess({"output": rows}, (10, 10))
     assert [(box.name, box.left) for box in found] == [("cat", 0), ("dog", 5), ("dog", 0)]
     columns = fitted("output", 6, 8400, labels="", columns=True, every_class=True)
     assert columns.postprocess({"output": rows.swapaxes(1, 2)}, (10, 10)) == found
-    assert Target(columns, (10, 10), ()).find(rows.swapaxes(1, 2)) == found  # its only output
+    assert (
+        Target(columns, (10, 10), ()).postprocess_outputs(rows.swapaxes(1, 2)) == found
+    )  # its only output
     one = fitted("dets", "n", 5).postprocess(
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )

@@ -40,7 +40,7 @@ def fault(folder: Path, *classes: str) -> tuple[str, str | None]:
     return str(caught.value), caught.value.hint
 
 
-def test_items_are_pictures_and_targets_class_numbers(photos: Path) -> None:
+def test_items_are_images_and_targets_class_numbers(photos: Path) -> None:
     (photos / "red" / "notes.txt").write_text("not an image")
     (photos / "red" / "._0.png").write_text("what a Mac leaves behind")
     (photos / ".cache").mkdir()
@@ -58,7 +58,7 @@ def test_items_are_pictures_and_targets_class_numbers(photos: Path) -> None:
     assert [item.number for item in eb.DataSet(str(photos), take=2).for_task(task())] == [5, 6]
 
 
-def test_pictures_without_classes_have_no_targets(photos: Path) -> None:
+def test_images_without_classes_have_no_targets(photos: Path) -> None:
     loose = photos / "red"
     (loose / "thumbnails").mkdir()
     data = eb.DataSet(str(loose)).for_task(task("red"))
@@ -72,14 +72,14 @@ def test_folders_that_are_no_classes(photos: Path) -> None:
         "did you mean 'green-ish'?",
     )
     assert fault(photos, "red", "green", "blue", "red")[0] == (
-        f"'{photos}' has a folder 'red', and two classes of the task have this name"
+        f"'{photos}' has a folder 'red', but two classes of the task have this name"
     )
     shutil.copy(photos / "red" / "0.png", photos / "loose.png")
     message = f"'{photos}' contains folders of images, and images next to them: 'loose.png'"
     assert fault(photos) == (message, "move each into the folder of its class")
 
 
-def test_a_broken_picture_is_named(photos: Path) -> None:
+def test_a_broken_image_is_named(photos: Path) -> None:
     (photos / "green" / "1.png").write_text("no")
     assert fault(photos)[0] == (
         f"'{photos}/green/1.png' cannot be read as an image: cannot identify image file it"
@@ -98,7 +98,7 @@ def test_an_empty_folder(photos: Path) -> None:
     assert fault(photos / "none")[0] == f"'{photos}/none' contains no items"
 
 
-def test_deploy_verifies_on_pictures(made: Path, cli: Run) -> None:
+def test_deploy_verifies_on_images(made: Path, cli: Run) -> None:
     line = ("deploy", "net.py:build", "--work-dir", "on_photos", "--probes", "0")
     ran = cli(*line, "--data", "photos", "--take", "4", "--exporter", "torchscript", "--json")
     assert ran.code == 0, ran.err
@@ -109,9 +109,7 @@ def test_deploy_verifies_on_pictures(made: Path, cli: Run) -> None:
 
 
 @pytest.mark.parametrize(("model", "dtype"), [("bare", "float32"), ("half", "float16")])
-def test_pictures_have_the_name_and_the_dtype_of_the_input(
-    cli: Run, model: str, dtype: str
-) -> None:
+def test_images_have_the_name_and_the_dtype_of_the_input(cli: Run, model: str, dtype: str) -> None:
     """Where no example says them, an image is the example."""
     line = ("deploy", f"net.py:{model}", "--work-dir", model, "--probes", "0", "--json")
     ran = cli(*line, "--data", "photos", "--take", "2", "--exporter", "torchscript")
@@ -122,6 +120,6 @@ def test_pictures_have_the_name_and_the_dtype_of_the_input(
     assert manifest["inputs"][0]["dtype"] == dtype
 
 
-def test_a_grey_picture_beside_colours(photos: Path) -> None:
+def test_a_grey_image_beside_colours(photos: Path) -> None:
     Image.new("L", (3, 3)).save(photos / "red" / "grey.png")
     assert len(list(eb.DataSet(str(photos)).for_task(task()))) == 10

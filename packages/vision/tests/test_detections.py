@@ -167,15 +167,13 @@ def test_rows_that_pad_are_no_detections(compared, box, label):
     assert result.matching.matched == COUNT
 
 
-def test_in_a_batch_each_picture_has_its_own(compared):
-    pictures = [detections(seed=seed) for seed in range(3)]
+def test_in_a_batch_each_image_has_its_own(compared):
+    images = [detections(seed=seed) for seed in range(3)]
 
     def stacked(*order):
-        return {
-            name: np.stack([shuffled(pictures[i])[name] for i in order]) for name in pictures[0]
-        }
+        return {name: np.stack([shuffled(images[i])[name] for i in order]) for name in images[0]}
 
-    expected = {name: np.stack([one[name] for one in pictures]) for name in pictures[0]}
+    expected = {name: np.stack([one[name] for one in images]) for name in images[0]}
     assert compared("detections", expected, stacked(0, 1, 2)).passed
     assert not compared("detections", expected, stacked(1, 0, 2)).passed
     fewer = {name: values[:2] for name, values in expected.items()}

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .conftest import Run
 
 
-def test_evaluate_takes_pictures(cli: Run) -> None:
+def test_evaluate_takes_images(cli: Run) -> None:
     line = ("evaluate", "build", "--data", "photos", "--metric", "accuracy")
     ran = cli(*line, "--model", "net.py:build")
     assert ran.code == 0, ran.err

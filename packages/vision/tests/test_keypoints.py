@@ -44,7 +44,7 @@ def test_peaks_move_by_a_quarter(seed: int, height: int, width: int) -> None:
         assert (point.x, point.y) == pytest.approx((x_at * 24 / width, y_at * 16 / height))
 
 
-def test_points_lie_in_the_picture() -> None:
+def test_points_lie_in_the_image() -> None:
     """20×10 becomes 16×8 at 4 from the top; a map's entry is 4 of these pixels wide."""
     steps = (vision.Resize(16, 16, fit="contain"), vision.Crop(16, 16))
     maps = np.zeros((1, 2, 4, 4))
@@ -77,8 +77,8 @@ def test_sure_points_are_drawn(tmp_path: Path) -> None:
             "skeleton contains an index beyond the 2 classes",
         ),
         ({"sigmas": (0.1,)}, "sigmas has 1 numbers, and classes 2 points"),
-        ({"sigmas": (0.1, 0)}, "sigmas and padding are numbers above 0"),
-        ({"padding": 0}, "sigmas and padding are numbers above 0"),
+        ({"sigmas": (0.1, 0)}, "sigmas and padding must be numbers above 0"),
+        ({"padding": 0}, "sigmas and padding must be numbers above 0"),
     ],
 )
 def test_wrong_values(fields: dict[str, Any], message: str) -> None:

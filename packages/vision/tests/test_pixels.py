@@ -31,33 +31,33 @@ def array(image: Any, **fields: Any) -> Any:
 
 
 def test_pixels_become_numbers() -> None:
-    picture = noise(3, 5)
-    pixels = np.asarray(picture).astype(np.float64)
-    found = array(picture)
+    image = noise(3, 5)
+    pixels = np.asarray(image).astype(np.float64)
+    found = array(image)
     assert found.dtype == np.float32
     assert np.allclose(found[0], pixels.transpose(2, 0, 1) / 255, atol=1e-6)
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
-    found = array(picture, mean=mean, std=std, layout="NHWC", channels="BGR")
+    found = array(image, mean=mean, std=std, layout="NHWC", channels="BGR")
     assert np.allclose(found[0], (pixels[..., ::-1] / 255 - mean) / std, atol=1e-6)
-    grey = array(picture, channels="L", scale=1.0, mean=(127.5,))
-    assert np.allclose(grey[0, 0], np.asarray(picture.convert("L")) - 127.5)
-    raw = array(picture, scale=1, dtype="uint8")
+    grey = array(image, channels="L", scale=1.0, mean=(127.5,))
+    assert np.allclose(grey[0, 0], np.asarray(image.convert("L")) - 127.5)
+    raw = array(image, scale=1, dtype="uint8")
     assert (raw.dtype, raw.shape) == (np.uint8, (1, 3, 3, 5))
-    assert np.array_equal(raw[0].transpose(1, 2, 0), np.asarray(picture))
-    assert array(picture, dtype="float16").dtype == np.float16
+    assert np.array_equal(raw[0].transpose(1, 2, 0), np.asarray(image))
+    assert array(image, dtype="float16").dtype == np.float16
 
 
 @pytest.mark.parametrize("size", [(97, 131), (40, 31), (64, 64), (1, 1), (5, 300)])
 def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> None:
-    picture = noise(*size)
-    tensor = torch.from_numpy(np.asarray(picture).copy()).permute(2, 0, 1)[None].float()
+    image = noise(*size)
+    tensor = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float()
     wanted = torch.nn.functional.interpolate(tensor, (33, 57), mode="bilinear").numpy()
-    found = array(picture, steps=(vision.Resize(33, 57, antialias=False),), scale=1.0)
+    found = array(image, steps=(vision.Resize(33, 57, antialias=False),), scale=1.0)
     assert np.abs(found - wanted).max() < 0.51  # it is rounded to whole numbers
 
 
 @pytest.mark.parametrize(
-    ("step", "picture", "size"),
+    ("step", "image", "size"),
     [
         (vision.Resize(256, 256, fit="cover"), (640, 480), (341, 256)),
         (vision.Resize(256, 256, fit="cover"), (480, 640), (256, 341)),
@@ -69,10 +69,10 @@ def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> Non
         (vision.Crop(8, 9), (100, 1), (9, 8)),
     ],
 )
-def test_sizes(step: Any, picture: tuple[int, int], size: tuple[int, int]) -> None:
-    placed = step.place(Placement(*picture))
+def test_sizes(step: Any, image: tuple[int, int], size: tuple[int, int]) -> None:
+    placed = step.place(Placement(*image))
     assert (placed.width, placed.height) == size
-    height, width = array(noise(picture[1], picture[0]), steps=(step,)).shape[2:]
+    height, width = array(noise(image[1], image[0]), steps=(step,)).shape[2:]
     assert (width, height) == size
 
 
@@ -84,21 +84,21 @@ def test_where_a_crop_begins(found: int, rounding: Any, left: int) -> None:
     """torchvision rounds a half to the even number, transformers without it rounds down."""
     step = vision.Crop(4, 4, rounding=rounding)
     assert step.place(Placement(found, found)).left == -left
-    picture = noise(found, found)
-    pixels = np.asarray(picture)[left : left + 4, left : left + 4]
-    assert np.array_equal(array(picture, steps=(step,), scale=1.0)[0].transpose(1, 2, 0), pixels)
+    image = noise(found, found)
+    pixels = np.asarray(image)[left : left + 4, left : left + 4]
+    assert np.array_equal(array(image, steps=(step,), scale=1.0)[0].transpose(1, 2, 0), pixels)
 
 
 def test_a_crop_fills_up_what_is_too_small() -> None:
-    picture = noise(2, 6)
-    found = array(picture, steps=(vision.Crop(5, 4, fill=(1, 2, 3)),), scale=1.0)[0]
-    assert np.array_equal(found[:, 1:3].transpose(1, 2, 0), np.asarray(picture)[:, 1:5])
+    image = noise(2, 6)
+    found = array(image, steps=(vision.Crop(5, 4, fill=(1, 2, 3)),), scale=1.0)[0]
+    assert np.array_equal(found[:, 1:3].transpose(1, 2, 0), np.asarray(image)[:, 1:5])
     assert found[:, 0].T.tolist() == [[1, 2, 3]] * 4
     assert found[:, 3:].transpose(1, 2, 0).tolist() == [[[1, 2, 3]] * 4] * 2
     assert vision.Crop(5, 4).place(Placement(4, 2)).top == 1
     assert vision.Crop(5, 4, rounding="down").place(Placement(4, 2)).top == 2
-    corner = array(picture, steps=(vision.Crop(5, 8, at="corner"),), scale=1.0)[0]
-    assert np.array_equal(corner[:, :2, :6].transpose(1, 2, 0), np.asarray(picture))
+    corner = array(image, steps=(vision.Crop(5, 8, at="corner"),), scale=1.0)[0]
+    assert np.array_equal(corner[:, :2, :6].transpose(1, 2, 0), np.asarray(image))
     assert array(noise(2, 2, 1), steps=(vision.Crop(4, 4, fill=(9, 9, 9)),), channels="L").max() > 0
 
 
@@ -114,8 +114,8 @@ def test_every_mode_is_read(tmp_path: Path) -> None:
         "one_bit.png": colour.convert("1"),
         "animated.gif": colour,
     }
-    for name, picture in files.items():
-        picture.save(tmp_path / name)
+    for name, image in files.items():
+        image.save(tmp_path / name)
         assert open_image(tmp_path / name).mode == "RGB"
         assert open_image(tmp_path / name, "L").mode == "L"
     for name in ("colour.png", "alpha.png"):
@@ -133,12 +133,12 @@ def test_16_bits_become_8(tmp_path: Path) -> None:
     assert np.asarray(open_image(tmp_path / "deep.png"))[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
-def test_a_picture_is_turned_as_its_camera_says(tmp_path: Path) -> None:
-    picture, exif = noise(4, 9), Image.Exif()
+def test_an_image_is_turned_as_its_camera_says(tmp_path: Path) -> None:
+    image, exif = noise(4, 9), Image.Exif()
     exif[0x0112] = 6  # orientation: turned by a quarter
-    picture.save(tmp_path / "turned.png", exif=exif)
+    image.save(tmp_path / "turned.png", exif=exif)
     found = np.asarray(open_image(tmp_path / "turned.png"))
-    assert np.array_equal(found, np.rot90(np.asarray(picture), -1))
+    assert np.array_equal(found, np.rot90(np.asarray(image), -1))
 
 
 def refusal(path: Path) -> str:
@@ -149,7 +149,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_what_is_no_picture(tmp_path: Path) -> None:
+def test_what_is_no_image(tmp_path: Path) -> None:
     noise(64, 64).save(tmp_path / "whole.png")
     noise(64, 64).save(tmp_path / "whole.jpg")
     for name in ("whole.png", "whole.jpg"):
@@ -179,7 +179,7 @@ def test_what_is_no_picture(tmp_path: Path) -> None:
         array(np.zeros((2, 2, 3), np.uint8))
 
 
-def test_a_huge_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise(40, 40).save(tmp_path / "huge.png")
     for limit in (1500, 700):  # Pillow warns above its limit, and raises above twice as many
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)

@@ -43,7 +43,7 @@ def test_outputs_that_cannot_be_named() -> None:
         task.postprocess({"z": np.zeros(1), "w": np.zeros(1)})
 
 
-def test_boxes_lie_in_the_picture() -> None:
+def test_boxes_lie_in_the_image() -> None:
     """200×100 becomes 64×32 at 16 from the top: a third of the network's pixels a pixel."""
     task = vision.ObjectDetection(image=LETTERBOX, classes=("cat", "dog"))
     outputs = {
@@ -93,7 +93,7 @@ def test_outputs_of_other_lengths() -> None:
 
 
 @pytest.mark.parametrize("name", ["out.png", "out.jpg", "out.PNG"])
-def test_a_picture_with_boxes_on_it(tmp_path: Path, name: str) -> None:
+def test_an_image_with_boxes_on_it(tmp_path: Path, name: str) -> None:
     task = vision.ObjectDetection(image=LETTERBOX, classes=("Füchse – 狐",))
     outputs = {"boxes": np.array([[8.0, 8, 32, 32]]), "scores": np.ones(1), "labels": np.zeros(1)}
     Image.new("RGBA", (64, 64)).save(tmp_path / "a.png")
@@ -105,14 +105,14 @@ def test_a_picture_with_boxes_on_it(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
 
-def test_a_picture_with_its_class_on_it(tmp_path: Path) -> None:
-    picture = Image.new("RGB", (1, 1))
+def test_an_image_with_its_class_on_it(tmp_path: Path) -> None:
+    image = Image.new("RGB", (1, 1))
     draw = vision.ImageClassification(image=vision.ImageInput()).draw
-    draw(picture, [RankedClass("cat", 0, 0.9)], tmp_path / "one.png")
-    draw(picture, [], tmp_path / "none.png")
+    draw(image, [RankedClass("cat", 0, 0.9)], tmp_path / "one.png")
+    draw(image, [], tmp_path / "none.png")
     draw(Image.new("RGB", (90, 90)), [RankedClass("cat", 0, 0.9)], tmp_path / "more.png")
     assert np.asarray(Image.open(tmp_path / "more.png")).max() > 100
-    assert picture.getpixel((0, 0)) == (0, 0, 0)
+    assert image.getpixel((0, 0)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_drawn(tmp_path: Path, name: str, message: str) ->
 
 def test_a_file_that_is_a_folder_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "one.png" / "in it").mkdir(parents=True)
-    picture: Any = Image.new("RGB", (1, 1))
+    image: Any = Image.new("RGB", (1, 1))
     with pytest.raises(eb.EnginebayError, match=r"one\.png' cannot be written: "):
-        save_image(picture, tmp_path / "one.png")
+        save_image(image, tmp_path / "one.png")
     assert [file.name for file in tmp_path.iterdir()] == ["one.png"]

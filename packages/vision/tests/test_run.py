@@ -36,7 +36,7 @@ def test_as_json(cli: Run) -> None:
     assert "images" not in json.loads(cli("run", "build", "--json").out)
 
 
-def test_a_line_for_each_box_and_a_picture_of_them(made: Path, cli: Run) -> None:
+def test_a_line_for_each_box_and_an_image_of_them(made: Path, cli: Run) -> None:
     Image.fromarray(np.full((50, 100, 3), 255, np.uint8)).save(made / "white.png")
     ran = cli("run", "finder", "--image", "white.png", "--draw", "out.png")
     assert ran.code == 0, ran.err

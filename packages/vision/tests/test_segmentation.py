@@ -50,11 +50,11 @@ def test_a_mask_is_torchs_interpolation(
 def test_bands_of_rows_make_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
     whole = task().postprocess({"y": scores}, (21, 17)).array
-    monkeypatch.setattr("enginebay_vision.maps._MAX_NUMBERS_AT_ONCE", 3 * 21 * 5)
+    monkeypatch.setattr("enginebay_vision.maps._MAX_VALUES_AT_ONCE", 3 * 21 * 5)
     assert (task().postprocess({"y": scores}, (21, 17)).array == whole).all()
 
 
-def test_the_mask_lies_where_the_picture_lay() -> None:
+def test_the_mask_lies_where_the_image_lay() -> None:
     """16×8 becomes 8×4 at 2 from the top: what lies above and below is no part of the image."""
     classes = np.full((1, 8, 8), 2)
     classes[:, 2:6, :4], classes[:, 2:6, 4:] = 0, 1
@@ -137,7 +137,7 @@ MASK = [[0, 1, 2, 255], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("names", [("images", "annotations"), ("JPEGImages", "SegmentationClass")])
-def test_items_are_pictures_with_masks(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_items_are_images_with_masks(tmp_path: Path, names: tuple[str, str]) -> None:
     folder(tmp_path, MASK, MASK, names=names)
     Image.new("RGB", (4, 2)).save(tmp_path / names[0] / "val" / "without.jpg")
     items = list(eb.DataSet(tmp_path).for_task(task(classes=NAMES)))
@@ -156,7 +156,7 @@ def test_a_palette_holds_numbers(tmp_path: Path) -> None:
     assert item.target.truth.tolist() == [[0, 1, 2, -1], [0, 0, 0, 0]]
 
 
-def test_pictures_without_masks_have_no_targets(tmp_path: Path) -> None:
+def test_images_without_masks_have_no_targets(tmp_path: Path) -> None:
     folder(tmp_path, MASK, names=("images", "other"))
     assert [item.target for item in eb.DataSet(tmp_path).for_task(task())] == [None, None]
 
@@ -182,7 +182,7 @@ def test_a_mask_that_does_not_fit(tmp_path: Path, mask: Any, message: str) -> No
     assert str(caught.value).endswith(message)
 
 
-def test_a_mask_without_a_picture(tmp_path: Path) -> None:
+def test_a_mask_without_an_image(tmp_path: Path) -> None:
     folder(tmp_path, MASK)
     (tmp_path / "images" / "val" / "0.jpg").unlink()
     with pytest.raises(eb.EnginebayError) as caught:
@@ -204,7 +204,7 @@ def measured(path: Path, found: Any) -> float:
     return metric.compute()
 
 
-def test_miou_counts_pixels_of_all_pictures(tmp_path: Path) -> None:
+def test_miou_counts_pixels_of_all_images(tmp_path: Path) -> None:
     folder(tmp_path, MASK, [[0] * 4] * 2)
     everywhere = np.zeros((1, 2, 4))
     assert measured(tmp_path, everywhere) == pytest.approx((13 / 15 + 0 + 0) / 3)
@@ -253,7 +253,7 @@ def test_metrics_that_do_not_fit() -> None:
     )
 
 
-def test_colours_lie_over_the_picture(tmp_path: Path) -> None:
+def test_colours_lie_over_the_image(tmp_path: Path) -> None:
     white = Image.new("RGB", (100, 100), "white")
     fitting = task(form="classes", classes=NAMES, image=vision.ImageInput())
     mask = np.zeros((1, 100, 100))

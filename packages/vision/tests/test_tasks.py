@@ -216,13 +216,13 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
         image(),
         {},
         f"the task's steps produce no single size, but {FOUND}",
-        "end with vision.Crop(32, 32)",
+        "add vision.Crop(32, 32) as the last step",
     ),
     (
         image(steps=(vision.Resize(8, 8),)),
         {},
         f"the task's steps produce 8x8, but {FOUND}",
-        "end with vision.Crop(32, 32)",
+        "add vision.Crop(32, 32) as the last step",
     ),
     (
         vision.ImageClassification(image=CROPPED, classes=("a", "b")),

@@ -63,7 +63,7 @@ def test_the_score_is_that_of_the_characters() -> None:
         ({"characters": ""}, "classes is empty; expected the characters of the texts"),
         (
             {"special": 4},
-            "special is 4; expected the number of an entry: 0 to 3, or -1 for the last",
+            "special is 4; expected an index from 0 to 3, or -1 for the last",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Images for Enginebay: from an image to a model's input, and from its outputs to names.
+"""Images for Enginebay: tasks of image models, data sets of images, metrics and a comparator.
 
 ::
 

@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
 from enginebay_vision.truth.class_numbers import number_classes
-from enginebay_vision.truth.files import SUFFIXES, find_pictures, is_picture
+from enginebay_vision.truth.files import SUFFIXES, find_images, is_image_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from enginebay.authors import NumpyArray
 
-class Pictures:
-    """Images as items: each is preprocessed when it is read, with its class index as target.
 
-    Classes are in the order of their folders' names, and the images of a class in the order of
-    their names. Images that are not in a folder have no target.
+class ClassFolders:
+    """A data set of images in one folder per class; an item's target is its class index.
+
+    Items are in the order of the folders' names, and then of the files' names. An image is read and
+    preprocessed when its item is read. Images without a class folder have no target.
 
     Args:
-        path: The folder.
+        path: The folder that contains the class folders, or images without classes.
         preprocess: Returns the model's input for an image file.
-        classes: The names of the task's classes; empty if it has none.
+        classes: The names of the task's classes; empty if the task has none.
 
     Attributes:
-        targets: The meaning of class indices: ``class names`` for the task's classes, or
-            ``sorted folders`` for positions in the sorted folders; empty without targets.
+        targets: How class indices were determined: ``class names`` for indices of the task's
+            classes, ``sorted folders`` for indices of the sorted folders; empty without targets.
 
     Raises:
-        InputError: There are no images, there are both images and folders, or the name of a
-            folder is not a class.
+        InputError: The folder contains no images, or images next to the class folders, or a folder
+            whose name is not a class.
     """
 
     def __init__(
         self,
         path: Path,
-        preprocess: Callable[[Path], Mapping[str, Any]],
+        preprocess: Callable[[Path], Mapping[str, NumpyArray]],
         classes: Sequence[str] = (),
     ) -> None:
         self.targets = ""
         self._preprocess = preprocess
-        self._normalise_pixels: list[int] = []
+        self._class_indices: list[int] = []
         folders = sorted(
             entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
         )
-        loose = [(file, None) for file in sorted(path.iterdir()) if is_picture(file)]
+        loose = [(file, None) for file in sorted(path.iterdir()) if is_image_file(file)]
         sorted_in = [
-            (file, number)
-            for number, folder in enumerate(folders)
-            for file in find_pictures(folder)
+            (file, number) for number, folder in enumerate(folders) for file in find_images(folder)
         ]
         if not loose and not sorted_in:
             raise InputError(
@@ -65,15 +65,16 @@ class Pictures:
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]
         if sorted_in:
             names = [folder.name for folder in folders]
-            self.targets, self._normalise_pixels = number_classes(
+            self.targets, self._class_indices = number_classes(
                 names, classes, f"'{path}'", "folder"
             )
 
     def __len__(self) -> int:
         return len(self._files)
 
-    def __getitem__(self, index: int) -> tuple[Any, int | None]:
-        """Return the input of an image, and its class index."""
+    def __getitem__(self, index: int) -> tuple[NumpyArray | Mapping[str, NumpyArray], int | None]:
+        """Return the model's input for an image, and the image's class index."""
         file, folder = self._files[index]
         inputs = self._preprocess(file)
-        return inputs.get("", inputs), None if folder is None else self._normalise_pixels[folder]
+        # Before the task is fitted to a model, the input has no name: the array alone is returned.
+        return inputs.get("", inputs), None if folder is None else self._class_indices[folder]

@@ -1,8 +1,8 @@
-"""Depth estimation: the distance of each pixel."""
+"""Depth estimation: the distance of each pixel's object from the camera."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,27 +13,29 @@ from enginebay_vision.model_checks import check_maps
 from enginebay_vision.outputs import read_map
 from enginebay_vision.results import DepthRange, FoundMap
 from enginebay_vision.task import OneOutputTask
-from enginebay_vision.truth.files import find_pairs
+from enginebay_vision.truth.files import find_image_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
 
 class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estimation"):
-    """The model estimates the depth of each pixel.
+    """Depth estimation: the model estimates the depth of each pixel.
 
     Attributes:
-        output: The output, ``1×h×w`` or ``1×1×h×w``; empty for the model's first.
-        relative: True if the output has inverse depths with unknown scale and shift, like MiDaS and
-            Depth Anything: metrics fit both by least squares for each image.
-        unit: The number in annotation files that equals 1 in the output: 1000 for files in
-            millimetres and an output in metres; 256 for KITTI's files.
+        output: The output with depths, ``1×h×w`` or ``1×1×h×w``; empty for the model's first
+            output.
+        relative: True if the output contains inverse depths with an unknown scale and shift, as in
+            MiDaS and Depth Anything. Metrics then fit scale and shift for each image by least
+            squares.
+        unit: The value in annotation files for a depth of 1 in the output's unit: 1000 for files in
+            millimetres and an output in metres, 256 for KITTI's files.
     """
 
     relative: bool = False
@@ -44,16 +46,16 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
             raise UsageError(f"unit is {self.unit:g}; expected a number above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the axes of the output."""
+        """Check the number of axes of the output."""
         check_maps(output, dims, ("a map", "1hw"), ("a map", "11hw"))
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return images with depth files of the same names."""
-        return find_pairs(path, (("images", "depth"),), (".png",))
+    def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
+        """Return each image file with its depth file, which has the same name."""
+        return find_image_pairs(path, (("images", "depth"),), (".png",))
 
-    def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read an image's depths, ``H×W float32``; 0 for unknown ones."""
-        return picture, open_label_map(annotation, picture.size).astype(np.float32) / self.unit
+    def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:
+        """Read the true depth of each pixel, ``H×W float32``; an unknown depth is 0."""
+        return image, open_label_map(annotation, image.size).astype(np.float32) / self.unit
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
@@ -61,23 +63,25 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         """Compute the depth of each pixel.
 
         Returns:
-            The smallest, the largest and the mean depth; ``array`` has the depth of each pixel,
-            ``H×W float32``, NaN for pixels that were cut off before the network.
+            The smallest, the largest and the mean depth. The attribute ``array`` contains the depth
+            of each pixel, ``H×W float32``; NaN for pixels that were cropped before the network.
         """
         values = read_map(outputs, self.output)
-        places = locate_pixels(self.image, size, values.shape)
+        positions = locate_pixels(self.image, size, values.shape)
         depth = np.empty(size[::-1], np.float32)
-        for band, part in interpolate_map(values[None], places):
+        for band, part in interpolate_map(values[None], positions):
             depth[band] = part[0]
-        depth[places.unseen] = np.nan
+        depth[positions.unseen] = np.nan
+        # The mean in float64: a sum of millions of float32 loses digits.
         figures = (np.nanmin(depth), np.nanmax(depth), np.nanmean(depth, dtype=np.float64))
         return FoundMap([DepthRange(*map(float, figures))], depth)
 
-    def paint(self, picture: Picture, found: FoundMap[DepthRange]) -> Picture:  # noqa: ARG002  # the signature of every task
-        """Return the depths as a grey image, with the largest number white."""
+    def paint_results(self, image: PilImage, results: FoundMap[DepthRange]) -> PilImage:  # noqa: ARG002  # the signature of every task
+        """Return the depths as a grey image, in which the largest depth is white."""
         from PIL import Image
 
-        (figures,) = found
-        shares = (found.array - figures.low) / max(figures.high - figures.low, 1e-9)
-        painted: Picture = Image.fromarray((np.nan_to_num(shares) * 255).round().astype(np.uint8))
+        (figures,) = results
+        # All depths may be equal.
+        shares = (results.array - figures.low) / max(figures.high - figures.low, 1e-9)
+        painted: PilImage = Image.fromarray((np.nan_to_num(shares) * 255).round().astype(np.uint8))
         return painted

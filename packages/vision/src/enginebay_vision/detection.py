@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
@@ -14,42 +14,45 @@ from enginebay_vision.outputs import Activation, apply_activation, read_finite, 
 from enginebay_vision.results import Box
 from enginebay_vision.suppression import Suppression  # noqa: TC001  # msgspec reads it
 from enginebay_vision.task import Task
-from enginebay_vision.truth.annotated import AnnotatedPictures
-from enginebay_vision.truth.boxes import find_boxes
+from enginebay_vision.truth.annotated import AnnotatedImages
+from enginebay_vision.truth.boxes import find_annotated_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
-#: Metrics use boxes from this score on, whatever the threshold: average precision needs them.
+#: The lowest score of boxes for metrics, even if the task's threshold is higher: average precision
+#: also counts the objects that only boxes with low scores find.
 _METRIC_THRESHOLD = 0.001
 
 
 class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
-    """The model detects objects in an image.
+    """Object detection: the model finds boxes around objects, with scores and classes.
 
     Attributes:
-        boxes: The output with four numbers for each box; empty for the model's first.
-        scores: The output with one score for each box; or, without ``labels``, with one for each
-            box and class, of which the largest is used. An additional last entry means "no
-            object". Empty if the scores follow the four numbers in the output of the boxes.
-        labels: The output with the class index of each box; empty if there is none.
-        columns: True if each box is a column, ``(4 + classes)×boxes``, as in models of
-            ultralytics. Only without ``scores``.
+        boxes: The output with four coordinates for each box; empty for the model's first output.
+        scores: The output with one score for each box. Without ``labels`` it has a score for each
+            box and class, and the class with the largest score is used; an additional last entry
+            means "no object". Empty if the scores follow the four coordinates in the output of the
+            boxes.
+        labels: The output with the class index of each box; empty without such an output.
+        columns: True if the output is ``(4 + classes)×boxes``, with each box as a column, as in
+            models of ultralytics. Requires an empty ``scores``.
         box_form: ``xyxy``: left, top, right, bottom; ``cxcywh``: centre, width and height.
-        normalised: True if coordinates are relative to the size of the network's input; False if
-            they are in its pixels.
-        activation: The function that converts numbers to scores from 0 to 1: ``softmax``,
-            ``sigmoid`` or ``none``.
-        threshold: The minimum score of a box.
-        every_class: True if a box is an object of each class with a high enough score, as in
-            torchvision and MMDetection; False if only of its best class. Only without ``labels``.
-        nms: The non-maximum suppression; None if the model includes it.
+        normalised: True if coordinates are relative to the size of the network's input, from 0 to
+            1; False if they are pixels of the network's input.
+        activation: The function that converts the model's scores to scores from 0 to 1:
+            ``softmax``, ``sigmoid`` or ``none``.
+        threshold: The minimum score of a detected object.
+        every_class: True if a box is an object of each class with a score of at least the
+            threshold, as in torchvision and MMDetection; False if it is an object of its best class
+            only. Requires an empty ``labels``.
+        nms: The non-maximum suppression to apply; None if the model includes it.
     """
 
     boxes: str = "boxes"
@@ -73,7 +76,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
         if self.columns and self.scores:
             raise UsageError(
-                "columns cannot be combined with scores: it is for scores in the boxes' output",
+                "columns cannot be combined with scores: it expects scores in the output of boxes",
                 hint="scores='', or columns=False",
             )
         if self.labels and self.every_class:
@@ -83,10 +86,10 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Check that the task fits a model, and fill in missing names and dtypes.
+        """Return the task with empty names and dtypes filled in from a model's inputs and outputs.
 
         Raises:
-            UsageError: The task does not fit; the message says why.
+            UsageError: The task does not fit the model.
         """
         image = fit_image(self.image, find_spec(self.image.input, inputs, "input"))
         boxes = find_spec(self.boxes, outputs, "output")
@@ -101,42 +104,39 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         size = dims[-2:][0] if self.columns else dims[-1]
         counts = (scores.dims or ())[-1:]
         if isinstance(size, int):
-            more = size - 4
-            fits = more == 0 if self.scores else more == 1 if self.labels else more > 0
-            if not fits:
+            score_count = size - 4
+            expected = score_count == 1 if self.labels else score_count > 0
+            if not (score_count == 0 if self.scores else expected):
                 also = "" if self.scores else ", followed by scores"
                 raise UsageError(
                     f"the task expects four numbers for each box{also}, but the output is "
                     f"{boxes.describe()}"
                 )
-            counts = counts if self.scores else (more,)
+            counts = counts if self.scores else (score_count,)
         if not self.labels:
+            # One more than the classes: DETR's models have a score for "no object".
             check_classes(self.classes, scores, counts, extra=1)
 
-    def open_folder(self, path: Path) -> Any:
+    def open_folder(self, path: Path) -> AnnotatedImages:
         """Return the images in a folder, with the boxes of their annotations as targets."""
-        least = min(self.threshold, _METRIC_THRESHOLD)
-        task = msgspec.structs.replace(self, threshold=least)
-        return AnnotatedPictures(task, self.find_items(path))
+        threshold = min(self.threshold, _METRIC_THRESHOLD)
+        task = msgspec.structs.replace(self, threshold=threshold)
+        return AnnotatedImages(task, self.find_items(path))
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return images with boxes in COCO's or VOC's format."""
-        boxes = find_boxes(path, self.classes)
-        return super().find_items(path) if boxes is None else list(boxes)
+    def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
+        """Return each image file with its boxes, from annotations in COCO's or VOC's format."""
+        boxes = find_annotated_boxes(path, self.classes)
+        return super().find_items(path) if boxes is None else boxes
 
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]) -> list[Box]:
-        """Return the detected objects.
-
-        Returns:
-            Boxes in pixels of the image, best first.
-        """
-        found = read_finite(outputs, self.boxes)
-        found = found.T if self.columns else found
-        if found.size and (found.shape[-1] != 4 if self.scores else found.shape[-1] < 5):
+        """Return the detected objects, the highest score first."""
+        values = read_finite(outputs, self.boxes)
+        values = values.T if self.columns else values
+        if values.size and (values.shape[-1] != 4 if self.scores else values.shape[-1] < 5):
             raise InferenceError(
-                f"output '{self.boxes}' has the shape {found.shape}; expected four numbers a box"
+                f"output '{self.boxes}' has the shape {values.shape}; expected four numbers a box"
             )
-        rows = found.reshape(-1, found.shape[-1] or 4)
+        rows = values.reshape(-1, values.shape[-1] or 4)
         corners = self._image_corners(rows[:, :4], size)
         scores, classes = self._class_scores(outputs, rows[:, 4:])
         if not len(corners) == len(scores) == len(classes):
@@ -144,31 +144,31 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
                 f"found {len(corners)} boxes, {len(scores)} scores and {len(classes)} classes; "
                 "expected equal numbers"
             )
-        places, columns = np.nonzero(scores >= self.threshold)
-        order = np.argsort(-scores[places, columns], kind="stable")
-        places, columns = places[order], columns[order]
+        boxes, columns = np.nonzero(scores >= self.threshold)
+        # Stable: the order of boxes with equal scores is the model's, on every machine.
+        order = np.argsort(-scores[boxes, columns], kind="stable")
+        boxes, columns = boxes[order], columns[order]
         if self.nms is not None:
-            selected = self.nms.keep(corners[places], classes[places, columns])
-            places, columns = places[selected], columns[selected]
-        corners = np.clip(
-            corners[places], 0, [*size, *size]
-        )  # after the suppression, as in the models
+            selected = self.nms.keep(corners[boxes], classes[boxes, columns])
+            boxes, columns = boxes[selected], columns[selected]
+        # Clipped after the suppression, as in the models: clipping changes overlaps.
+        corners = np.clip(corners[boxes], 0, [*size, *size])
         return [
             Box(self.class_name(index), index, score, *edges)
             for index, score, edges in zip(
-                classes[places, columns].tolist(),
-                scores[places, columns].tolist(),
+                classes[boxes, columns].tolist(),
+                scores[boxes, columns].tolist(),
                 corners.tolist(),
                 strict=True,
             )
         ]
 
-    def paint(self, picture: Picture, found: Sequence[Box]) -> Picture:
-        """Paint boxes and their names on an image."""
-        return paint_boxes(picture, found)
+    def paint_results(self, image: PilImage, results: Sequence[Box]) -> PilImage:
+        """Paint boxes with their class names and scores on an image."""
+        return paint_boxes(image, results)
 
     def _image_corners(self, boxes: NumpyArray, size: tuple[int, int]) -> NumpyArray:
-        """Return left, top, right and bottom in pixels of the image, possibly outside of it."""
+        """Convert boxes to left, top, right and bottom in pixels of the image, without clipping."""
         placed = self.image.place(*size)
         if self.box_form == "cxcywh":
             middle, half = boxes[:, :2], boxes[:, 2:] / 2
@@ -183,19 +183,14 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     def _class_scores(
         self, outputs: Mapping[str, NumpyArray], score_columns: NumpyArray
     ) -> tuple[NumpyArray, NumpyArray]:
-        """Return the scores and classes of each box: one, or one for each class.
-
-        Args:
-            outputs: The outputs by name.
-            score_columns: The columns of the boxes' output after the four coordinates.
-        """
+        """Return scores and class indices, both ``boxes×k``; k is 1, or the number of classes."""
         values = read_finite(outputs, self.scores) if self.scores else score_columns
         if self.labels:
             labels = read_output(outputs, self.labels).reshape(-1, 1).astype(np.int64)
             return apply_activation(values.reshape(-1, 1), self.activation), labels
-        odds = apply_activation(values.reshape(-1, values.shape[-1]), self.activation)
+        scores = apply_activation(values.reshape(-1, values.shape[-1]), self.activation)
         if self.classes:
-            odds = odds[:, : len(self.classes)]
+            scores = scores[:, : len(self.classes)]  # without the entry for "no object"
         if self.every_class:
-            return odds, np.broadcast_to(np.arange(odds.shape[1]), odds.shape)
-        return odds.max(axis=1, keepdims=True), odds.argmax(axis=1)[:, None]
+            return scores, np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+        return scores.max(axis=1, keepdims=True), scores.argmax(axis=1)[:, None]

@@ -1,4 +1,4 @@
-"""Drawing of results on images."""
+"""Draws results on images: boxes, labels, masks and points."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
     from PIL.ImageDraw import ImageDraw
 
     from enginebay.authors import NumpyArray
     from enginebay_vision.results import Box
 
-#: The step between the hues of consecutive classes: with the golden ratio, hues never repeat.
+#: The step between the hues of consecutive classes: multiples of the golden ratio never repeat.
 _HUE_STEP = 0.618034
 
 
 def check_drawing(path: Path) -> None:
-    """Check that a file can be written, before the model runs.
+    """Check that an image file can be written, before the model runs.
 
     Raises:
         UsageError: The folder is missing, or Pillow cannot write the format.
@@ -40,89 +40,82 @@ def check_drawing(path: Path) -> None:
         raise UsageError(f"'{path}' cannot be written: {state}")
 
 
-def save_image(picture: Picture, path: Path) -> None:
-    """Write an image atomically.
-
-    Raises:
-        EnginebayError: The file cannot be written.
-    """
+def save_image(image: PilImage, path: Path) -> None:
+    """Write an image file atomically, in the format of the path's suffix."""
     from PIL import Image
 
-    half = path.with_name(f".{path.name}.half")
+    temporary = path.with_name(f".{path.name}.half")
     try:
-        picture.save(half, format=Image.registered_extensions()[path.suffix.lower()])
-        half.replace(path)
+        # With a format: Pillow cannot derive it from the temporary suffix.
+        image.save(temporary, format=Image.registered_extensions()[path.suffix.lower()])
+        temporary.replace(path)
     except (OSError, ValueError) as err:
-        half.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise EnginebayError(f"'{path}' cannot be written: {err}") from err
 
 
-def paint_boxes(picture: Picture, found: Sequence[Box]) -> Picture:
-    """Paint boxes and their names on an image."""
+def paint_boxes(image: PilImage, boxes: Sequence[Box]) -> PilImage:
+    """Paint boxes with their class names and scores on an image, the first box on top."""
     from PIL import ImageDraw
 
-    canvas, size = ImageDraw.Draw(picture), _text_size(picture)
-    for box in reversed(found):  # the best one last, on top
+    canvas, size = ImageDraw.Draw(image), _text_size(image)
+    for box in reversed(boxes):
         edges = (box.left, box.top, box.right, box.bottom)
         canvas.rectangle(edges, outline=_class_colour(box.index), width=max(1, size // 6))
         _draw_label(canvas, (box.left, box.top), f"{box.name} {box.score:.2f}", box.index, size)
-    return picture
+    return image
 
 
-def paint_labels(picture: Picture, labels: Sequence[tuple[str, int]]) -> Picture:
-    """Write texts in the upper left corner, each on a bar in the colour of its class."""
+def paint_labels(image: PilImage, labels: Sequence[tuple[str, int]]) -> PilImage:
+    """Write texts in an image's upper left corner, on rectangles in their classes' colours."""
     from PIL import ImageDraw
 
-    canvas, size = ImageDraw.Draw(picture), _text_size(picture)
+    canvas, size = ImageDraw.Draw(image), _text_size(image)
     for row, (text, index) in enumerate(labels):
         _draw_label(canvas, (0, size * (2 + 1.6 * row)), text, index, size)
-    return picture
+    return image
 
 
-def paint_mask(picture: Picture, mask: NumpyArray) -> Picture:
-    """Blend the colours of classes into an image.
-
-    Args:
-        picture: The image.
-        mask: The class index of each pixel, ``H×W``; negative for unchanged pixels.
-    """
+def paint_mask(image: PilImage, mask: NumpyArray) -> PilImage:
+    """Blend the colour of each pixel's class into an image; a negative class changes nothing."""
     import numpy as np
     from PIL import Image
 
-    colours = np.asarray(picture).copy()
+    colours = np.asarray(image).copy()
     for index in np.unique(mask[mask >= 0]).tolist():
         colours[mask == index] = _class_colour(index)
-    return Image.blend(picture, Image.fromarray(colours), 0.5)
+    return Image.blend(image, Image.fromarray(colours), 0.5)
 
 
 def paint_points(
-    picture: Picture,
+    image: PilImage,
     points: Mapping[int, tuple[float, float]],
     lines: Sequence[tuple[int, int]],
-) -> Picture:
-    """Paint points by index, and the lines between them."""
+) -> PilImage:
+    """Paint points on an image, and lines between pairs of points, which are named by index."""
     from PIL import ImageDraw
 
-    canvas, size = ImageDraw.Draw(picture), max(1, _text_size(picture) // 5)
+    canvas, size = ImageDraw.Draw(image), max(1, _text_size(image) // 5)
     for start, end in lines:
         if start in points and end in points:
             canvas.line((*points[start], *points[end]), fill=_class_colour(start), width=size)
     for index, (x, y) in points.items():
         canvas.ellipse((x - size, y - size, x + size, y + size), fill=_class_colour(index))
-    return picture
+    return image
 
 
-def _text_size(picture: Picture) -> int:
-    return max(10, min(picture.size) // 28)
+def _text_size(image: PilImage) -> int:
+    return max(10, min(image.size) // 28)
 
 
 def _draw_label(
     canvas: ImageDraw, corner: tuple[float, float], text: str, index: int, size: int
 ) -> None:
-    """Write a text on a bar in the colour of its class, above a corner if there is room."""
+    """Write a text on a rectangle in the colour of its class, above and right of a point."""
     from PIL.ImageFont import load_default
 
     font = load_default(size)
+    # At the image's upper edge the text is below the point.
     left, top = corner[0], max(0, corner[1] - size * 1.4)
     box = canvas.textbbox((left + size // 4, top), text, font)
     canvas.rectangle((left, top, box[2] + size // 4, top + size * 1.4), fill=_class_colour(index))

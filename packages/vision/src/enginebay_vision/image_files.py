@@ -1,4 +1,4 @@
-"""Reading of image files: upright, with 8 bits for each channel."""
+"""Reads image files, rotated by their EXIF data, with 8 bits per channel."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from enginebay.errors import EnginebayError, InputError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay.authors import NumpyArray
 
+    #: The path of an image file, or an image that is open already.
+    ImageSource: TypeAlias = str | PathLike[str] | PilImage
 
+# Warning filters are global: two threads that change them at once would not restore them.
 _FILTER_LOCK = Lock()
 
 
-def open_image(image: Any, channels: str = "RGB") -> Picture:
-    """Read an image, rotated according to its EXIF data.
+def open_image(image: ImageSource, channels: str = "RGB") -> PilImage:
+    """Return an image with 8 bits per channel, rotated according to its EXIF data.
 
-    Transparent pixels get the colour under the transparency, as in Pillow's ``convert("RGB")``.
-    16 bits become 8.
+    Transparency is dropped as by Pillow's ``convert("RGB")``: a transparent pixel gets the colour
+    that is stored for it.
 
     Args:
-        image: A path, or an image of Pillow's.
+        image: The path of an image file, or a ``PIL.Image.Image``.
         channels: ``RGB``, or ``L`` for grey.
 
     Raises:
@@ -46,17 +49,17 @@ def open_image(image: Any, channels: str = "RGB") -> Picture:
 
 
 def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
-    """Read an image whose pixels are numbers, such as class indices or depths, not colours.
+    """Read an image file whose pixels are numbers, such as class indices or depths, not colours.
 
     Args:
-        path: A file with 8 or 16 bits for each pixel, or with a palette.
-        size: The expected width and height.
+        path: A file with 8 or 16 bits per pixel, or with a palette, whose indices are the numbers.
+        size: The expected width and height in pixels.
 
     Returns:
-        ``H×W int32``.
+        The numbers, ``H×W int32``.
 
     Raises:
-        InputError: The file cannot be read, has colours, or the wrong size.
+        InputError: The file cannot be read, is a colour image, or has the wrong size.
     """
     import numpy as np
 
@@ -74,8 +77,7 @@ def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
         return np.asarray(opened).astype(np.int32)
 
 
-def _check_path(image: Any) -> Path:
-    """Return the path of an existing file."""
+def _check_path(image: object) -> Path:
     if not isinstance(image, str | PathLike):
         raise InputError(
             f"wrong type of image; expected a path or a PIL.Image, found {type(image).__name__}",
@@ -88,20 +90,19 @@ def _check_path(image: Any) -> Path:
     return path
 
 
-def _open_file(path: Path) -> Picture:
-    """Open a file; Pillow's warning about a huge image becomes an error."""
+def _open_file(path: Path) -> PilImage:
     from PIL import Image
 
-    # Warning filters are global: two threads that change them at once would not restore them.
+    # Pillow only warns about an image above its limit, and raises above twice the limit.
     with _FILTER_LOCK, warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        opened: Picture = Image.open(path)
+        opened: PilImage = Image.open(path)
         return opened
 
 
 @contextmanager
 def _wrap_errors(name: str) -> Iterator[None]:
-    """Turn Pillow's exceptions into an error of one line about the image."""
+    """Convert exceptions of Pillow to an ``InputError`` about the image ``name``."""
     from PIL import Image
 
     try:
@@ -111,14 +112,15 @@ def _wrap_errors(name: str) -> Iterator[None]:
             f"{name} has more than {Image.MAX_IMAGE_PIXELS} pixels",
             hint="make it smaller first",
         ) from err
-    except EnginebayError:
+    except EnginebayError:  # an error about the image already
         raise
     except Exception as err:  # the type depends on the format
+        # Pillow repeats the path, which the message starts with.
         why = first_line(err).replace(name, "it")
         raise InputError(f"{name} cannot be read as an image: {why}") from err
 
 
-def _convert_image(image: Picture, channels: str, name: str) -> Picture:
+def _convert_image(image: PilImage, channels: str, name: str) -> PilImage:
     from PIL.ImageOps import exif_transpose
 
     upright = exif_transpose(image)
@@ -135,9 +137,9 @@ def _convert_image(image: Picture, channels: str, name: str) -> Picture:
     return upright if upright.mode == channels else upright.convert(channels)
 
 
-def _reduce_to_8_bits(image: Picture) -> Picture:
-    """Convert 16-bit grey to 8 bits: Pillow's own conversion clips values above 255."""
+def _reduce_to_8_bits(image: PilImage) -> PilImage:
     import numpy as np
     from PIL import Image
 
+    # Not Pillow's conversion, which clips values above 255. 65535 / 257 is 255.
     return Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().astype(np.uint8))

@@ -12,20 +12,21 @@ from enginebay_vision.steps import Crop, Placement, Resize
 
 
 class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The preprocessing of an image: geometric steps, then normalisation of the pixels.
+    """The preprocessing of an image: resizing and cropping, then normalisation of the pixels.
 
-    Each number is ``(pixel · scale − mean) / std``, in float32; a pixel is 0 to 255.
+    Each value of the input is ``(pixel · scale − mean) / std``, computed in float32 from pixels
+    between 0 and 255.
 
     Attributes:
-        input: The input's name; empty for the model's first.
-        steps: The geometric steps in order.
-        channels: ``RGB``, ``BGR``, or ``L`` for grey, with one channel.
-        scale: The factor for each pixel.
-        mean: One number for each channel, or one for all.
-        std: One number for each channel, or one for all.
-        layout: ``NCHW`` or ``NHWC``.
-        dtype: The input's dtype by NumPy's name; empty for the model's own. ``uint8`` requires
-            unchanged pixels: scale 1, mean 0 and std 1.
+        input: The name of the model's input for images; empty for the model's first input.
+        steps: The resizing and cropping steps, in order.
+        channels: The order of the channels: ``RGB``, ``BGR``, or ``L`` for one grey channel.
+        scale: The factor that pixels are multiplied by.
+        mean: The mean, subtracted after scaling: one number for each channel, or one for all.
+        std: The standard deviation, the divisor: one number for each channel, or one for all.
+        layout: The order of the input's axes: ``NCHW`` or ``NHWC``.
+        dtype: The input's dtype by NumPy's name; empty for the dtype of the model's input.
+            ``uint8`` requires unchanged pixels: scale 1, mean 0 and std 1.
     """
 
     input: str = ""
@@ -51,11 +52,11 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.dtype == "uint8" and (self.scale, {*self.mean}, {*self.std}) != (1, {0}, {1}):
             raise UsageError(
                 "dtype uint8 requires unchanged pixels",
-                hint="scale=1, and neither mean nor std",
+                hint="set scale=1, and remove mean and std",
             )
 
     def place(self, width: int, height: int) -> Placement:
-        """Compute the position of an image of this size in the input."""
+        """Compute the position of an image of this size in the network's input."""
         placed = Placement(width, height)
         for step in self.steps:
             placed = step.place(placed)
@@ -63,7 +64,8 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """The height and width of the input; None if they depend on the image."""
-        small, large = self.place(1, 999), self.place(999, 1)
-        sizes = {(placed.height, placed.width) for placed in (small, large)}
+        """The height and width of the network's input; None if they depend on the image."""
+        # Steps that preserve the aspect ratio have different results for these extreme images.
+        tall, wide = self.place(1, 999), self.place(999, 1)
+        sizes = {(placed.height, placed.width) for placed in (tall, wide)}
         return sizes.pop() if len(sizes) == 1 else None

@@ -1,8 +1,8 @@
-"""Image-to-image models: super-resolution, denoising and others."""
+"""Image-to-image models, such as super-resolution and denoising."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,30 +12,30 @@ from enginebay_vision.model_checks import check_maps
 from enginebay_vision.outputs import read_channels_first
 from enginebay_vision.results import FoundMap, MadePicture
 from enginebay_vision.task import OneOutputTask
-from enginebay_vision.truth.files import find_pairs
+from enginebay_vision.truth.files import find_image_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
 
 class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image"):
-    """The model generates an image from an image, such as a larger one or one without noise.
+    """Image to image: the model generates an image, such as a larger one or one without noise.
 
-    The output has the channels, layout, scale, mean and std of the input, and a multiple of its
-    size.
+    The output must have the channels, layout, scale, mean and std of the input. Its height and
+    width may be multiples of the input's.
 
     Attributes:
-        output: The output; empty for the model's first.
+        output: The output with the generated image; empty for the model's first output.
     """
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the axes and the number of channels of the output."""
+        """Check that the output has the axes and the number of channels of the input."""
         check_maps(output, dims, ("an image", self.image.layout))
         count = dims[self.image.layout.index("C")]
         if isinstance(count, int) and count != len(self.image.channels):
@@ -44,57 +44,60 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
                 f"{self.image.channels}, but the output is {output.describe()}"
             )
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return images, each with the expected image of the same name."""
-        return find_pairs(path, (("lr", "hr"), ("input", "target")))
+    def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
+        """Return each image file with the file of the expected image, which has the same name."""
+        return find_image_pairs(path, (("lr", "hr"), ("input", "target")))
 
-    def read_truth(self, picture: Picture, annotation: Path) -> tuple[Picture, NumpyArray]:
-        """Read the expected image: ``H×W×3 uint8``, or ``H×W`` for a grey one."""
-        return picture, np.asarray(open_image(annotation, "RGB" if self._colours else "L"))
+    def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:
+        """Read the expected image: ``H×W×3 uint8``, or ``H×W uint8`` for grey."""
+        return image, np.asarray(open_image(annotation, "RGB" if self._has_colours else "L"))
 
     @property
-    def _colours(self) -> bool:
+    def _has_colours(self) -> bool:
         return self.image.channels != "L"
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> FoundMap[MadePicture]:
-        """Convert the output to an image.
+        """Convert the output to the generated image, without the padding of the input.
 
         Returns:
-            The size; ``array`` is the image, ``H×W×3 uint8``, or ``H×W`` for a grey one, without
-            the padding around it.
+            The size of the generated image. The attribute ``array`` contains its pixels,
+            ``H×W×3 uint8``, or ``H×W uint8`` for grey.
         """
         values = read_channels_first(outputs, self.output, self.image.layout)
         mean, std = (
-            np.asarray(values_of_channels, np.float32)[:, None, None]
-            for values_of_channels in (self.image.mean, self.image.std)
+            np.asarray(numbers, np.float32)[:, None, None]
+            for numbers in (self.image.mean, self.image.std)
         )
+        # The inverse of the input's normalisation.
         pixels = ((values * std + mean) / np.float32(self.image.scale)).round().clip(0, 255)
         part = pixels[:, *self._locate_image(size, values.shape[1:])].astype(np.uint8)
         if self.image.channels == "BGR":
             part = part[::-1]
-        array = part.transpose(1, 2, 0) if self._colours else part[0]
+        array = part.transpose(1, 2, 0) if self._has_colours else part[0]
         return FoundMap([MadePicture(array.shape[1], array.shape[0])], np.ascontiguousarray(array))
 
-    def _locate_image(self, size: tuple[int, int], made: tuple[int, ...]) -> tuple[slice, slice]:
-        """Return the rows and columns of the output that belong to the image."""
+    def _locate_image(
+        self, size: tuple[int, int], output_size: tuple[int, ...]
+    ) -> tuple[slice, slice]:
+        """Return the rows and columns of the output that are not padding."""
         placed = self.image.place(*size)
         return (
-            _covered_slice(placed.top, size[1] * placed.scale_y, placed.height, made[0]),
-            _covered_slice(placed.left, size[0] * placed.scale_x, placed.width, made[1]),
+            _scale_range(placed.top, size[1] * placed.scale_y, placed.height, output_size[0]),
+            _scale_range(placed.left, size[0] * placed.scale_x, placed.width, output_size[1]),
         )
 
-    def paint(self, picture: Picture, found: FoundMap[MadePicture]) -> Picture:  # noqa: ARG002  # the signature of every task
-        """Return the generated image."""
+    def paint_results(self, image: PilImage, results: FoundMap[MadePicture]) -> PilImage:  # noqa: ARG002  # the signature of every task
+        """Return the generated image instead of the model's input."""
         from PIL import Image
 
-        made: Picture = Image.fromarray(found.array)
-        return made
+        generated: PilImage = Image.fromarray(results.array)
+        return generated
 
 
-def _covered_slice(start: float, length: float, size: int, made: int) -> slice:
-    """Return the part of an output axis that belongs to a part of the input axis."""
-    ends = (max(0.0, start), min(float(size), start + length))
-    first, last = (round(end * made / size) for end in ends)
+def _scale_range(start: float, length: float, input_size: int, output_size: int) -> slice:
+    """Scale a range of an axis of the input, clipped to the axis, to the axis of the output."""
+    ends = (max(0.0, start), min(float(input_size), start + length))
+    first, last = (round(end * output_size / input_size) for end in ends)
     return slice(first, last)

@@ -1,8 +1,8 @@
-"""Keypoint detection: the points of one body, from a top-down model's heatmaps."""
+"""Keypoint detection: finds the points of one body in a top-down model's heatmaps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from enginebay_vision.model_checks import check_classes, check_maps
 from enginebay_vision.outputs import read_channels_first
 from enginebay_vision.results import Keypoint
 from enginebay_vision.task import OneOutputTask
-from enginebay_vision.truth.coco import read_coco
+from enginebay_vision.truth.coco import read_coco_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class TruePoints(NamedTuple):
-    """The points of one body.
+    """The annotated keypoints of one body.
 
     Attributes:
         points: ``K×3``: x and y in pixels of the image, and 0 if the position is unknown.
-        area: The area of the body's outline or box, in pixels.
+        area: The number of pixels in the body's outline, or in its box without an outline.
     """
 
     points: NumpyArray
@@ -38,16 +38,18 @@ class TruePoints(NamedTuple):
 
 
 class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-detection"):
-    """The model finds the keypoints of the one body that fills an image.
+    """Keypoint detection: the model finds the keypoints of the one body that fills an image.
 
     Attributes:
         classes: The names of the points, in the model's order.
-        output: The output with a heatmap for each point, ``1×K×h×w``; empty for the model's first.
-        skeleton: Pairs of point indices that are connected by a line.
-        threshold: The minimum score of points that are drawn.
-        sigmas: The standard deviation of each point in annotations, for metrics; empty for
-            COCO's 17 points.
-        padding: Factor for the box of a body before it is cut out of an annotated image.
+        output: The output with a heatmap for each point, ``1×K×h×w``; empty for the model's first
+            output.
+        skeleton: Pairs of point indices; a drawing connects the points of a pair by a line.
+        threshold: The minimum score of points in a drawing.
+        sigmas: The standard deviation of each point's annotations relative to the size of the body,
+            for metrics; empty for COCO's values of its 17 points.
+        padding: The factor by which the box of an annotated body is enlarged before the body is cut
+            out of the image.
     """
 
     skeleton: tuple[tuple[int, int], ...] = ()
@@ -62,18 +64,19 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         if self.sigmas and count not in (0, len(self.sigmas)):
             raise UsageError(f"sigmas has {len(self.sigmas)} numbers, and classes {count} points")
         if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
-            raise UsageError("sigmas and padding are numbers above 0")
+            raise UsageError("sigmas and padding must be numbers above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the axes of the output, and that there is a heatmap for each name."""
+        """Check that the output has a heatmap for each point."""
         check_maps(output, dims, ("heatmaps", "NKhw"))
         check_classes(self.classes, output, [dims[1]], extra=0)
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return the annotated bodies in images, in COCO's format."""
-        coco = read_coco(path)
+    def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
+        """Return each annotated body with its image file, from annotations in COCO's format."""
+        coco = read_coco_file(path)
         if coco is None:
             return super().find_items(path)
+        # Without a known point, or with many bodies in one box, there is nothing to compare.
         bodies = [body for body in coco.objects if any(body.keypoints[2::3]) and not body.iscrowd]
         for body in bodies:
             if len(body.keypoints) != 3 * len(self.classes or body.keypoints[::3]):
@@ -81,26 +84,28 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
                     f"'{coco.path}': annotation {body.id} has {len(body.keypoints) / 3:g} points, "
                     f"but the task has {len(self.classes)} points"
                 )
-        return [(coco.pictures[body.image_id], body) for body in bodies]
+        return [(coco.images[body.image_id], body) for body in bodies]
 
-    def read_truth(self, picture: Picture, annotation: CocoObject) -> tuple[Picture, TruePoints]:
-        """Cut a body out of an image, with the aspect ratio of the network's input."""
+    def read_truth(self, image: PilImage, annotation: CocoObject) -> tuple[PilImage, TruePoints]:
+        """Return the part of the image with a body, and the body's points relative to this part."""
         left, top, width, height = annotation.bbox
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
         if self.image.size is not None:
+            # The aspect ratio of the network's input, so that the body is not distorted.
             ratio = self.image.size[1] / self.image.size[0]
             width, height = max(width, height * ratio), max(height, width / ratio)
         half_x, half_y = width * self.padding / 2, height * self.padding / 2
         left, top = round(middle[0] - half_x), round(middle[1] - half_y)
         right, bottom = round(middle[0] + half_x), round(middle[1] + half_y)
         points = np.asarray(annotation.keypoints, np.float64).reshape(-1, 3) - [left, top, 0]
-        part = picture.crop((left, top, max(left + 1, right), max(top + 1, bottom)))
+        # At least one pixel. Pillow fills the part outside of the image with black.
+        part = image.crop((left, top, max(left + 1, right), max(top + 1, bottom)))
         return part, TruePoints(points, area)
 
     def postprocess(
         self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
     ) -> list[Keypoint]:
-        """Return all points in the model's order."""
+        """Return the position and score of each point, in the model's order."""
         maps = read_channels_first(outputs, self.output, "NCHW")
         if self.classes and len(maps) != len(self.classes):
             raise InferenceError(
@@ -108,34 +113,36 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
                 f"{len(self.classes)} points"
             )
         placed = self.image.place(*size)
-        places, scores = _find_peaks(maps)
-        cells = np.array([placed.width / maps.shape[2], placed.height / maps.shape[1]])
-        moved = places * cells - [placed.left, placed.top]
+        peaks, scores = _find_peaks(maps)
+        # An entry of a map covers several pixels of the network's input.
+        entry_size = np.array([placed.width / maps.shape[2], placed.height / maps.shape[1]])
+        moved = peaks * entry_size - [placed.left, placed.top]
         points = (moved / [placed.scale_x, placed.scale_y]).tolist()
         return [
             Keypoint(self.class_name(index), index, score, *point)
             for index, (score, point) in enumerate(zip(scores.tolist(), points, strict=True))
         ]
 
-    def paint(self, picture: Picture, found: Sequence[Keypoint]) -> Picture:
-        """Paint the points on an image, and the lines between them."""
-        seen = {body.index: (body.x, body.y) for body in found if body.score >= self.threshold}
-        return paint_points(picture, seen, self.skeleton)
+    def paint_results(self, image: PilImage, results: Sequence[Keypoint]) -> PilImage:
+        """Paint the points with a high enough score on an image, and the skeleton's lines."""
+        points = {
+            point.index: (point.x, point.y) for point in results if point.score >= self.threshold
+        }
+        return paint_points(image, points, self.skeleton)
 
 
 def _find_peaks(maps: NumpyArray) -> tuple[NumpyArray, NumpyArray]:
-    """Return the position (x, y) of the maximum of each map, and the maximum.
-
-    Except at the border, the position moves by a quarter towards the larger neighbour along each
-    axis, like the simple baselines of Xiao et al. (2018).
-    """
+    """Return the position (x, y) of the maximum of each map, and the maximum."""
     count, height, width = maps.shape
     best = maps.reshape(count, -1).argmax(1)
     y, x = np.divmod(best, width)
     all_maps = np.arange(count)
+    # Padding moves each index by 1, so that neighbours can be read at the border too.
     padded = np.pad(maps, ((0, 0), (1, 1), (1, 1)), mode="edge")
     right = padded[all_maps, y + 1, x + 2] - padded[all_maps, y + 1, x]
     below = padded[all_maps, y + 2, x + 1] - padded[all_maps, y, x + 1]
+    # Except at the border, the position moves by a quarter of an entry towards the larger
+    # neighbour along each axis, as in the simple baselines of Xiao et al. (2018).
     inside = [(x > 0) & (x < width - 1), (y > 0) & (y < height - 1)]
     moved = [np.sign(right) * 0.25 * inside[0], np.sign(below) * 0.25 * inside[1]]
     return np.stack([x + moved[0], y + moved[1]], axis=1), maps[all_maps, y, x]

@@ -1,4 +1,4 @@
-"""Maps over a network's input, interpolated at the pixels of the image."""
+"""Interpolates maps, such as masks or depths, from the network's input to the image's pixels."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from enginebay.authors import NumpyArray
     from enginebay_vision.image_input import ImageInput
 
-#: The maximum number of values interpolated at once: 150 classes at 4K would need 5 GB.
-_MAX_NUMBERS_AT_ONCE = 1 << 22
+#: The number of values interpolated at once, which limits memory: 150 classes at 4K need 5 GB.
+_MAX_VALUES_AT_ONCE = 1 << 22
 
 
-class PixelPlaces(NamedTuple):
-    """Positions of the centres of an image's pixels in a map.
+class PixelPositions(NamedTuple):
+    """The positions of an image's pixel centres in a map, in entries of the map.
 
     Attributes:
-        rows: For each row of pixels; 0 is the centre of the map's first row.
-        columns: The same for columns.
+        rows: The position of each row of pixels; 0 is the centre of the map's first row.
+        columns: The position of each column of pixels; 0 is the centre of the first column.
         unseen: ``H×W``: True for pixels that were cropped before the network.
     """
 
@@ -30,52 +30,55 @@ class PixelPlaces(NamedTuple):
     unseen: NumpyArray
 
 
-def locate_pixels(image: ImageInput, size: tuple[int, int], cells: tuple[int, ...]) -> PixelPlaces:
-    """Locate an image's pixels in a map over the network's input.
+def locate_pixels(
+    image: ImageInput, size: tuple[int, int], shape: tuple[int, ...]
+) -> PixelPositions:
+    """Return the positions of an image's pixels in a map that covers the network's input.
 
-    Args:
-        image: The preprocessing of the image.
-        size: The image's width and height.
-        cells: The map's height and width.
+    ``size`` is the image's width and height; ``shape`` the map's height and width.
     """
     placed = image.place(*size)
+    # Half a pixel, because positions are those of pixel centres.
     y = (np.arange(size[1]) + 0.5) * placed.scale_y + placed.top
     x = (np.arange(size[0]) + 0.5) * placed.scale_x + placed.left
     outside = [(y < 0) | (y >= placed.height), (x < 0) | (x >= placed.width)]
-    return PixelPlaces(
-        y * cells[0] / placed.height - 0.5,
-        x * cells[1] / placed.width - 0.5,
+    return PixelPositions(
+        y * shape[0] / placed.height - 0.5,
+        x * shape[1] / placed.width - 0.5,
         outside[0][:, None] | outside[1],
     )
 
 
-def interpolate_map(values: NumpyArray, places: PixelPlaces) -> Iterator[tuple[slice, NumpyArray]]:
-    """Interpolate a map ``C×h×w`` at an image's pixels, in bands of rows."""
-    step = max(1, _MAX_NUMBERS_AT_ONCE // max(1, len(values) * len(places.columns)))
-    for start in range(0, len(places.rows), step):
+def interpolate_map(
+    values: NumpyArray, positions: PixelPositions
+) -> Iterator[tuple[slice, NumpyArray]]:
+    """Interpolate a map ``C×h×w`` at an image's pixels; yield slices of rows with their values."""
+    step = max(1, _MAX_VALUES_AT_ONCE // max(1, len(values) * len(positions.columns)))
+    for start in range(0, len(positions.rows), step):
         band = slice(start, start + step)
-        yield (
-            band,
-            interpolate_axis(interpolate_axis(values, places.rows[band], 1), places.columns, 2),
-        )
+        in_rows = interpolate_axis(values, positions.rows[band], 1)
+        yield band, interpolate_axis(in_rows, positions.columns, 2)
 
 
-def pick_nearest(values: NumpyArray, places: PixelPlaces) -> NumpyArray:
-    """Return the entries of a map ``h×w`` that contain an image's pixels."""
+def pick_nearest(values: NumpyArray, positions: PixelPositions) -> NumpyArray:
+    """Return, for each pixel of an image, the entry of a map ``h×w`` that contains the pixel."""
     rows, columns = (
-        np.floor(positions + 0.5).astype(np.intp).clip(0, last - 1)
-        for positions, last in zip((places.rows, places.columns), values.shape, strict=True)
+        np.floor(axis_positions + 0.5).astype(np.intp).clip(0, size - 1)
+        for axis_positions, size in zip(
+            (positions.rows, positions.columns), values.shape, strict=True
+        )
     )
     entries: NumpyArray = values[rows][:, columns]
     return entries
 
 
-def interpolate_axis(values: NumpyArray, places: NumpyArray, axis: int) -> NumpyArray:
-    """Interpolate between the two nearest entries along an axis; Pillow always uses more."""
+def interpolate_axis(values: NumpyArray, positions: NumpyArray, axis: int) -> NumpyArray:
+    """Interpolate linearly at some positions of an axis; beyond the ends, the value is constant."""
     last = values.shape[axis] - 1
-    places = places.clip(0, last)
-    before = np.floor(places).astype(np.intp)
-    share = (places - before).astype(np.float32).reshape((-1,) + (1,) * (values.ndim - axis - 1))
+    positions = positions.clip(0, last)
+    before = np.floor(positions).astype(np.intp)
+    share = (positions - before).astype(np.float32)
+    share = share.reshape((-1,) + (1,) * (values.ndim - axis - 1))  # broadcast along the axis
     after = np.minimum(before + 1, last)
     weighted: NumpyArray = values.take(before, axis) * (1 - share)
     result: NumpyArray = weighted + values.take(after, axis) * share

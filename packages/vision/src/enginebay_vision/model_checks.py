@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
-    """Return the input or output with this name, or the first one without a name.
+    """Return the model's input or output with this name; the first one if the name is empty.
 
     Raises:
         UsageError: The name is unknown.
@@ -35,10 +35,10 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
 
 
 def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
-    """Check that the tensor made from an image fits an input; fill in its name and dtype.
+    """Return the preprocessing with the name and dtype of a model's input, which it must fit.
 
     Raises:
-        UsageError: The tensor does not fit.
+        UsageError: The preprocessed image would not fit the input.
     """
     if image.dtype and image.dtype != spec.dtype:
         raise UsageError(
@@ -58,7 +58,7 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
             f"the task converts images to tensors with four axes, {image.layout}, but the input "
             f"is {spec.describe()}"
         )
-    sizes = dict(zip(image.layout, dims, strict=True))
+    sizes = dict(zip(image.layout, dims, strict=True))  # texts are dimensions of any size
     if isinstance(sizes["C"], int) and sizes["C"] != len(image.channels):
         raise UsageError(
             f"the task has {len(image.channels)} channels, {image.channels}, at axis "
@@ -71,17 +71,23 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
         produced = "no single size" if image.size is None else f"{image.size[0]}x{image.size[1]}"
         raise UsageError(
             f"the task's steps produce {produced}, but the input is {spec.describe()}",
-            hint=f"end with vision.Crop({sizes['H']}, {sizes['W']})",
+            hint=f"add vision.Crop({sizes['H']}, {sizes['W']}) as the last step",
         )
 
 
 def check_classes(
     classes: Sequence[str], output: TensorSpec, sizes: Sequence[int | str], *, extra: int
 ) -> None:
-    """Check that an output has a number for each class name.
+    """Check that an output has an entry for each class name, and at most ``extra`` more.
+
+    Args:
+        classes: The class names; nothing is checked if they are empty.
+        output: The output, for the message.
+        sizes: The sizes of the axes with these entries; nothing is checked if one is dynamic.
+        extra: The number of additional entries that are allowed.
 
     Raises:
-        UsageError: The numbers differ.
+        UsageError: The numbers of entries and classes differ.
     """
     known = [size for size in sizes if isinstance(size, int)]
     if not (classes and known and len(known) == len(sizes)):
@@ -92,15 +98,10 @@ def check_classes(
 
 
 def check_maps(output: TensorSpec, dims: Sequence[int | str], *layouts: tuple[str, str]) -> None:
-    """Check that an output has the axes of one of several layouts.
-
-    Args:
-        output: The output.
-        dims: Its dimensions.
-        layouts: The allowed layouts: a name, and a letter for each axis.
+    """Check that an output's rank fits one of some layouts: pairs of a name and axes, ``NChw``.
 
     Raises:
-        UsageError: The output has none of the layouts.
+        UsageError: The output has a different number of axes.
     """
     if len(dims) not in [len(axes) for _, axes in layouts]:
         listed = " or ".join(f"{name}, {'x'.join(axes)}" for name, axes in layouts)

@@ -1,8 +1,8 @@
-"""A model's outputs for one image, as checked numbers and as scores."""
+"""Reads a model's outputs for one image: checks them, and converts them to scores."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from enginebay.authors import NumpyArray
 
-#: The function that converts a network's numbers to scores from 0 to 1.
+#: The function that converts a network's outputs to scores from 0 to 1.
 Activation = Literal["softmax", "sigmoid", "none"]
 
 
 def read_finite(
-    outputs: Mapping[str, NumpyArray], name: str, dtype: type[np.floating[Any]] = np.float64
+    outputs: Mapping[str, NumpyArray], name: str, dtype: type[np.float32 | np.float64] = np.float64
 ) -> NumpyArray:
-    """Return an output for one image as floats, without the batch dimension.
+    """Return an output for one image as floats, without the batch axis.
 
     Raises:
         InferenceError: The output is missing, or contains NaN or infinity.
@@ -32,7 +32,7 @@ def read_finite(
 
 
 def read_output(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
-    """Return an output for one image, without the batch dimension."""
+    """Return an output for one image, without the batch axis."""
     if name not in outputs:
         raise InferenceError(f"unknown output '{name}'; available: {', '.join(outputs)}")
     values = np.asarray(outputs[name])
@@ -40,22 +40,20 @@ def read_output(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
 
 
 def apply_activation(values: NumpyArray, activation: Activation) -> NumpyArray:
-    """Convert numbers to scores from 0 to 1 along the last axis."""
+    """Convert a network's outputs to scores from 0 to 1; softmax is along the last axis."""
     if activation == "none" or not values.size:
         return values
     if activation == "sigmoid":
+        # 1 / (1 + exp(-x)), which would overflow for large negative values.
         return np.exp(-np.logaddexp(0, -values))
+    # Subtracting the maximum does not change the result, and prevents overflow.
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    odds: NumpyArray = powers / powers.sum(axis=-1, keepdims=True)
-    return odds
+    probabilities: NumpyArray = powers / powers.sum(axis=-1, keepdims=True)
+    return probabilities
 
 
 def read_channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: str) -> NumpyArray:
-    """Return an output of maps for one image, ``C×h×w float32``.
-
-    Raises:
-        InferenceError: The output is missing, has the wrong axes, or contains NaN or infinity.
-    """
+    """Return an output with several maps, such as heatmaps, for one image: ``C×h×w float32``."""
     values = read_finite(outputs, name, np.float32)
     if values.ndim != 3 or 0 in values.shape:
         raise _wrong_shape(name, values, "C×h×w" if layout == "NCHW" else "h×w×C")
@@ -63,11 +61,7 @@ def read_channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: st
 
 
 def read_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
-    """Return an output of one map for one image, ``h×w float32``.
-
-    Raises:
-        InferenceError: The output is missing, has the wrong axes, or contains NaN or infinity.
-    """
+    """Return an output with a single map, such as depths, for one image: ``h×w float32``."""
     values = read_finite(outputs, name, np.float32)
     values = values[0] if values.ndim == 3 and len(values) == 1 else values
     if values.ndim != 2 or 0 in values.shape:

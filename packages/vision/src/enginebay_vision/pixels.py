@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,67 +13,69 @@ from enginebay_vision.maps import interpolate_axis
 from enginebay_vision.steps import Crop, Placement, Resize
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay.authors import NumpyArray
+    from enginebay_vision.image_files import ImageSource
     from enginebay_vision.image_input import ImageInput
 
 
-def make_input_array(spec: ImageInput, image: Any) -> NumpyArray:
+def make_input_array(spec: ImageInput, source: ImageSource) -> NumpyArray:
     """Compute a network's input from an image.
 
-    Args:
-        spec: The preprocessing.
-        image: A path, or an image of Pillow's.
+    Raises:
+        InputError: The image cannot be read, or would become too large.
     """
     from PIL import Image
 
-    picture = open_image(image, "L" if spec.channels == "L" else "RGB")
-    limit = Image.MAX_IMAGE_PIXELS
+    image = open_image(source, "L" if spec.channels == "L" else "RGB")
+    limit = Image.MAX_IMAGE_PIXELS  # None if the caller has disabled Pillow's limit
     for step in spec.steps:
-        placed = step.place(Placement(picture.width, picture.height))
-        # Beyond the limit, for example: a line of pixels, resized to a height of 256.
+        placed = step.place(Placement(image.width, image.height))
+        # For example, a line of 4000×1 pixels that is resized to a height of 256.
         if limit and placed.width * placed.height > limit:
             raise InputError(
-                f"an image of {picture.width}x{picture.height} pixels would become one of "
+                f"an image of {image.width}x{image.height} pixels would become one of "
                 f"{placed.width}x{placed.height}, which is more than Pillow's limit"
             )
-        picture = (
-            _resize_image(step, picture, placed)
+        image = (
+            _resize_image(step, image, placed)
             if isinstance(step, Resize)
-            else _crop_image(step, picture, placed)
+            else _crop_image(step, image, placed)
         )
-    return _normalise_pixels(spec, np.asarray(picture))
+    return _normalise_pixels(spec, np.asarray(image))
 
 
-def _resize_image(step: Resize, picture: Picture, placed: Placement) -> Picture:
+def _resize_image(step: Resize, image: PilImage, placed: Placement) -> PilImage:
     from PIL import Image
 
     if not step.antialias and step.interpolation == "bilinear":
-        pixels = np.asarray(picture).astype(np.float32)
+        # By NumPy: Pillow's filters always antialias. As in PyTorch's interpolate(mode="bilinear").
+        pixels = np.asarray(image).astype(np.float32)
         for axis, size in enumerate((placed.height, placed.width)):
-            places = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
-            pixels = interpolate_axis(pixels, places, axis)
-        resized: Picture = Image.fromarray(pixels.round().astype(np.uint8))
+            positions = (np.arange(size) + 0.5) * pixels.shape[axis] / size - 0.5
+            pixels = interpolate_axis(pixels, positions, axis)
+        resized: PilImage = Image.fromarray(pixels.round().astype(np.uint8))
         return resized
     kernel = Image.Resampling[step.interpolation.upper()]
-    return picture.resize((placed.width, placed.height), kernel)
+    return image.resize((placed.width, placed.height), kernel)
 
 
-def _crop_image(step: Crop, picture: Picture, placed: Placement) -> Picture:
+def _crop_image(step: Crop, image: PilImage, placed: Placement) -> PilImage:
     from PIL import Image
     from PIL.ImageColor import getcolor
 
     left, top = int(placed.left), int(placed.top)
     red, green, blue = step.fill
-    colour = getcolor(f"rgb({red},{green},{blue})", picture.mode)
-    canvas: Picture = Image.new(picture.mode, (step.width, step.height), colour)
-    canvas.paste(picture, (left, top))
+    # In the image's mode: a grey image is filled with the brightness of the colour.
+    colour = getcolor(f"rgb({red},{green},{blue})", image.mode)
+    canvas: PilImage = Image.new(image.mode, (step.width, step.height), colour)
+    canvas.paste(image, (left, top))
     return canvas
 
 
 def _normalise_pixels(spec: ImageInput, pixels: NumpyArray) -> NumpyArray:
-    """Convert pixels, ``H×W`` or ``H×W×3 uint8``, to the input."""
+    """Convert pixels, ``H×W`` or ``H×W×3 uint8``, to the network's input with a batch of one."""
     values = pixels[..., None] if pixels.ndim == 2 else pixels
     if spec.channels == "BGR":
         values = values[..., ::-1]

@@ -1,10 +1,10 @@
-"""The hooks that Enginebay calls: tasks, their metrics, and the comparator ``detections``."""
+"""The hooks that this plugin implements: tasks, metrics, and the comparator ``detections``."""
 
 from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from enginebay.hooks import ComparatorRequest, MetricRequest, Task
+    from enginebay_vision.detections.comparator import Detections
+    from enginebay_vision.metrics.image_metric import ImageMetric
 
-#: The module and the class of each kind of task.
+#: The module and the class of each kind of task. By name: a class is imported when it is used.
 _TASKS = {
     "depth-estimation": ("depth", "DepthEstimation"),
     "image-classification": ("classification", "ImageClassification"),
@@ -29,39 +31,39 @@ _TASKS = {
 
 
 @eb.hookimpl
-def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """Return the image tasks by kind."""
-    return {kind: partial(_convert_task, *place) for kind, place in _TASKS.items()}
+def tasks() -> Mapping[str, Callable[[Mapping[str, object]], Task]]:
+    """Return, for each kind of image task, the function that makes a task from its record."""
+    return {kind: partial(_convert_task, *names) for kind, names in _TASKS.items()}
 
 
 @eb.hookimpl
-def metrics() -> Mapping[str, Callable[[MetricRequest], Any]]:
-    """Return the metrics ``vision:NAME``."""
+def metrics() -> Mapping[str, Callable[[MetricRequest], ImageMetric]]:
+    """Return the function that builds the metrics ``vision:NAME``."""
     return {"vision": _build_metric}
 
 
 @eb.hookimpl
-def comparators() -> Mapping[str, Callable[[ComparatorRequest], Any]]:
-    """Return the comparator of boxes with scores and labels."""
+def comparators() -> Mapping[str, Callable[[ComparatorRequest], Detections]]:
+    """Return the function that builds the comparator ``detections``."""
     return {"detections": _build_comparator}
 
 
-def _convert_task(module: str, name: str, record: Mapping[str, Any]) -> Task:
-    kind = getattr(import_module(f"enginebay_vision.{module}"), name)
+def _convert_task(module: str, name: str, record: Mapping[str, object]) -> Task:
+    task_class = getattr(import_module(f"enginebay_vision.{module}"), name)
     try:
-        task: Task = msgspec.convert(dict(record), kind, strict=True)
+        task: Task = msgspec.convert(dict(record), task_class, strict=True)
     except msgspec.ValidationError as err:
         raise UsageError(str(err)) from err
     return task
 
 
-def _build_metric(request: MetricRequest) -> Any:
+def _build_metric(request: MetricRequest) -> ImageMetric:
     from enginebay_vision.metrics.registry import build_metric
 
     return build_metric(request.name)
 
 
-def _build_comparator(request: ComparatorRequest) -> Any:
+def _build_comparator(request: ComparatorRequest) -> Detections:
     from enginebay_vision.detections.comparator import Detections
 
     return Detections(request.argument)

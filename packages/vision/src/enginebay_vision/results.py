@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class FoundMap(list[T]):
-    """A list of result rows, with an array of a value for each pixel.
+    """A list of results that also has an array with a value for each pixel.
 
     Attributes:
-        array: The values, ``H×W`` or ``H×W×3``.
+        array: The values of the pixels, ``H×W`` or ``H×W×3``.
     """
 
     def __init__(self, rows: Iterable[T], array: NumpyArray) -> None:
@@ -27,12 +27,12 @@ class FoundMap(list[T]):
 
 
 class RankedClass(msgspec.Struct, frozen=True):
-    """A class that an image may belong to.
+    """One of the most probable classes of an image.
 
     Attributes:
-        name: The name; the index if the task has no names.
-        index: The index.
-        probability: The probability, from 0 to 1.
+        name: The class name; the class index as text if the task has no names.
+        index: The class index.
+        probability: The probability of the class, from 0 to 1.
     """
 
     name: str
@@ -41,16 +41,16 @@ class RankedClass(msgspec.Struct, frozen=True):
 
 
 class Box(msgspec.Struct, frozen=True):
-    """A detected object, in pixels of the image.
+    """A detected object, with coordinates in pixels of the image.
 
     Attributes:
-        name: The class name; the class index if the task has no names.
+        name: The class name; the class index as text if the task has no names.
         index: The class index.
         score: The score, from 0 to 1.
-        left: The left edge of the box, in pixels from the left edge of the image.
-        top: The upper edge, from the upper edge of the image.
-        right: The right edge.
-        bottom: The lower edge.
+        left: The x coordinate of the box's left edge; 0 is the left edge of the image.
+        top: The y coordinate of the box's upper edge; 0 is the upper edge of the image.
+        right: The x coordinate of the box's right edge.
+        bottom: The y coordinate of the box's lower edge.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A class in a segmented image.
+    """A class that some pixels of a segmented image have.
 
     Attributes:
-        name: The name; the index if the task has no names.
-        index: The index.
-        share: The share of the pixels that the model saw, from 0 to 1.
+        name: The class name; the class index as text if the task has no names.
+        index: The class index.
+        share: The share of the class, from 0 to 1, in the pixels that were not cropped.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class MadePicture(msgspec.Struct, frozen=True):
-    """An image that a model generated.
+    """The size of an image that a model generated.
 
     Attributes:
         width: The width in pixels.
@@ -89,7 +89,7 @@ class MadePicture(msgspec.Struct, frozen=True):
 
 
 class DepthRange(msgspec.Struct, frozen=True):
-    """The depths in an image, in the output's unit.
+    """The depths in an image, in the unit of the model's output.
 
     Attributes:
         low: The smallest depth.
@@ -103,14 +103,14 @@ class DepthRange(msgspec.Struct, frozen=True):
 
 
 class Keypoint(msgspec.Struct, frozen=True):
-    """A keypoint of a body or an object, in pixels of the image.
+    """A keypoint of a body, such as an elbow, with coordinates in pixels of the image.
 
     Attributes:
-        name: The name; the index if the task has no names.
-        index: The index.
-        score: The confidence; for most models at most 1.
-        x: The distance from the left edge of the image.
-        y: The distance from the upper edge.
+        name: The name of the point; its index as text if the task has no names.
+        index: The index of the point in the model's order.
+        score: The maximum of the point's heatmap; for most models at most 1.
+        x: The x coordinate; 0 is the left edge of the image.
+        y: The y coordinate; 0 is the upper edge of the image.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Keypoint(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A line of text.
+    """A line of text that a model recognised.
 
     Attributes:
         text: The characters.
-        score: The mean probability of its characters; 0 for an empty text.
+        score: The mean probability of the characters; 0 for an empty text.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""The geometric steps of preprocessing, as data and as arithmetic."""
+"""The geometric steps of preprocessing: resizing and cropping."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from enginebay.errors import UsageError
 
 
 class Placement(NamedTuple):
-    """The position of an image after some steps.
+    """The position of the original image in the result of some steps.
 
     Attributes:
         width: The width of the result in pixels.
         height: The height of the result in pixels.
-        scale_x: The horizontal scale factor.
+        scale_x: The horizontal scale factor from the original image to the result.
         scale_y: The vertical scale factor.
-        left: The position of the image's left edge in pixels; negative if it was cropped.
-        top: The position of the image's upper edge.
+        left: The position of the original image's left edge in pixels; negative if it was cropped.
+        top: The position of the original image's upper edge in pixels.
     """
 
     width: int
@@ -35,17 +35,18 @@ class Resize(
     """Resize an image.
 
     Attributes:
-        height: The height in pixels.
-        width: The width in pixels.
-        fit: ``fill``: to exactly this size. ``cover``: to the smallest size with the image's
-            aspect ratio that covers it; if height and width are equal, the shorter side gets
-            that length. ``contain``: to the largest size with the image's aspect ratio that fits.
-        rounding: The rounding of the longer side of ``cover``, or the shorter side of
-            ``contain``: ``down``, or ``nearest``, which rounds halves to even numbers.
-        interpolation: The filter, as defined by Pillow.
-        antialias: True widens the filter when an image becomes smaller, like Pillow. False
-            interpolates between the nearest pixels, like OpenCV; only for ``bilinear``, and
-            without effect for ``nearest``.
+        height: The target height in pixels.
+        width: The target width in pixels.
+        fit: ``fill`` resizes to exactly the target size. ``cover`` resizes to the smallest size
+            with the image's aspect ratio that covers the target size: with a square target, the
+            shorter side gets its length. ``contain`` resizes to the largest size with the image's
+            aspect ratio that fits into the target size.
+        rounding: The rounding of the side that follows from the aspect ratio: ``down``, or
+            ``nearest``, which rounds halves to even numbers.
+        interpolation: The name of Pillow's filter.
+        antialias: True to widen the filter when an image becomes smaller, like Pillow. False to
+            interpolate between the nearest pixels, like OpenCV: for ``bilinear`` only, and without
+            effect for ``nearest``.
 
     Example:
         >>> Resize(256, 256, fit="cover").place(Placement(640, 480))[:2]
@@ -67,40 +68,41 @@ class Resize(
                 hint="antialias=True, or interpolation='bilinear'",
             )
 
-    def place(self, picture: Placement) -> Placement:
-        """Compute the position of an image after this step."""
-        width, height = self._target_size(picture.width, picture.height)
-        x, y = width / picture.width, height / picture.height
+    def place(self, image: Placement) -> Placement:
+        """Compute the position of the original image after this step, from the position before."""
+        width, height = self._target_size(image.width, image.height)
+        x, y = width / image.width, height / image.height
         return Placement(
             *(width, height),
-            *(picture.scale_x * x, picture.scale_y * y, picture.left * x, picture.top * y),
+            *(image.scale_x * x, image.scale_y * y, image.left * x, image.top * y),
         )
 
     def _target_size(self, width: int, height: int) -> tuple[int, int]:
-        """Return the width and height for an image of this size."""
+        """Return the width and height that an image of the given size is resized to."""
         if self.fit == "fill":
             return self.width, self.height
-        wider = width * self.height >= height * self.width
-        if wider == (self.fit == "contain"):
+        is_wider = width * self.height >= height * self.width
+        if is_wider == (self.fit == "contain"):
             return self.width, self._round_size(height * self.width, width)
         return self._round_size(width * self.height, height), self.height
 
     def _round_size(self, dividend: int, divisor: int) -> int:
-        exact = dividend // divisor if self.rounding == "down" else round(dividend / divisor)
-        return max(1, exact)
+        size = dividend // divisor if self.rounding == "down" else round(dividend / divisor)
+        return max(1, size)  # the short side of an extreme aspect ratio would be 0
 
 
 class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="crop"):
-    """Crop an image to a size; pad it if it is smaller.
+    """Crop an image to a size, or pad it if it is smaller.
 
     Attributes:
-        height: The height in pixels.
-        width: The width in pixels.
-        at: ``middle`` for the centre of the image, ``corner`` for its upper left corner.
-        rounding: The rounding at the left and the top for an odd number of pixels: ``nearest``
-            crops an even number and pads the smaller half, like torchvision; ``down`` crops the
-            smaller half and pads the larger half, like transformers without torchvision.
-        fill: The padding colour, 0 to 255: red, green, blue.
+        height: The height of the result in pixels.
+        width: The width of the result in pixels.
+        at: The part of the image to use: ``middle``, or ``corner`` for the upper left corner.
+        rounding: The rounding at the left and the top if an odd number of pixels is divided between
+            two sides: ``nearest`` crops an even number and pads the smaller half, like torchvision;
+            ``down`` crops the smaller half and pads the larger half, like transformers without
+            torchvision.
+        fill: The colour of the padding: red, green and blue from 0 to 255.
 
     Example:
         >>> Crop(224, 224).place(Placement(341, 256))
@@ -118,19 +120,22 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         if not all(isinstance(value, int) and 0 <= value <= 255 for value in self.fill):
             raise UsageError(f"Crop: fill is {self.fill}; expected three numbers from 0 to 255")
 
-    def place(self, picture: Placement) -> Placement:
-        """Compute the position of an image after this step."""
-        left = self._crop_offset(picture.width, self.width)
-        top = self._crop_offset(picture.height, self.height)
-        return picture._replace(
-            width=self.width, height=self.height, left=picture.left + left, top=picture.top + top
+    def place(self, image: Placement) -> Placement:
+        """Compute the position of the original image after this step, from the position before."""
+        left = self._crop_offset(image.width, self.width)
+        top = self._crop_offset(image.height, self.height)
+        return image._replace(
+            width=self.width, height=self.height, left=image.left + left, top=image.top + top
         )
 
     def _crop_offset(self, size: int, target: int) -> float:
+        """Return the image's start on an axis of the result: negative to crop, positive to pad."""
         if self.at == "corner":
             return 0.0
         if self.rounding == "down":
+            # Floor division of a negative number rounds away from 0: padding gets the larger half.
             return float(-((size - target) // 2))
+        # round() rounds halves to even numbers, as torchvision's center_crop does.
         return float((target - size) // 2 if size < target else -round((size - target) / 2))
 
 

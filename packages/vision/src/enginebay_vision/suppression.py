@@ -1,4 +1,4 @@
-"""Non-maximum suppression, for models without their own."""
+"""Non-maximum suppression, for models that do not include it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Non-maximum suppression: selects the best of the boxes of one object.
+    """Non-maximum suppression: removes boxes around an object that has a box with a better score.
 
     Attributes:
-        iou: A box is removed if its intersection over union with a better box is larger.
+        iou: A box is removed if its intersection over union with a better box is larger than this.
         per_class: True to compare only boxes of the same class.
-        most: The maximum number of boxes.
+        most: The maximum number of boxes in an image.
     """
 
     iou: float = 0.5
@@ -34,10 +34,10 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise UsageError(f"nms: most is {self.most}; expected a whole number from 1")
 
     def keep(self, boxes: NumpyArray, classes: NumpyArray) -> NumpyArray:
-        """Return the indices of the selected boxes.
+        """Return the indices of the remaining boxes, in ascending order.
 
         Args:
-            boxes: ``N×4``: left, top, right, bottom, best first.
+            boxes: ``N×4``: left, top, right and bottom, the box with the best score first.
             classes: The class index of each box.
         """
         selected: list[int] = []
@@ -45,8 +45,8 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         while candidates.size and len(selected) < self.most:
             best, candidates = candidates[0], candidates[1:]
             selected.append(int(best))
-            same = compute_overlaps(boxes[best : best + 1], boxes[candidates]) > self.iou
+            is_duplicate = compute_overlaps(boxes[best : best + 1], boxes[candidates]) > self.iou
             if self.per_class:
-                same &= classes[candidates] == classes[best]
-            candidates = candidates[~same]
+                is_duplicate &= classes[candidates] == classes[best]
+            candidates = candidates[~is_duplicate]
         return np.asarray(selected, np.intp)

@@ -1,4 +1,4 @@
-"""The base classes of tasks: preprocessing and postprocessing as data in a manifest."""
+"""The base classes of image tasks, whose fields are recorded in an artifact's manifest."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from enginebay_vision.image_files import open_image
 from enginebay_vision.image_input import ImageInput
 from enginebay_vision.model_checks import find_spec, fit_image
 from enginebay_vision.pixels import make_input_array
-from enginebay_vision.truth.annotated import AnnotatedPictures
-from enginebay_vision.truth.files import find_pictures
+from enginebay_vision.truth.annotated import AnnotatedImages
+from enginebay_vision.truth.files import find_images
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
+    from enginebay_vision.class_folders import ClassFolders
+    from enginebay_vision.image_files import ImageSource
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """The task of a model for images.
+    """Base class of image tasks: the preprocessing and postprocessing of a model.
 
     Attributes:
         image: The preprocessing of an image.
@@ -35,60 +37,64 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     image: ImageInput
     classes: tuple[str, ...] = ()
 
-    def preprocess(self, image: Any) -> dict[str, NumpyArray]:
+    def preprocess(self, image: ImageSource) -> dict[str, NumpyArray]:
         """Compute the model's input from an image.
 
         Args:
-            image: A path, or an image of Pillow's.
+            image: The path of an image file, or a ``PIL.Image.Image``.
 
         Returns:
-            The array by the input's name, for the wrapper of :func:`enginebay.load`:
-            ``1×C×H×W`` or ``1×H×W×C``.
+            One array, ``1×C×H×W`` or ``1×H×W×C``, with the input's name as its key: the argument of
+            a wrapper from :func:`enginebay.load`.
 
         Raises:
             InputError: The image cannot be read.
         """
         return {self.image.input: make_input_array(self.image, image)}
 
-    def preparation(self) -> Any:
-        """Return the settings that determine inputs and targets, without name and dtype."""
-        return msgspec.structs.replace(
-            self, image=msgspec.structs.replace(self.image, input="", dtype="")
-        )
+    def preparation(self) -> object:
+        """Return a key of the preprocessing: equal keys produce equal inputs and targets."""
+        # Without the input's name and dtype, which may differ between two models.
+        image = msgspec.structs.replace(self.image, input="", dtype="")
+        return msgspec.structs.replace(self, image=image)
 
-    def open_folder(self, path: Path) -> Any:
+    def open_folder(self, path: Path) -> AnnotatedImages | ClassFolders:
         """Return the images in a folder as items, with their annotations as targets.
 
         Raises:
-            InputError: There are no images, or an annotation has no image.
+            InputError: The folder contains no images, or an annotation without an image.
         """
-        return AnnotatedPictures(self, self.find_items(path))
+        return AnnotatedImages(self, self.find_items(path))
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return the images in a folder, each with its annotation or None."""
-        return [(file, None) for file in find_pictures(path)]
+    def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
+        """Return each image file in a folder with its annotation, or with None if it has none."""
+        return [(file, None) for file in find_images(path)]
 
-    def read_truth(self, picture: Picture, annotation: Any) -> tuple[Picture, Any]:
-        """Read the annotation of an image, in the form of :meth:`find_items`.
+    def read_truth(self, image: PilImage, annotation: Any) -> tuple[PilImage, object]:
+        """Convert an annotation from :meth:`find_items` to the form that metrics compare with.
 
         Returns:
-            The part of the image for the model, and its annotation in the form for metrics.
+            The part of the image that the model gets, and the converted annotation.
 
         Raises:
             InputError: The annotation does not fit the image or the task.
         """
-        return picture, annotation
+        return image, annotation
 
-    def read_outputs(self, outputs: Mapping[str, NumpyArray], item: Any) -> Sequence[Any]:
-        """Return the results for an image, which is a path or an image of Pillow's."""
+    def read_outputs(
+        self, outputs: Mapping[str, NumpyArray], item: ImageSource
+    ) -> Sequence[object]:
+        """Convert the model's outputs for an image to results, such as boxes or class names."""
         return self.postprocess(outputs, open_image(item).size)
 
-    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any) -> Sequence[Any]:
-        """Convert the model's outputs to results.
+    def postprocess(
+        self, outputs: Mapping[str, NumpyArray], size: tuple[int, int]
+    ) -> Sequence[object]:
+        """Convert the model's outputs to results, such as boxes or class names.
 
         Args:
             outputs: The model's outputs by name, for one image.
-            size: The image's width and height, in pixels, rotated according to its EXIF data.
+            size: The image's width and height in pixels, after the rotation by its EXIF data.
 
         Raises:
             InferenceError: An output is missing, has the wrong shape, or contains NaN or infinity.
@@ -96,56 +102,57 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         raise NotImplementedError
 
     def check_drawing(self, path: Path) -> None:
-        """Check that :meth:`draw` can write a file.
+        """Check that :meth:`draw` can write this file.
 
         Raises:
             UsageError: The folder is missing, or Pillow cannot write the format.
         """
         check_drawing(path)
 
-    def draw(self, item: Any, found: Any, path: Path) -> None:
-        """Write an image with the results drawn on it.
+    def draw(self, item: ImageSource, found: object, path: Path) -> None:
+        """Write an image file with the results drawn on the image.
 
         Args:
-            item: The path of the image, or an image of Pillow's.
-            found: The result of ``postprocess``.
+            item: The path of the image, or a ``PIL.Image.Image``, which does not change.
+            found: The results of :meth:`postprocess`.
             path: The file, which is written atomically.
 
         Raises:
             EnginebayError: The file cannot be written.
         """
-        save_image(self.paint(open_image(item).copy(), found), path)
+        # A copy: the caller's image would get the drawing.
+        save_image(self.paint_results(open_image(item).copy(), found), path)
 
-    def paint(self, picture: Picture, found: Any) -> Picture:
-        """Paint the result of ``postprocess`` on an image, which may be changed."""
+    def paint_results(self, image: PilImage, results: Any) -> PilImage:
+        """Return an image with the results painted on it; may be the given image, changed."""
         raise NotImplementedError
 
     def class_name(self, index: int) -> str:
-        """Return the name of a class; its index if the task has no name for it."""
+        """Return the name of a class, or its index as text if the task has no name for it."""
         return self.classes[index] if 0 <= index < len(self.classes) else str(index)
 
 
 class OneOutputTask(Task, frozen=True, kw_only=True):
-    """A task that reads one output.
+    """Base class of tasks that read a single output of the model.
 
     Attributes:
-        output: The name of the output; empty for the model's first.
+        output: The name of the output; empty for the model's first output.
     """
 
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Check that the task fits a model, and fill in missing names and dtypes.
+        """Return the task with empty names and dtypes filled in from a model's inputs and outputs.
 
         Raises:
-            UsageError: The task does not fit; the message says why.
+            UsageError: The task does not fit the model.
         """
         image = fit_image(self.image, find_spec(self.image.input, inputs, "input"))
         output = find_spec(self.output, outputs, "output")
-        if output.dims is not None:
+        if output.dims is not None:  # the rank is known
             self.check_output(output, output.dims)
         return msgspec.structs.replace(self, image=image, output=output.name)
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the dimensions of the output; raise ``UsageError`` if they do not fit."""
+        """Check that the dimensions of the output fit the task, or raise a ``UsageError``."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
-"""Text recognition: a line of text from scores for each position."""
+"""Text recognition: decodes the scores of characters to a line of text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,30 +11,31 @@ from enginebay_vision.drawing import paint_labels
 from enginebay_vision.outputs import Activation, apply_activation, read_finite
 from enginebay_vision.results import Text
 from enginebay_vision.task import OneOutputTask
-from enginebay_vision.truth.lines import find_lines
+from enginebay_vision.truth.lines import find_text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as PilImage
 
     from enginebay import TensorSpec
     from enginebay.authors import NumpyArray
 
 
 class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recognition"):
-    """The model reads one line of text.
+    """Text recognition: the model reads one line of text from an image.
 
     Attributes:
         classes: The characters, in the model's order, without the special entry.
-        output: The output, ``1×T×C`` or ``T×1×C``: for each position a number for each character;
-            empty for the model's first.
-        decoding: ``ctc``: equal neighbours are one character, and blanks are left out;
-            ``attention``: the text ends at the first end entry.
-        special: The index of the special entry: CTC's blank, or the end; -1 for the last.
-        activation: ``softmax`` or ``sigmoid`` for probabilities; ``none`` if the numbers are
-            probabilities already.
+        output: The output, ``1×T×C`` or ``T×1×C``, with a score for each position and character;
+            empty for the model's first output. C includes the special entry.
+        decoding: ``ctc`` merges equal neighbours and removes blanks; ``attention`` ends the text at
+            the first end symbol.
+        special: The index of the special entry in the output, which is CTC's blank or attention's
+            end symbol; -1 for the last index.
+        activation: The function that converts scores to probabilities: ``softmax``, ``sigmoid``, or
+            ``none`` if they are probabilities already.
     """
 
     decoding: Literal["ctc", "attention"] = "ctc"
@@ -46,12 +47,12 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             raise UsageError("classes is empty; expected the characters of the texts")
         if not -1 <= self.special <= len(self.classes):
             raise UsageError(
-                f"special is {self.special}; expected the number of an entry: 0 to "
-                f"{len(self.classes)}, or -1 for the last"
+                f"special is {self.special}; expected an index from 0 to {len(self.classes)}, or "
+                "-1 for the last"
             )
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the axes of the output, and that there is an entry for each character."""
+        """Check that the output has an entry for each character and one special entry."""
         count = dims[-1] if len(dims) == 3 else 0
         if isinstance(count, int) and count != len(self.classes) + 1:
             raise UsageError(
@@ -59,15 +60,15 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
                 f"output is {output.describe()}"
             )
 
-    def find_items(self, path: Path) -> list[tuple[Path, Any]]:
-        """Return the images in a listing file, with their texts."""
-        lines = find_lines(path)
-        return super().find_items(path) if lines is None else list(lines)
+    def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
+        """Return each image file with its text, from the folder's ``.txt`` file."""
+        lines = find_text_lines(path)
+        return super().find_items(path) if lines is None else lines
 
-    def postprocess(self, outputs: Mapping[str, NumpyArray], size: Any = None) -> list[Text]:  # noqa: ARG002  # the signature of every task
-        """Read the text, with the mean probability of its characters."""
+    def postprocess(self, outputs: Mapping[str, NumpyArray], size: object = None) -> list[Text]:  # noqa: ARG002  # the signature of every task
+        """Return a list of one text, with the mean probability of its characters."""
         values = read_finite(outputs, self.output)
-        if values.ndim == 3 and values.shape[1] == 1:
+        if values.ndim == 3 and values.shape[1] == 1:  # the batch is the second axis of T×1×C
             values = values[:, 0]
         count = len(self.classes) + 1
         if values.ndim != 2 or values.shape[1] != count:
@@ -75,18 +76,20 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
                 f"output '{self.output}' has the shape {values.shape} for an image; expected "
                 f"Tx{count}: {count - 1} characters and one special entry"
             )
-        odds = apply_activation(values, self.activation)
-        best = odds.argmax(-1)
-        special = self.special % count
+        probabilities = apply_activation(values, self.activation)
+        best = probabilities.argmax(-1)
+        special = self.special % count  # -1 becomes the last index
         is_character = best != special
         if self.decoding == "ctc":
             is_character[1:] &= best[1:] != best[:-1]
         else:
+            # False from the first end symbol on.
             is_character = np.logical_and.accumulate(is_character)
         characters = [*self.classes[:special], "", *self.classes[special:]]
         text = "".join(characters[index] for index in best[is_character].tolist())
-        return [Text(text, float(odds.max(-1)[is_character].mean()) if is_character.any() else 0.0)]
+        scores = probabilities.max(-1)[is_character]
+        return [Text(text, float(scores.mean()) if scores.size else 0.0)]
 
-    def paint(self, picture: Picture, found: Sequence[Text]) -> Picture:
-        """Write the text on an image."""
-        return paint_labels(picture, [(f"{line.text} {line.score:.2f}", 0) for line in found])
+    def paint_results(self, image: PilImage, results: Sequence[Text]) -> PilImage:
+        """Write the text and its score on an image."""
+        return paint_labels(image, [(f"{line.text} {line.score:.2f}", 0) for line in results])

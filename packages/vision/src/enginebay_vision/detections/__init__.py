@@ -1,1 +1,1 @@
-"""The comparator ``detections``: boxes with scores and labels, as a set."""
+"""The comparator ``detections``, which compares boxes with scores and labels as sets."""

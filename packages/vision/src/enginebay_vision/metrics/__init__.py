@@ -1,1 +1,1 @@
-"""Metrics that compare results of tasks with annotations."""
+"""Metrics that compare the results of image tasks with annotations."""

@@ -1,4 +1,4 @@
-"""The base of the metrics of images."""
+"""The base class of the metrics of image tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from enginebay.errors import InputError
 from enginebay_vision.truth.annotated import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from enginebay.authors import NumpyArray
 
 
-class PictureMetric:
-    """Base class of the metrics of images.
+class ImageMetric:
+    """Base class of the metrics of image tasks.
 
     Args:
-        kind: The kind of task that the metric measures.
+        kind: The kind of task that the metric measures, such as ``object-detection``.
     """
 
     higher_is_better = True
@@ -27,15 +29,11 @@ class PictureMetric:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all items."""
+        """Remove all images from the metric."""
         raise NotImplementedError
 
-    def update(self, outputs: Any, target: Any) -> None:
-        """Add an image.
-
-        Args:
-            outputs: The model's outputs by name, or its only output.
-            target: The target of an item in a folder with annotations.
+    def update(self, outputs: Mapping[str, NumpyArray] | NumpyArray, target: object) -> None:
+        """Add an image's outputs by name, or its only output, and the target of its item.
 
         Raises:
             InputError: The target is not an annotation of an image, or is for a different task.
@@ -48,15 +46,15 @@ class PictureMetric:
         kind = type(target.task).__struct_config__.tag
         if kind != self._kind:
             raise InputError(f"the metric measures {self._kind}, but the artifact's task is {kind}")
-        self.add(target.find(outputs), target)
+        self.add_image(target.postprocess_outputs(outputs), target)
 
-    def add(self, found: Any, target: Target) -> None:
-        """Add the result of ``postprocess`` for an image."""
+    def add_image(self, results: Any, target: Target) -> None:
+        """Add the results of the task for an image."""
         raise NotImplementedError
 
 
 def sum_counts(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Add two tables of counts, whose numbers of classes may differ."""
+    """Add two tables of counts with a column for each class; one may have more columns."""
     total = np.zeros((len(left), max(left.shape[1], right.shape[1])), np.int64)
     total[:, : left.shape[1]] += left
     total[:, : right.shape[1]] += right

@@ -1,4 +1,4 @@
-"""The metrics ``vision:NAME``."""
+"""Builds the metrics ``vision:NAME``."""
 
 from __future__ import annotations
 
@@ -8,52 +8,57 @@ import numpy as np
 
 from enginebay.errors import InputError, UsageError, nearest
 from enginebay_vision.metrics.average_precision import BoxPrecision, KeypointPrecision
-from enginebay_vision.metrics.image_metric import PictureMetric, sum_counts
+from enginebay_vision.metrics.image_metric import ImageMetric, sum_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from enginebay.authors import NumpyArray
-    from enginebay_vision.results import FoundMap, Segment
+    from enginebay_vision.results import DepthRange, FoundMap, MadePicture, Segment, Text
     from enginebay_vision.truth.annotated import Target
 
 
-class MeanIoU(PictureMetric):
+class MeanIoU(ImageMetric):
     """The mean over classes of the intersection over union of predicted and true pixels.
 
-    Pixels without a true class do not count, nor do classes without any pixel.
+    Pixels without a true class are ignored. Classes without a predicted or true pixel are left out
+    of the mean.
     """
 
     def reset(self) -> None:
-        """Forget all items."""
+        """Remove all images from the metric."""
+        # A column for each class; rows: the numbers of correct, predicted and true pixels.
         self.metric_state = {"counts": np.zeros((3, 0), np.int64)}
 
-    def add(self, found: FoundMap[Segment], target: Target) -> None:
-        """Add a mask."""
-        seen = target.truth >= 0
-        mask, right = found.array[seen], target.truth[seen]
-        size = max(mask.max(initial=-1), right.max(initial=-1)) + 1
-        each = (mask[mask == right], mask[mask >= 0], right)
-        self.merge_state({"counts": np.stack([np.bincount(c, minlength=size) for c in each])})
+    def add_image(self, results: FoundMap[Segment], target: Target) -> None:
+        """Add the predicted and the true mask of an image."""
+        has_class = target.truth >= 0
+        mask, true = results.array[has_class], target.truth[has_class]
+        size = max(mask.max(initial=-1), true.max(initial=-1)) + 1
+        # Cropped pixels have no predicted class: they count as true pixels only.
+        rows = (mask[mask == true], mask[mask >= 0], true)
+        counts = np.stack([np.bincount(classes, minlength=size) for classes in rows])
+        self.merge_state({"counts": counts})
 
-    def merge_state(self, state: Mapping[str, Any]) -> None:
-        """Add the pixels of another metric of this kind."""
+    def merge_state(self, state: Mapping[str, NumpyArray]) -> None:
+        """Add the pixel counts of another ``MeanIoU``."""
         self.metric_state = {"counts": sum_counts(self.metric_state["counts"], state["counts"])}
 
     def compute(self) -> float:
-        """Return the mean; NaN before the first item."""
-        both, found, true = self.metric_state["counts"]
-        union = found + true - both
-        return float((both[union > 0] / union[union > 0]).mean()) if union.any() else np.nan
+        """Return the mean; NaN before the first image."""
+        correct, predicted, true = self.metric_state["counts"]
+        union = predicted + true - correct
+        return float((correct[union > 0] / union[union > 0]).mean()) if union.any() else np.nan
 
 
-class PictureMean(PictureMetric):
-    """The quotient of two sums over all images.
+class SumRatio(ImageMetric):
+    """A quotient of two sums over all images, such as the number of edits per character.
 
     Args:
-        measure: Returns an image's contribution to both sums, from result and target.
+        measure: Returns an image's summands of the dividend and of the divisor, from the results of
+            the task and the target.
         kind: The kind of task that the metric measures.
-        higher_is_better: False for errors.
+        higher_is_better: True if a larger quotient is better; False for errors.
     """
 
     def __init__(
@@ -68,83 +73,85 @@ class PictureMean(PictureMetric):
         self.higher_is_better = higher_is_better
 
     def reset(self) -> None:
-        """Forget all items."""
-        self.metric_state = {"sum": 0.0, "count": 0}
+        """Remove all images from the metric."""
+        self.metric_state: dict[str, float] = {"sum": 0.0, "count": 0}
 
-    def add(self, found: Any, target: Target) -> None:
-        """Add an image."""
-        total, count = self._measure(found, target)
+    def add_image(self, results: Any, target: Target) -> None:
+        """Add the two summands of an image."""
+        total, count = self._measure(results, target)
         self.merge_state({"sum": float(total), "count": count})
 
-    def merge_state(self, state: Mapping[str, Any]) -> None:
-        """Add the images of another metric of this kind."""
+    def merge_state(self, state: Mapping[str, float]) -> None:
+        """Add the sums of another metric with the same measure."""
         self.metric_state = {name: self.metric_state[name] + state[name] for name in state}
 
     def compute(self) -> float:
-        """Return the quotient; NaN before the first item."""
+        """Return the quotient; NaN before the first image."""
         total, count = self.metric_state["sum"], self.metric_state["count"]
         return total / count if count else float("nan")
 
 
-def _compute_psnr(found: Any, target: Target) -> tuple[float, int]:
-    """Return the peak signal-to-noise ratio in decibels."""
-    if found.array.shape != target.truth.shape:
-        shapes = ["x".join(map(str, each.shape[1::-1])) for each in (found.array, target.truth)]
-        raise InputError(f"wrong size of the image: expected {shapes[1]} pixels, found {shapes[0]}")
-    error = np.square(found.array.astype(np.float64) - target.truth).mean()
+def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float, int]:
+    """Return the peak signal-to-noise ratio of an image in decibels."""
+    expected, actual = target.truth, results.array
+    if actual.shape != expected.shape:
+        sizes = ["x".join(map(str, array.shape[1::-1])) for array in (expected, actual)]
+        raise InputError(f"wrong size of the image: expected {sizes[0]} pixels, found {sizes[1]}")
+    error = np.square(actual.astype(np.float64) - expected).mean()
     return (float("inf") if error == 0 else 10 * np.log10(255**2 / error)), 1
 
 
-def _known_depths(found: Any, target: Target) -> tuple[NumpyArray, NumpyArray]:
+def _compare_depths(results: FoundMap[DepthRange], target: Target) -> tuple[NumpyArray, NumpyArray]:
     """Return the predicted and the true depths of the pixels that have both."""
-    known = (target.truth > 0) & np.isfinite(found.array)
-    if not known.any():
+    is_known = (target.truth > 0) & np.isfinite(results.array)
+    if not is_known.any():
         raise InputError("no pixel has a known depth")
-    depth, true = (array[known].astype(np.float64) for array in (found.array, target.truth))
+    depth, true = (array[is_known].astype(np.float64) for array in (results.array, target.truth))
     if target.task.relative:
+        # The scale and shift of the inverse depths that fit the true ones best.
         columns = np.stack([depth, np.ones_like(depth)], axis=1)
         inverse = columns @ np.linalg.lstsq(columns, 1 / true, rcond=None)[0]
-        depth = 1 / np.maximum(inverse, 1 / true.max())  # at most the largest true depth
+        # At most the largest true depth: a fitted inverse depth may be 0 or negative.
+        depth = 1 / np.maximum(inverse, 1 / true.max())
     return depth, true
 
 
-def _relative_error(found: Any, target: Target) -> tuple[float, int]:
-    """Return the mean relative error of depths."""
-    depth, true = _known_depths(found, target)
+def _relative_error(results: FoundMap[DepthRange], target: Target) -> tuple[float, int]:
+    depth, true = _compare_depths(results, target)
     return float(np.mean(np.abs(depth - true) / true)), 1
 
 
-def _compute_rmse(found: Any, target: Target) -> tuple[float, int]:
-    """Return the root of the mean squared error of depths."""
-    depth, true = _known_depths(found, target)
+def _compute_rmse(results: FoundMap[DepthRange], target: Target) -> tuple[float, int]:
+    depth, true = _compare_depths(results, target)
     return float(np.sqrt(np.mean(np.square(depth - true)))), 1
 
 
-def _count_edits(found: Any, target: Target) -> tuple[float, int]:
+def _count_edits(results: Sequence[Text], target: Target) -> tuple[float, int]:
     """Return the edit distance to the true text, and the number of true characters."""
-    text = found[0].text
+    text = results[0].text
+    # Levenshtein's distance, with only two rows of the table in memory.
     row = list(range(len(text) + 1))
     for number, character in enumerate(target.truth, 1):
         before, row = row, [number]
-        for place, other in enumerate(text):
-            changed = before[place] + (character != other)
-            row.append(min(changed, before[place + 1] + 1, row[place] + 1))
+        for index, other in enumerate(text):
+            changed = before[index] + (character != other)
+            row.append(min(changed, before[index + 1] + 1, row[index] + 1))
     return row[-1], len(target.truth)
 
 
-_METRICS: dict[str, Callable[[], PictureMetric]] = {
+_METRICS: dict[str, Callable[[], ImageMetric]] = {
     "miou": lambda: MeanIoU("semantic-segmentation"),
-    "psnr": lambda: PictureMean(_compute_psnr, "image-to-image", higher_is_better=True),
-    "abs-rel": lambda: PictureMean(_relative_error, "depth-estimation"),
-    "rmse": lambda: PictureMean(_compute_rmse, "depth-estimation"),
+    "psnr": lambda: SumRatio(_compute_psnr, "image-to-image", higher_is_better=True),
+    "abs-rel": lambda: SumRatio(_relative_error, "depth-estimation"),
+    "rmse": lambda: SumRatio(_compute_rmse, "depth-estimation"),
     "map": lambda: BoxPrecision("object-detection"),
     "oks-ap": lambda: KeypointPrecision("keypoint-detection"),
-    "cer": lambda: PictureMean(_count_edits, "text-recognition"),
+    "cer": lambda: SumRatio(_count_edits, "text-recognition"),
 }
 
 
-def build_metric(name: str) -> PictureMetric:
-    """Build the metric of this name.
+def build_metric(name: str) -> ImageMetric:
+    """Build the metric ``vision:NAME``.
 
     Raises:
         UsageError: The name is unknown.

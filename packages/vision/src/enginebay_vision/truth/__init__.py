@@ -1,1 +1,1 @@
-"""Annotations of images, in the usual layouts."""
+"""Reads the annotations of images from the usual folder layouts and file formats."""

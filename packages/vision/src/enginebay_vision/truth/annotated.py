@@ -1,4 +1,4 @@
-"""Images with annotations as items of a data set."""
+"""A data set of images with annotations."""
 
 from __future__ import annotations
 
@@ -11,50 +11,55 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.authors import NumpyArray
+    from enginebay_vision.task import Task
 
 
 class Target(NamedTuple):
-    """The annotation of an image, for the metrics ``vision:NAME``.
+    """The target of an image, for the metrics ``vision:NAME``.
 
     Attributes:
-        task: The task, which interprets a model's outputs.
+        task: The task, which converts the model's outputs to results.
         size: The image's width and height.
-        truth: The annotation, in the form of the task's ``read_truth``.
+        truth: The annotation, as the task's ``read_truth`` returns it.
     """
 
     task: Any
     size: tuple[int, int]
     truth: Any
 
-    def find(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
-        """Return the task's result for a model's outputs by name, or its only output."""
-        # The only output of a detector has boxes followed by scores.
+    def postprocess_outputs(self, outputs: Mapping[str, NumpyArray] | NumpyArray) -> Any:
+        """Return the task's results for a model's outputs by name, or for its only output."""
+        # The only output of a detector contains boxes followed by scores.
         name = getattr(self.task, "output", None) or getattr(self.task, "boxes", "")
         by_name = outputs if isinstance(outputs, dict) else {name: outputs}
         return self.task.postprocess(by_name, self.size)
 
 
-class AnnotatedPictures:
-    """Images as items: each is read and preprocessed with its annotation when it is used.
+class AnnotatedImages:
+    """A data set of images with annotations as targets, which are read when an item is read.
 
     Args:
-        task: Makes the model's input of an image, and reads annotations.
-        items: The pictures' files, each with its annotation; None for none.
+        task: The task, which reads annotations and preprocesses images.
+        items: The image files, each with its annotation, or with None if it has none.
     """
 
-    def __init__(self, task: Any, items: Sequence[tuple[Path, Any]]) -> None:
+    def __init__(self, task: Task, items: Sequence[tuple[Path, object]]) -> None:
         self._task = task
         self._items = items
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def __getitem__(self, index: int) -> tuple[Any, Target | None]:
-        """Return the input of an image, and its target."""
+    def __getitem__(
+        self, index: int
+    ) -> tuple[NumpyArray | Mapping[str, NumpyArray], Target | None]:
+        """Return the model's input for an image, and the image's target."""
         file, annotation = self._items[index]
-        picture, target = open_image(file), None
+        image, target = open_image(file), None
         if annotation is not None:
-            picture, truth = self._task.read_truth(picture, annotation)
-            target = Target(self._task, picture.size, truth)
-        inputs = self._task.preprocess(picture)
+            # The part of the image that the annotation is about, such as one body.
+            image, truth = self._task.read_truth(image, annotation)
+            target = Target(self._task, image.size, truth)
+        inputs = self._task.preprocess(image)
+        # Before the task is fitted to a model, the input has no name: the array alone is returned.
         return inputs.get("", inputs), target

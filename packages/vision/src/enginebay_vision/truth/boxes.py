@@ -1,4 +1,4 @@
-"""Annotated boxes in COCO's or VOC's format."""
+"""Reads annotated boxes in COCO's or VOC's format."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from enginebay.errors import InputError
 from enginebay_vision.truth.class_numbers import number_classes
-from enginebay_vision.truth.coco import read_coco
-from enginebay_vision.truth.files import find_pairs
+from enginebay_vision.truth.coco import read_coco_file
+from enginebay_vision.truth.files import find_image_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,9 +25,9 @@ class TrueBoxes(NamedTuple):
     """The annotated objects in an image.
 
     Attributes:
-        corners: ``N×4``: left, top, right, bottom, in pixels of the image.
+        corners: ``N×4``: left, top, right and bottom, in pixels of the image.
         classes: The class index of each object.
-        ignored: Whether an object does not count, detected or not: groups and difficult objects.
+        ignored: Whether metrics ignore each object, because it is a group or marked as difficult.
     """
 
     corners: NumpyArray
@@ -41,53 +41,53 @@ class _NamedBox(NamedTuple):
     ignored: bool
 
 
-def find_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
-    """Return the annotated images of a folder in COCO's or VOC's layout; None for other layouts.
+def find_annotated_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
+    """Return each image file in a folder of COCO's or VOC's layout with its annotated boxes.
 
     Args:
-        path: The folder.
+        path: The folder; for a folder of another layout, the result is None.
         classes: The task's class names; empty if it has none.
 
     Raises:
         InputError: An annotation is not valid, or its class is not in the task.
     """
-    coco = read_coco(path)
+    coco = read_coco_file(path)
     named: dict[Path, list[_NamedBox]] = {}
     if coco is not None:
         names = {category.id: category.name for category in coco.categories}
-        named = {picture: [] for picture in coco.pictures.values()}
+        named = {image: [] for image in coco.images.values()}
         for entry in coco.objects:
             left, top, width, height = entry.bbox
             box = (left, top, left + width, top + height)
-            named[coco.pictures[entry.image_id]].append(
+            named[coco.images[entry.image_id]].append(
                 _NamedBox(names[entry.category_id], box, bool(entry.iscrowd))
             )
         listed = list(names.values())
     elif (path / "Annotations").is_dir():
-        pairs = find_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
-        named = {picture: _read_voc(file) for picture, file in pairs if file is not None}
+        pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
+        named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
         listed = sorted({box.name for boxes in named.values() for box in boxes})
     else:
         return None
-    if set(listed) & set(classes):  # ignore unused unknown categories
+    if set(listed) & set(classes):
+        # A COCO file may list categories that no image has, and that the task does not know.
         used = {box.name for boxes in named.values() for box in boxes}
         listed = [name for name in listed if name in used]
-    place = str(path if coco is None else coco.path)
-    _, found = number_classes(listed, classes, f"'{place}'", "category")
-    numbers = dict(zip(listed, found, strict=True))
-    return [(picture, _stack_boxes(boxes, numbers)) for picture, boxes in named.items()]
+    source = str(path if coco is None else coco.path)
+    _, indices = number_classes(listed, classes, f"'{source}'", "category")
+    class_indices = dict(zip(listed, indices, strict=True))
+    return [(image, _stack_boxes(boxes, class_indices)) for image, boxes in named.items()]
 
 
-def _stack_boxes(boxes: Sequence[_NamedBox], numbers: dict[str, int]) -> TrueBoxes:
+def _stack_boxes(boxes: Sequence[_NamedBox], class_indices: dict[str, int]) -> TrueBoxes:
     return TrueBoxes(
         np.asarray([box.corners for box in boxes], np.float64).reshape(-1, 4),
-        np.asarray([numbers[box.name] for box in boxes], np.int64),
+        np.asarray([class_indices[box.name] for box in boxes], np.int64),
         np.asarray([box.ignored for box in boxes], bool),
     )
 
 
-def _read_voc(path: Path) -> list[_NamedBox]:
-    """Return the objects in a VOC file, which counts pixels from 1 and includes the last one."""
+def _read_voc_file(path: Path) -> list[_NamedBox]:
     try:
         root = ElementTree.parse(path).getroot()  # noqa: S314  # expat limits entities since 2.4.1
         boxes = []
@@ -96,6 +96,7 @@ def _read_voc(path: Path) -> list[_NamedBox]:
             left, top, right, bottom = map(float, edges)
             difficult = entry.findtext("difficult", "0").strip() == "1"
             name = entry.findtext("name", "").strip()
+            # VOC counts pixels from 1, and its box includes the last pixel.
             boxes.append(_NamedBox(name, (left - 1, top - 1, right, bottom), difficult))
     except (OSError, ValueError, ElementTree.ParseError) as err:
         raise InputError(f"'{path}' is not a VOC annotation file: {err}") from err

@@ -1,4 +1,4 @@
-"""Class indices of a data set's class names."""
+"""Converts the class names of a data set to class indices of a task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 def number_classes(
     names: Sequence[str], classes: Sequence[str], description: str, kind: str
 ) -> tuple[str, list[int]]:
-    """Return the indices of a data set's classes, and the rule that determines them.
+    """Return the class index of each class name of a data set, after the rule for these indices.
+
+    The rule is ``class names`` if they are indices of the task's class names, or ``sorted folders``
+    if they are positions in the data set's class names.
 
     Args:
-        names: The data set's names, in its order.
-        classes: The task's names; empty if it has none.
+        names: The class names of the data set, in its order.
+        classes: The class names of the task; empty if it has none.
         description: The name of the data set for messages.
         kind: ``folder`` or ``category``, for messages.
 
@@ -25,7 +28,7 @@ def number_classes(
         InputError: A name is not a class of the task, or two classes have this name.
     """
     unknown = [name for name in names if name not in classes]
-    # Like torchvision's ImageFolder: some data sets have folders with codes instead of names.
+    # Positions, like torchvision's ImageFolder: some data sets have codes as folder names.
     if not classes or (len(unknown) == len(names) == len(classes)):
         return f"sorted {kind}s", list(range(len(names)))
     if unknown:
@@ -38,6 +41,6 @@ def number_classes(
     for name in names:
         if list(classes).count(name) > 1:
             raise InputError(
-                f"{description} has a {kind} '{name}', and two classes of the task have this name"
+                f"{description} has a {kind} '{name}', but two classes of the task have this name"
             )
     return "class names", [list(classes).index(name) for name in names]

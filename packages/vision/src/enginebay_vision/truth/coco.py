@@ -1,4 +1,4 @@
-"""COCO annotation files."""
+"""Reads COCO annotation files."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 class CocoImage(msgspec.Struct, frozen=True):
-    """An image."""
+    """An image in a COCO file."""
 
     id: int
     file_name: str
 
 
 class CocoCategory(msgspec.Struct, frozen=True):
-    """A class."""
+    """A class of objects in a COCO file."""
 
     id: int
     name: str
 
 
 class CocoObject(msgspec.Struct, frozen=True):
-    """An object in an image.
+    """An annotated object in an image of a COCO file.
 
     Attributes:
-        bbox: Left, top, width and height, in pixels.
-        iscrowd: 1 for a group of objects.
-        area: The area of its outline in pixels; 0 if unknown.
-        keypoints: x, y and 0 (unknown), 1 (hidden) or 2 (visible) for each point.
+        bbox: Left, top, width and height of the object's box, in pixels.
+        iscrowd: 1 if the box contains a group of objects, else 0.
+        area: The number of pixels in the object's outline; 0 if unknown.
+        keypoints: x, y and visibility of each point: 0 (unknown), 1 (hidden) or 2 (visible).
     """
 
     image_id: int
@@ -54,28 +54,29 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class CocoFile(NamedTuple):
-    """An annotation file.
+    """The checked contents of a COCO annotation file.
 
     Attributes:
-        path: The file.
-        images: The path of each image by id.
-        objects: All objects, each in one of the images and of one of the categories.
+        path: The annotation file.
+        images: The path of each image file, by the image's id.
+        objects: All annotated objects, whose images and categories are in the file.
         categories: The categories in the order of their ids.
     """
 
     path: Path
-    pictures: dict[int, Path]
+    images: dict[int, Path]
     objects: list[CocoObject]
     categories: list[CocoCategory]
 
 
-def read_coco(folder: Path) -> CocoFile | None:
-    """Read the only ``.json`` file in a folder, or in one of its folders; None if there is none.
+def read_coco_file(folder: Path) -> CocoFile | None:
+    """Read the only ``.json`` file in a folder or its subfolders; None without such a file.
 
-    Images are in the folder, in one of its folders, or next to the file.
+    The images are searched in the folder, in its subfolders, and next to the file.
 
     Raises:
-        InputError: There are several files, a file is not in COCO's format, or an image is missing.
+        InputError: There are several files, the file is not in COCO's format, or an image is
+            missing.
     """
     files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
     path = find_only_file(files, folder)
@@ -87,11 +88,11 @@ def read_coco(folder: Path) -> CocoFile | None:
         raise InputError(f"'{path}' is not a COCO annotation file: {err}") from err
     if not document.images:
         raise InputError(f"'{path}' lists no images")
-    pictures = {image.id: _find_image(image.file_name, path, folder) for image in document.images}
+    images = {image.id: _find_image(image.file_name, path, folder) for image in document.images}
     categories = sorted(document.categories, key=lambda category: category.id)
     known = {category.id for category in categories}
     for entry in document.annotations:
-        if entry.image_id not in pictures:
+        if entry.image_id not in images:
             raise InputError(
                 f"'{path}' has an annotation of image {entry.image_id}, which it does not list"
             )
@@ -102,19 +103,19 @@ def read_coco(folder: Path) -> CocoFile | None:
             )
         if min(entry.bbox[2:]) < 0:
             raise InputError(
-                f"'{path}' has a box of {entry.bbox[2]:g}x{entry.bbox[3]:g} pixels, "
-                f"annotation {entry.id}"
+                f"'{path}' has a box with a negative size, {entry.bbox[2]:g}x{entry.bbox[3]:g} "
+                f"pixels, in the annotation with id {entry.id}"
             )
-    return CocoFile(path, pictures, document.annotations, categories)
+    return CocoFile(path, images, document.annotations, categories)
 
 
 def _find_image(name: str, path: Path, folder: Path) -> Path:
-    for place in _list_folders(path, folder):
-        if (place / name).is_file():
-            return place / name
+    for parent in _list_image_folders(path, folder):
+        if (parent / name).is_file():
+            return parent / name
     raise InputError(f"'{path}' lists the image '{name}', which is not in '{folder}'")
 
 
-def _list_folders(path: Path, folder: Path) -> Iterator[Path]:
+def _list_image_folders(path: Path, folder: Path) -> Iterator[Path]:
     yield from (folder / "images", folder, path.parent)
-    yield from sorted(place for place in folder.iterdir() if place.is_dir())
+    yield from sorted(entry for entry in folder.iterdir() if entry.is_dir())

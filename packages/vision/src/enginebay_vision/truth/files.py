@@ -1,4 +1,4 @@
-"""Image files in folders, and annotation files with the same names."""
+"""Finds image files in folders, and annotation files with the same names."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ SUFFIXES = frozenset(
 )
 
 
-def is_picture(path: Path) -> bool:
-    """Return True for a file with the suffix of an image."""
+def is_image_file(path: Path) -> bool:
+    """Return True for an existing file with the suffix of an image, except for hidden files."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
-def find_pictures(path: Path) -> list[Path]:
-    """Return the images in a folder and its subfolders, in the order of their names."""
-    return [file for file in sorted(path.rglob("*")) if is_picture(file)]
+def find_images(path: Path) -> list[Path]:
+    """Return the image files in a folder and all its subfolders, in the order of their paths."""
+    return [file for file in sorted(path.rglob("*")) if is_image_file(file)]
 
 
-def find_pairs(
+def find_image_pairs(
     path: Path, layouts: Sequence[tuple[str, str]], suffixes: Collection[str] = SUFFIXES
 ) -> list[tuple[Path, Path | None]]:
-    """Return annotation files, each with the image of the same name in another folder.
+    """Return image files, each with the annotation file that has the same name without suffix.
 
     Args:
-        path: The folder of both folders.
-        layouts: Pairs of folder names: of images and of annotations. The first one with a folder
-            of annotations is used; without one, images have no annotations.
+        path: The folder that contains a folder of images and a folder of annotations.
+        layouts: Possible names of the two folders. The first pair whose folder of annotations
+            exists is used. Without such a folder, all images are returned, without annotations.
         suffixes: The suffixes of annotation files.
 
     Raises:
@@ -42,23 +42,21 @@ def find_pairs(
     """
     layout = next((names for names in layouts if (path / names[1]).is_dir()), None)
     if layout is None:
-        return [(file, None) for file in find_pictures(path)]
-    pictures, annotations = (path / name for name in layout)
-    known = {file.relative_to(pictures).with_suffix(""): file for file in find_pictures(pictures)}
+        return [(file, None) for file in find_images(path)]
+    images, annotations = (path / name for name in layout)
+    known = {file.relative_to(images).with_suffix(""): file for file in find_images(images)}
     pairs: list[tuple[Path, Path | None]] = []
     for file in sorted(annotations.rglob("*")):
         if file.suffix.lower() in suffixes and not file.name.startswith("."):
             name = file.relative_to(annotations).with_suffix("")
             if name not in known:
-                raise InputError(
-                    f"'{file}' has no matching image: '{pictures}' contains no '{name}'"
-                )
+                raise InputError(f"'{file}' has no matching image: '{images}' contains no '{name}'")
             pairs.append((known[name], file))
     return pairs
 
 
 def find_only_file(files: Sequence[Path], folder: Path) -> Path | None:
-    """Return the only file, which has a folder's annotations; None without files.
+    """Return the only file with annotations in a folder; None for an empty list of files.
 
     Raises:
         InputError: There are several files.

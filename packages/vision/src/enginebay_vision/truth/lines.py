@@ -1,4 +1,4 @@
-"""Images with a line of text each, in a listing file."""
+"""Reads the file that lists images with their lines of text."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def find_lines(path: Path) -> list[tuple[Path, str]] | None:
-    """Return the images in the only ``.txt`` file of a folder, with their texts.
+def find_text_lines(path: Path) -> list[tuple[Path, str]] | None:
+    """Return the image files that the only ``.txt`` file of a folder lists, with their texts.
 
-    Each of its lines is the relative path of an image, a tab or a space, and the text. None if
-    there is no such file.
+    Each line of the file is the relative path of an image, a tab or a space, and the text. Without
+    such a file, the result is None.
 
     Raises:
-        InputError: There are several files, it is not in UTF-8, or a line has no image or no
+        InputError: There are several files, the file is not in UTF-8, or a line has no image or no
             text.
     """
     listing = find_only_file(sorted(path.glob("*.txt")), path)
     if listing is None:
         return None
     try:
-        lines = listing.read_text("utf-8-sig").splitlines()
+        lines = listing.read_text("utf-8-sig").splitlines()  # without a byte order mark
     except (OSError, UnicodeDecodeError) as err:
         raise InputError(f"'{listing}' cannot be read as UTF-8: {err}") from err
     items = []

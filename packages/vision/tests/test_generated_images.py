@@ -36,17 +36,17 @@ def depth(**fields: Any) -> vision.DepthEstimation:
     width=st.integers(1, 9),
     height=st.integers(1, 9),
 )
-def test_the_output_is_a_picture_as_the_input_is(
+def test_the_output_is_an_image_as_the_input_is(
     channels: Any, layout: Any, width: int, height: int
 ) -> None:
     pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
-    picture = Image.fromarray(pixels)
+    image = Image.fromarray(pixels)
     mean, std = (0.4, 0.5, 0.6)[: len(channels)], (0.2, 0.3, 0.4)[: len(channels)]
     task = enlarging(channels=channels, layout=layout, mean=mean, std=std)
-    (made,) = task.preprocess(picture).values()
+    (made,) = task.preprocess(image).values()
     axes = (2, 3) if layout == "NCHW" else (1, 2)
     found = task.postprocess({"y": made.repeat(2, axes[0]).repeat(2, axes[1])}, (width, height))
-    wanted = picture.convert("L" if channels == "L" else "RGB").resize(
+    wanted = image.convert("L" if channels == "L" else "RGB").resize(
         (2 * width, 2 * height), Image.Resampling.NEAREST
     )
     assert (found.array == np.asarray(wanted)).all()
@@ -91,7 +91,7 @@ def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     assert metric.compute() == float("inf")
 
 
-def test_depths_lie_where_the_picture_lay(tmp_path: Path) -> None:
+def test_depths_lie_where_the_image_lay(tmp_path: Path) -> None:
     values = np.zeros((1, 1, 8, 8), np.float32)
     values[:, :, 2:6] = np.arange(4)[:, None]
     found = depth(steps=SQUARE).postprocess({"y": values}, (8, 4))
@@ -179,7 +179,7 @@ def test_a_task_that_does_not_fit(task: Any, dims: tuple[int, ...], message: str
     assert str(caught.value) == message
 
 
-def test_outputs_that_are_no_pictures() -> None:
+def test_outputs_that_are_no_images() -> None:
     with pytest.raises(eb.EnginebayError, match=r"the shape \(8, 8\) for an image; expected C×h×w"):
         enlarging().postprocess({"y": np.zeros((1, 8, 8))}, (8, 8))
     with pytest.raises(
