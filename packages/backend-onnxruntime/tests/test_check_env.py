@@ -110,7 +110,7 @@ def test_cuda_that_is_not_in_the_build(backend):
 def test_a_provider_that_is_compiled_in_and_does_no_work(backend):
     report = backend.check_env(backend.Params(providers=("AzureExecutionProvider",)))
     assert report.failed.tier == "smoke"
-    assert "must not fall back to the CPU" in report.failed.found
+    assert "strict mode forbids the CPU" in report.failed.found
 
 
 def test_an_unknown_provider(backend):

@@ -1,12 +1,12 @@
-"""Cache of optimised models on disk, so that later loads skip the optimisation.
+"""A cache of optimised models on disk, so that later loads skip the optimisation.
 
 ::
 
     FOLDER/KEY/model.onnx        the optimised model
                model.onnx.data   its weights
-               sha256            the digest of the others
+               sha256            the digest of the other two files
 
-Entries are written atomically: into a temporary folder next to them, which is renamed.
+An entry is written atomically: into a temporary folder, which is then renamed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import onnxruntime
+
 MODEL = "model.onnx"
 _DIGEST = "sha256"
-#: The session configuration entries that put the weights into a file next to the optimised model.
+#: The session configuration entries that write the weights to a file next to the optimised model.
 #: Always: protobuf files are limited to 2 GB, and without these entries the optimised model refers
 #: to the original's external data, which is in another folder. Small tensors stay in the model,
 #: because shape inference reads axes and shapes before external data is loaded.
@@ -33,15 +35,15 @@ _WEIGHTS_BESIDE = {
 }
 
 
-def locate_entry(folder: str, files: Iterable[Path], facts: object) -> Path:
-    """Return the cache folder of the model optimised from ``files`` with the settings ``facts``."""
-    digest = hashlib.sha256(f"{facts!r} {describe_processor()}".encode())
+def locate_entry(folder: str, files: Iterable[Path], settings: object) -> Path:
+    """Return the folder of the cache entry for a model's files, optimised with some settings."""
+    digest = hashlib.sha256(f"{settings!r} {describe_processor()}".encode())
     digest.update(digest_files(files).encode())
     return Path(folder) / digest.hexdigest()
 
 
 def describe_processor() -> str:
-    """Describe the processor, whose features determine the layouts in an optimised model."""
+    """Return the processor's instruction sets, which determine layouts in optimised models."""
     import platform
 
     with suppress(OSError):
@@ -53,16 +55,16 @@ def describe_processor() -> str:
 
 def digest_files(files: Iterable[Path]) -> str:
     """Return the SHA-256 of the files' SHA-256 digests, in hex."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def find_model(entry: Path) -> Path | None:
-    """Return the optimised model; None if there is none, or if its files were changed."""
-    with suppress(OSError):
+    """Return the optimised model of a cache entry; None if it is missing, or its files differ."""
+    with suppress(OSError):  # without an entry
         if (entry / _DIGEST).read_text(encoding="ascii") == digest_files(_list_contents(entry)):
             return entry / MODEL
     return None
@@ -73,8 +75,8 @@ def _list_contents(entry: Path) -> list[Path]:
 
 
 @contextmanager
-def write_entry(entry: Path, options: Any) -> Iterator[None]:
-    """Make a session that is created in the ``with`` block write its model into ``entry``."""
+def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
+    """Write the optimised model of a session that the block creates to a cache entry."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
     options.optimized_model_filepath = str(temporary / MODEL)

@@ -1,4 +1,4 @@
-"""Conversion of an ONNX model to the files that the session will load."""
+"""Converts an ONNX model to the files that the session will load."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NO_FP16 = ("ScatterElements", "ScatterND")
 
 
 def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
-    """Write the model, its external data and its custom-op libraries into the work folder.
+    """Write the model, its external data and its custom-op libraries to the work folder.
 
     Returns:
-        The files written; the model first.
+        The written files; the model first.
 
     Raises:
         ConversionError: A custom-op library is missing, or a file would replace another.
@@ -70,7 +70,8 @@ def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
     for source, target in files:
         if targets.count(target) > 1:
             raise ConversionError(
-                f"two files have the same target '{target}': '{source.name}' and another"
+                f"two files have the same target '{target}', one of them is '{source}'",
+                hint="rename one of the files",
             )
         if target.exists() and target.samefile(source):
             continue  # the work folder is the folder of the model

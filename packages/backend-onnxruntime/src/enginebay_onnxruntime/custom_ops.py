@@ -1,4 +1,4 @@
-"""Custom-op libraries: found by path or by package, and loaded into session options."""
+"""Finds custom-op libraries, by path or by package, and loads them into session options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from enginebay.errors import ConversionError, MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import onnxruntime
+
 #: The folder of copied libraries inside an artifact.
 FOLDER = "custom_ops"
 
@@ -22,8 +24,8 @@ def is_path(library: str) -> bool:
         >>> is_path("libops.so"), is_path("build/libops.so.1"), is_path("onnxruntime_extensions")
         (True, True, False)
     """
-    name = Path(library).suffix in (".so", ".dll", ".dylib")
-    return name or not all(part.isidentifier() for part in library.split("."))
+    has_suffix = Path(library).suffix in (".so", ".dll", ".dylib")
+    return has_suffix or not all(part.isidentifier() for part in library.split("."))
 
 
 def find_libraries(libraries: Iterable[str]) -> list[Path]:
@@ -42,7 +44,9 @@ def find_libraries(libraries: Iterable[str]) -> list[Path]:
 
 
 def locate_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Return the path of each library of an artifact, which contains those given by path.
+    """Return the path of each custom-op library of an artifact.
+
+    Libraries that were given by path are in the artifact's folder.
 
     Raises:
         ConversionError: The artifact lacks a library.
@@ -78,8 +82,8 @@ def _find_in_package(name: str) -> Path:
     return Path(package.get_library_path())
 
 
-def register_libraries(paths: Iterable[Path], options: Any) -> None:
-    """Load the libraries into session options.
+def register_libraries(paths: Iterable[Path], options: onnxruntime.SessionOptions) -> None:
+    """Load custom-op libraries into session options.
 
     Raises:
         ConversionError: A library cannot be loaded or lacks ``RegisterCustomOps``.

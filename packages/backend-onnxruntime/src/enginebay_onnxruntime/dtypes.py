@@ -1,8 +1,8 @@
-"""Dtypes of a session's inputs and outputs, by NumPy's names."""
+"""Reads the names, dtypes and dimensions of a session's inputs and outputs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay import TensorSpec
 from enginebay.errors import ConversionError
@@ -10,7 +10,7 @@ from enginebay.errors import ConversionError
 if TYPE_CHECKING:
     import onnxruntime
 
-#: The numbers of ``TensorProto.DataType`` in ONNX.
+#: The values of ONNX's enum ``TensorProto.DataType``, by NumPy's dtype names.
 ELEMENT_TYPES = {
     "float32": 1,
     "uint8": 2,
@@ -28,36 +28,37 @@ ELEMENT_TYPES = {
 }
 #: Every dtype that inputs and outputs may have.
 SUPPORTED = (*ELEMENT_TYPES, "string")
+#: NumPy's names of the dtypes that ONNX Runtime names differently.
 _RENAMED = {"float": "float32", "double": "float64"}
 
 
 def read_specs(
     session: onnxruntime.InferenceSession,
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Return a session's inputs and outputs.
+    """Return the specs of a session's inputs, and of its outputs.
 
     Raises:
-        ConversionError: An input or output is not a tensor (a sequence, a map, an optional), or
-            arrays do not support its dtype.
+        ConversionError: An input or output is not a tensor but a sequence, a map or an optional,
+            or its dtype is not supported.
     """
     inputs = tuple(_read_spec("input", node) for node in session.get_inputs())
     return inputs, tuple(_read_spec("output", node) for node in session.get_outputs())
 
 
-def _read_spec(kind: str, node: Any) -> TensorSpec:
+def _read_spec(kind: str, node: onnxruntime.NodeArg) -> TensorSpec:
     inner = node.type.removeprefix("tensor(").removesuffix(")")
     dtype = _RENAMED.get(inner, inner)
     if dtype not in SUPPORTED:
         raise ConversionError(
             f"wrong type of {kind} '{node.name}' of the model: "
             f"expected a tensor of {', '.join(SUPPORTED)}, found {node.type}",
-            hint="convert it inside the model, as in ConcatFromSequence or Cast",
+            hint="convert it to a tensor in the model, by ConcatFromSequence or Cast",
         )
     return TensorSpec(node.name, dtype, _read_dims(node))
 
 
-def _read_dims(node: Any) -> tuple[int | str, ...] | None:
-    # ONNX Runtime returns no dims for a scalar, and none for an unknown rank.
+def _read_dims(node: onnxruntime.NodeArg) -> tuple[int | str, ...] | None:
+    # ONNX Runtime returns an empty shape both for a scalar and for an unknown rank.
     if not node.shape:
         return None
     # A dimension without a name gets a unique one: no other dimension must have its size.

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: Both wheels write into the same folder: the one installed last breaks the other.
+#: Wheels that write into the same folder: the last installed wheel breaks the other.
 RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Check one tier; core performs the smoke tier."""
+    """Check one tier of the environment, except for the smoke tier, which core checks."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:

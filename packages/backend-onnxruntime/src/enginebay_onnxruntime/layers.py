@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import LayersRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
+#: Suffix of a node's name in the profile.
 _SUFFIX = "_kernel_time"
 #: Suffix of the tensors that nodes in blocked layout compute (nchwc_transformer.cc).
 _BLOCKED = "_nchwc"
@@ -40,7 +41,7 @@ class _Node(NamedTuple):
 
 
 def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
-    """Run the model under ONNX Runtime's profiler.
+    """Time each node of the session's graph with ONNX Runtime's profiler.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -57,7 +58,7 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
         except ConversionError:  # a graph with parts compiled by a provider cannot be written
             profile = _run_profiled(request, model, folder, None)
         computed = _match_nodes(_read_nodes(model), _read_nodes(optimized))
-    runs = _parse_runs(json.loads(profile))[1:]
+    runs = _parse_runs(json.loads(profile))[1:]  # without the warm-up run
     operators = {name: operator for run in runs for name, (operator, _) in run.items()}
     return [
         TimedLayer(
@@ -73,7 +74,7 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
 def _run_profiled(
     request: LayersRequest[OnnxruntimeParams], model: Path, folder: Path, optimized: Path | None
 ) -> bytes:
-    """Run a separate session, and return the file that its profiler wrote."""
+    """Run a separate session, and return the contents of the profile that it wrote."""
     options = make_session_options(request.load)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
@@ -92,7 +93,7 @@ def _run_profiled(
 
 
 def _parse_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, tuple[str, float]]]:
-    """Return the operator and the seconds of each node for each run."""
+    """Return, for each run, the operator and the seconds of each node by the node's name."""
     starts = sorted(event["ts"] for event in events if event["name"] == "model_run")
     runs: list[dict[str, tuple[str, float]]] = [{} for _ in starts]
     kernels = [event for event in events if event["name"].endswith(_SUFFIX)]
@@ -112,7 +113,7 @@ def _parse_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, tuple[str
 
 
 def _read_nodes(path: Path) -> list[_Node]:
-    """Return the nodes of a file in order; none if the file or the package onnx is missing."""
+    """Return the nodes of an ONNX file in order; empty without the file or the package onnx."""
     try:
         import onnx
     except ImportError:
@@ -124,7 +125,7 @@ def _read_nodes(path: Path) -> list[_Node]:
 
 
 def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes of the model that each node of the optimised graph computes."""
+    """Return, for each node of the optimised graph, the nodes of the model that it computes."""
     producers = {tensor: node for node in model for tensor in node.outputs}
     tensors = producers.keys() | {tensor for node in model for tensor in node.inputs}
     positions = {node.name: position for position, node in enumerate(model)}
@@ -146,7 +147,7 @@ def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str
 def _walk_back(
     producers: Mapping[str, _Node], ends: set[str], outputs: Sequence[str]
 ) -> Iterator[_Node]:
-    """Walk back from outputs to the tensors ``ends``, and yield the nodes on the way."""
+    """Yield the nodes that compute some outputs from the tensors ``ends``."""
     queue, seen = [tensor for tensor in outputs if tensor not in ends], set(ends)
     while queue:
         tensor = queue.pop()

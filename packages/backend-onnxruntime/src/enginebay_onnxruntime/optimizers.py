@@ -1,4 +1,4 @@
-"""Graph optimisations of ONNX Runtime that are wrong, each disabled for the models it affects."""
+"""Finds the graph optimisations of ONNX Runtime that are wrong for a model, to disable them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import WrapperRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
-#: The session configuration entry with their names, separated by semicolons.
+#: The session configuration entry that disables optimisations, whose names semicolons separate.
 KEY = "optimization.disable_specified_optimizers"
 
 

@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Each hook imports the engine only when it is called."""
+"""The hooks that this plugin implements. They import the engine only when they are called."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, s
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the nodes of a model that ONNX Runtime lacks."""
+    """Return the nodes of a model that ONNX Runtime does not support."""
     from enginebay_onnxruntime import preview
 
     return preview.unsupported_operators(request)

@@ -1,21 +1,25 @@
-"""The nodes of a model that ONNX Runtime lacks: each is loaded in a separate model."""
+"""Finds the nodes of a model that ONNX Runtime does not support, by loading each node alone."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING
 
 from enginebay_onnxruntime.custom_ops import find_libraries, register_libraries
 from enginebay_onnxruntime.session import import_onnxruntime
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import onnx
+    import onnxruntime
 
     from enginebay.hooks import ConvertRequest
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
 #: ONNX Runtime's messages for a missing operator, or a missing kernel for the dtypes. Other errors
-#: of a node outside of its model may not apply to the model.
+#: of a node that is loaded alone may not occur in its model.
 _LACKS_OPERATOR = re.compile(
     r"is not a registered function/op|No Op registered for|Could not find an implementation for"
 )
@@ -25,7 +29,7 @@ _MAX_CONSTANT_ELEMENTS = 64
 
 
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the nodes that ONNX Runtime has no operator or no kernel for.
+    """Return the reason by the name of each node that ONNX Runtime has no operator or kernel for.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -53,7 +57,7 @@ def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[st
     return unsupported
 
 
-def _make_options(params: OnnxruntimeParams) -> Any:
+def _make_options(params: OnnxruntimeParams) -> onnxruntime.SessionOptions:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -64,8 +68,13 @@ def _make_options(params: OnnxruntimeParams) -> Any:
     return options
 
 
-def _isolate_node(model: Any, node: Any, values: Any, constants: Any) -> onnx.ModelProto:
-    """Return a model of only this node, with new names, so that equal nodes have equal bytes."""
+def _isolate_node(
+    model: onnx.ModelProto,
+    node: onnx.NodeProto,
+    values: Mapping[str, onnx.ValueInfoProto],
+    constants: Mapping[str, onnx.TensorProto],
+) -> onnx.ModelProto:
+    """Return a model of one node, with normalised names: equal nodes become equal models."""
     import onnx
     from onnx import helper
 
@@ -80,7 +89,7 @@ def _isolate_node(model: Any, node: Any, values: Any, constants: Any) -> onnx.Mo
     inputs, initializers = [], []
     for name, new_name in names.items():
         tensor = constants.get(name)
-        if tensor is not None and _count_elements(tensor) <= _MAX_CONSTANT_ELEMENTS:
+        if tensor is not None and prod(tensor.dims) <= _MAX_CONSTANT_ELEMENTS:
             initializers.append(_copy_renamed(tensor, new_name))
         elif tensor is not None:
             inputs.append(
@@ -95,21 +104,17 @@ def _isolate_node(model: Any, node: Any, values: Any, constants: Any) -> onnx.Mo
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
 
 
-def _copy_renamed(proto: Any, name: str) -> Any:
+def _copy_renamed(
+    proto: onnx.TensorProto | onnx.ValueInfoProto, name: str
+) -> onnx.TensorProto | onnx.ValueInfoProto:
     renamed = type(proto)()
     renamed.CopyFrom(proto)
     renamed.name = name
     return renamed
 
 
-def _count_elements(tensor: Any) -> int:
-    size = 1
-    for dim in tensor.dims:
-        size *= dim
-    return size
-
-
-def _find_reason(model: bytes, options: Any) -> str:
+def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
+    """Return why a model cannot be loaded; empty if it can, or for another error."""
     import onnxruntime
 
     try:

@@ -1,4 +1,4 @@
-"""Execution providers: those requested, their options, and the one that really runs the model."""
+"""Resolves execution providers and their options, and finds the provider that runs the model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ON_CUDA = (CUDA, "TensorrtExecutionProvider")
 
 
 def resolve_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
-    """Return the requested providers, or those of the requested device.
+    """Return the requested providers, or else the providers of the requested device.
 
     Raises:
-        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or ONNX
-            Runtime has no such provider.
+        ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or a
+            provider is unknown to ONNX Runtime.
     """
     kind, colon, index = params.device.partition(":")
     if params.device == "auto":
@@ -70,7 +70,7 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
     """Return the options of each requested provider, including the device index.
 
     Raises:
-        ParamsError: The provider of an option is missing, or not requested.
+        ParamsError: An option does not name a provider, or names one that is not requested.
     """
     options: dict[str, dict[str, str]] = {name: {} for name in resolve_providers(params)}
     if CUDA in options:
@@ -93,10 +93,11 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
 
 
 def preload_cuda() -> None:
-    """Load CUDA's libraries from NVIDIA's wheels, which the system's loader does not search."""
+    """Load CUDA's libraries from NVIDIA's wheels."""
     import onnxruntime
 
-    with redirect_stdout(io.StringIO()):  # it prints missing libraries
+    # The system's loader does not search the folders of wheels. The call prints missing libraries.
+    with redirect_stdout(io.StringIO()):
         onnxruntime.preload_dlls()
 
 
@@ -138,7 +139,7 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first provider that was loaded and runs a node."""
+    """Return the first loaded provider that runs a node; the first if none was recorded."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 

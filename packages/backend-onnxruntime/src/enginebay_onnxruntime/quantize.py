@@ -1,4 +1,4 @@
-"""int8: Q/DQ nodes around the operators that ONNX Runtime has 8-bit kernels for.
+"""Inserts Q/DQ nodes around the operators that ONNX Runtime has 8-bit kernels for.
 
 ONNX Runtime's own quantiser runs the model on a data set and inserts the nodes; the session fuses
 them with the operators between them. As its documentation advises, the model is simplified first,
@@ -21,14 +21,18 @@ import logging
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader
+
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import CalibrationData
 
 #: Operators with 8-bit kernels, and operators that only move values, which work in 8 bits too.
@@ -50,11 +54,11 @@ def quantize(
     Args:
         source: An ``.onnx`` file.
         target: The file to write; the weights of a large model go into a file next to it.
-        samples: Inputs by name.
-        keep: Names of nodes to leave out, from :func:`quantizable_nodes`.
+        samples: The calibration data: arrays by the inputs' names.
+        keep: Names of nodes from :func:`quantizable_nodes` that are not quantised.
 
     Returns:
-        The files written; the model first.
+        The written files; the model first.
 
     Raises:
         MissingDependencyError: onnx is not installed.
@@ -92,15 +96,7 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names.
-
-    Args:
-        source: An ``.onnx`` file.
-
-    Raises:
-        MissingDependencyError: onnx is not installed.
-        ConversionError: The model cannot be simplified.
-    """
+    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names."""
     with _simplify(source) as simplified:
         nodes = _read_nodes(simplified)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in _COMPUTING}
@@ -108,11 +104,11 @@ def quantizable_nodes(source: Path) -> dict[str, str]:
 
 @contextmanager
 def _simplify(source: Path) -> Iterator[Path]:
-    """Yield the simplified model, which is quantised, in a folder that is removed at the end.
+    """Simplify a model, and yield its file, which is removed after the block.
 
     Raises:
         MissingDependencyError: onnx is not installed.
-        ConversionError: The block raised.
+        ConversionError: The model cannot be simplified, or the block raised an exception.
     """
     try:
         from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -148,20 +144,20 @@ def _is_large_model(source: Path) -> bool:
     )
 
 
-def _read_nodes(path: Path) -> Any:
+def _read_nodes(path: Path) -> list[onnx.NodeProto]:
     import onnx
 
-    return onnx.load(path, load_external_data=False).graph.node
+    return list(onnx.load(path, load_external_data=False).graph.node)
 
 
-def _make_reader(samples: CalibrationData) -> Any:
+def _make_reader(samples: CalibrationData) -> CalibrationDataReader:
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no stubs
         def __init__(self) -> None:
             self._rest = iter(samples)
 
-        def get_next(self) -> Any:
+        def get_next(self) -> Mapping[str, NumpyArray] | None:
             return next(self._rest, None)
 
     return Reader()
@@ -170,7 +166,7 @@ def _make_reader(samples: CalibrationData) -> Any:
 @contextmanager
 def _protect_root_logger() -> Iterator[None]:
     """Prevent the quantiser from configuring the root logger."""
-    # It calls logging.warning, which adds a handler to a root logger without one.
+    # The quantiser calls logging.warning, which adds a handler to a root logger without one.
     guard = logging.NullHandler()
     logging.getLogger().addHandler(guard)
     try:

@@ -36,8 +36,8 @@ def sigmoid(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # the cont
 
 @rewriters.function("torch.masked_fill", ir="onnx")
 @rewriters.function("torch.Tensor.masked_fill", ir="onnx")
-def masked_fill(ctx: Context, input: Tensor, mask: Tensor, value: Any) -> Any:  # noqa: A002  # torch's name
-    """Fill in a dtype that ``Where`` supports."""
+def masked_fill(ctx: Context, input: Tensor, mask: Tensor, value: complex | Tensor) -> Any:  # noqa: A002  # torch's name
+    """Convert to a dtype that ``Where`` supports, fill, and convert back."""
     import torch
 
     wide = _wider_dtype(input.dtype, _WHERE)
@@ -51,7 +51,7 @@ def masked_fill(ctx: Context, input: Tensor, mask: Tensor, value: Any) -> Any:  
 
 
 @rewriters.function("torch.Tensor.masked_fill_", ir="onnx")
-def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: Any) -> Any:
+def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: complex | Tensor) -> Any:
     """Copy the result of ``masked_fill``, which has a rewriter, into the tensor."""
     if _wider_dtype(self.dtype, _WHERE) is None:
         return ctx.origin_func(self, mask, value)
@@ -59,8 +59,8 @@ def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: Any) -> Any:
 
 
 @rewriters.function("torch.where", ir="onnx")
-def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Select in a dtype that ``Where`` supports."""
+def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: object) -> Any:
+    """Convert to a dtype that ``Where`` supports, select, and convert back."""
     import torch
 
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
@@ -70,12 +70,12 @@ def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: Any) -> Any:
     wide = _wider_dtype(dtype, _WHERE)
     if wide is None:
         return ctx.origin_func(condition, *args)
-    chosen = (torch.as_tensor(arg, dtype=dtype).to(wide) for arg in args)
-    return ctx.origin_func(condition, *chosen).to(dtype)
+    converted = (torch.as_tensor(arg, dtype=dtype).to(wide) for arg in args)
+    return ctx.origin_func(condition, *converted).to(dtype)
 
 
 @rewriters.function("torch.Tensor.where", ir="onnx")
-def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Any) -> Any:  # noqa: ARG001  # never the original
+def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Tensor) -> Tensor:  # noqa: ARG001  # never the original
     """Call ``torch.where``, which has a rewriter."""
     import torch
 
@@ -86,8 +86,8 @@ def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Any) -> A
 @rewriters.function("torch.tril", ir="onnx")
 @rewriters.function("torch.Tensor.triu", ir="onnx")
 @rewriters.function("torch.Tensor.tril", ir="onnx")
-def triangle(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: A002  # torch's name
-    """Select a triangle in a dtype that ``Trilu`` supports."""
+def triangle(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> Any:  # noqa: A002  # torch's name
+    """Convert to a dtype that ``Trilu`` supports, select the triangle, and convert back."""
     wide = _wider_dtype(input.dtype, _TRILU)
     if wide is None or "out" in kwargs:
         return ctx.origin_func(input, *args, **kwargs)

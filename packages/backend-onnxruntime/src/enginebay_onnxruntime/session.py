@@ -1,9 +1,9 @@
-"""Creation of a session from the parameters."""
+"""Creates a session from the parameters."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, FallbackError, MissingDependencyError
 from enginebay_onnxruntime import cache
@@ -50,7 +50,7 @@ def create_session(
         MissingDependencyError: ONNX Runtime does not import.
         ParamsError: A provider or a provider's option does not exist or is not valid.
         ConversionError: ONNX Runtime cannot load the model or a custom-op library.
-        FallbackError: Strict, and a part of the graph would run on the CPU instead.
+        FallbackError: ``strict`` is set, and a part of the graph would run on the CPU.
     """
     import_onnxruntime()
     params = request.params
@@ -58,7 +58,7 @@ def create_session(
     if not params.optimized_cache:
         return load_session(model, request, make_session_options(request)), ""
     files = [request.directory / file for file in request.files]
-    entry = cache.locate_entry(params.optimized_cache, files, _cache_facts(request))
+    entry = cache.locate_entry(params.optimized_cache, files, _cache_settings(request))
     optimized = cache.find_model(entry)
     if optimized:
         try:
@@ -76,7 +76,7 @@ def import_onnxruntime() -> None:
     """Import ONNX Runtime.
 
     Raises:
-        MissingDependencyError: It is not installed, or broken.
+        MissingDependencyError: ONNX Runtime is not installed, or its import fails.
     """
     try:
         import onnxruntime  # noqa: F401  # only to check that it imports
@@ -90,12 +90,7 @@ def import_onnxruntime() -> None:
 def make_session_options(
     request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
-    """Create session options from the parameters, with custom-op libraries loaded.
-
-    Args:
-        request: The request to load the artifact.
-        level: A level of graph optimisation that overrides the parameters.
-    """
+    """Create session options from the parameters; ``level`` overrides their optimisation level."""
     import onnxruntime
 
     params = request.params
@@ -120,7 +115,7 @@ def make_session_options(
     return options
 
 
-def _enable_profile(options: Any, prefix: str | None) -> None:
+def _enable_profile(options: onnxruntime.SessionOptions, prefix: str | None) -> None:
     if not prefix:
         return
     from pathlib import Path
@@ -132,7 +127,7 @@ def _enable_profile(options: Any, prefix: str | None) -> None:
 
 
 def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    """Return True if the session must reject nodes that would run on the CPU instead."""
+    """Return True if the session must reject a model with nodes that would run on the CPU."""
     first = resolve_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 
@@ -144,17 +139,17 @@ def load_session(
 
     Raises:
         ConversionError: ONNX Runtime cannot load the model.
-        FallbackError: Strict, and a part of the graph would run on the CPU instead.
+        FallbackError: ``strict`` is set, and a part of the graph would run on the CPU.
     """
     import onnxruntime
 
     available = available_providers()
     # A session without CPU fallback also rejects the CPU provider in the list.
-    unwanted = {CPU} if _forbids_cpu(request) else set()
+    excluded = {CPU} if _forbids_cpu(request) else set()
     providers = [
         (name, options_of_provider)
         for name, options_of_provider in provider_options(request.params).items()
-        if name in available and name not in unwanted
+        if name in available and name not in excluded
     ] or [(CPU, {})]
     if any(name == CUDA for name, _ in providers):
         preload_cuda()
@@ -165,11 +160,15 @@ def load_session(
         )
     except Exception as err:
         if request.strict and "fallback" in str(err).lower():
-            raise FallbackError(f"ONNX Runtime must not fall back to the CPU: {err}") from err
+            raise FallbackError(
+                "the requested provider cannot run the whole model, and strict mode forbids the "
+                f"CPU for the rest: {err}",
+                hint="leave out --strict, or request another provider",
+            ) from err
         raise ConversionError(f"ONNX Runtime cannot load '{model.name}': {err}") from err
 
 
-def _cache_facts(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
+def _cache_settings(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
     """Return the settings that an optimised model depends on, in addition to its files."""
     import onnxruntime
 

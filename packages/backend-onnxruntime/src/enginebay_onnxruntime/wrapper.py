@@ -32,13 +32,7 @@ _log = logging.getLogger("enginebay.onnxruntime")
 
 
 def load_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
-    """Load the artifact's model for a request.
-
-    Raises:
-        MissingDependencyError: ONNX Runtime does not import.
-        ConversionError: ONNX Runtime cannot load the model, or its inputs or outputs are not
-            tensors.
-    """
+    """Create a session on the artifact's model, and wrap it."""
     session, cached = create_session(request)
     return wrap_session(session, request, cached)
 
@@ -48,12 +42,7 @@ def wrap_session(
     request: WrapperRequest[OnnxruntimeParams],
     cached: str = "",
 ) -> OnnxruntimeWrapper:
-    """Wrap a session that was created for a request.
-
-    Args:
-        session: The session.
-        request: The request.
-        cached: The result of the cache of optimised models: ``hit``, ``written`` or empty.
+    """Wrap a session; ``cached`` is what :func:`create_session` returned about the cache.
 
     Raises:
         ConversionError: The session's inputs or outputs are not tensors.
@@ -73,17 +62,18 @@ def wrap_session(
 
 
 class OnnxruntimeWrapper(eb.Wrapper):
-    """Runs one session; calls may overlap, since ``session.run`` is thread-safe.
+    """Runs an ONNX Runtime session.
 
     Args:
         session: The session.
         receipt: The properties of the loaded session.
-        inputs: The inputs that callers pass.
-        outputs: The outputs that they receive, in order.
-        native_device: The torch device type whose tensors the session uses without a copy.
+        inputs: The specs of the inputs that callers pass.
+        outputs: The specs of the outputs that callers receive, in order.
+        native_device: The torch device type whose tensors the session uses without a copy; None if
+            it copies all tensors.
     """
 
-    concurrent = True
+    concurrent = True  # session.run is thread-safe
 
     def __init__(
         self,
@@ -113,7 +103,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
         return self._run_session(self._names, feed, None)  # type: ignore[no-any-return]  # onnxruntime has no types
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Bind inputs and outputs in device memory, without copies through the host."""
+        """Run the session on tensors in device memory, without copies through the host."""
         import torch
 
         device = torch.device(self._receipt.device)
@@ -150,21 +140,21 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
 
 class OrtValueWrapper(OnnxruntimeWrapper):
-    """Runs a session with tensors that ``session.run`` does not handle correctly.
+    """Runs a session whose tensors ``session.run`` does not handle correctly.
 
-    It lacks bfloat16, returns uint64 as ``np.ulonglong``, which torch rejects, and, at least up to
-    1.24, returns the caller's own array for an output that is also an input.
+    ``session.run`` does not support bfloat16. It returns uint64 as ``np.ulonglong``, which torch
+    rejects. At least up to 1.24, it returns the caller's array for an output that is also an input.
     """
 
     @staticmethod
     def is_needed(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
-        """Return True if a model has such a tensor."""
+        """Return True if a model's inputs or outputs require OrtValues."""
         dtypes = {spec.dtype for spec in (*inputs, *outputs)}
         names = {spec.name for spec in inputs}.intersection(spec.name for spec in outputs)
         return bool(names) or not dtypes.isdisjoint({"bfloat16", "uint64"})
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run with OrtValues, which share the inputs' memory."""
+        """Run the session on OrtValues, which share the inputs' memory."""
         values = {name: _to_value(array) for name, array in feed.items()}
         outputs = self.session.run_with_ort_values(self._names, values)
         return [_from_value(value, spec) for value, spec in zip(outputs, self.outputs, strict=True)]
@@ -231,7 +221,7 @@ def _make_receipt(
 
 
 def _describe_precision(params: OnnxruntimeParams, specs: Sequence[TensorSpec]) -> str:
-    """Return the precision from inputs, outputs and parameters; weights are not accessible."""
+    # From inputs, outputs and parameters: a session gives no access to its weights.
     dtypes = {spec.dtype for spec in specs}
     if "bfloat16" in dtypes:
         return "bf16"
