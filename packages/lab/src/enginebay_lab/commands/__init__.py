@@ -1,1 +1,1 @@
-"""The commands of the lab: one file per command, for parsing and printing."""
+"""The commands of the lab: one file per command, for its flags and its output."""

@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--against",
         choices=("pytorch",),
         help="also measure the model in PyTorch, and compare the artifacts with it (default: "
-        "compare them with the first one)",
+        "compare them with the first artifact)",
     )
     parser.add_argument(
         "--model",
@@ -53,14 +53,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=_parse_numbers,
         default=(),
         metavar="N,N",
-        help="batch sizes to measure (default: that of the inputs)",
+        help="batch sizes to measure (default: the batch size of the inputs)",
     )
     parser.add_argument(
         "--threads",
         type=_parse_numbers,
         default=(1,),
         metavar="N,N",
-        help="numbers of threads that call at the same time (default: 1)",
+        help="numbers of threads that call the engine at the same time (default: 1)",
     )
     parser.add_argument(
         "--layers",

@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--pieces",
         action="store_true",
-        help="compare every module alone, also if the whole artifact agrees",
+        help="compare each module separately, even if the whole artifact agrees",
     )
     eb.ExportOptions.add_arguments(parser, only=("rewriters",))
     eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))

@@ -63,7 +63,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
     added = {"work_dir", "precision"}
     for params in _params_classes(names):
-        params.add_arguments(group, skip=added)  # a parameter of several backends is one flag
+        params.add_arguments(group, skip=added)  # a parameter of several backends is a single flag
         added |= set(params.__struct_fields__)
 
 
@@ -87,7 +87,7 @@ def _compared_backends(argv: Sequence[str]) -> list[str]:
 
 
 def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
-    """Yield the parameters of usable backends; the others get a row with the reason."""
+    """Yield the parameter classes of usable backends."""
     from enginebay import get_backend
     from enginebay.errors import BackendNotFoundError
 
@@ -96,7 +96,7 @@ def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
             yield get_backend(name).Params
         except BackendNotFoundError:
             raise
-        except BackendUnavailableError:
+        except BackendUnavailableError:  # its row contains the reason
             continue
 
 

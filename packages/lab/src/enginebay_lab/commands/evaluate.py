@@ -30,7 +30,7 @@ METRIC_HELP = (
 )
 
 EXAMPLES = (
-    "enginebay evaluate artifact --data pictures --metric accuracy",
+    "enginebay evaluate artifact --data images --metric accuracy",
     "enginebay evaluate fp32 int8 --data items.npz --metric cosine --model net.py:build",
 )
 

@@ -18,8 +18,8 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
     Args:
         parser: The command's parser.
-        work: The work, as the object of a sentence: ``the cells``.
-        default: A description of the behaviour without ``--workers``.
+        work: What the workers run, for the help: ``the cells``.
+        default: The number of processes without ``--workers``, for the help.
     """
     parser.add_argument(
         "--workers",
@@ -35,7 +35,7 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
 
 def open_executor(args: Namespace) -> AbstractContextManager[Executor | None]:
-    """Return the executor of the flags, as a context; None without flags.
+    """Return a context manager with the executor that the flags select; None without flags.
 
     Raises:
         UsageError: Both flags are set, or the scheduler cannot be reached.

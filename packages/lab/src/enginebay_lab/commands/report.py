@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         nargs="+",
         type=Path,
         help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
-        "with --json, --output or --report; all of one model, except for sweeps",
+        "with --json, --output or --report; except for sweeps, all paths must be about one model",
     )
     parser.add_argument(
         "--output",

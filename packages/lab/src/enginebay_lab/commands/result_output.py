@@ -1,10 +1,10 @@
-"""The output of a command: its result, printed and as a report, and its failures."""
+"""Prints a command's result and failures, and writes its report."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.commands import (
     print_blocks,
@@ -32,8 +32,8 @@ def add_report_flag(parser: ArgumentParser) -> None:
     )
 
 
-def check_report_flag(args: Namespace, *artifacts: Any) -> None:
-    """Check that a report can be written, before anything is measured.
+def check_report_flag(args: Namespace, *artifacts: object) -> None:
+    """Check that the report of ``--report`` can be written, before anything is measured.
 
     Args:
         args: The parsed command line.
@@ -54,7 +54,7 @@ def check_report_flag(args: Namespace, *artifacts: Any) -> None:
         report(*artifacts)
 
 
-def print_result(args: Namespace, result: Result, *artifacts: Any, **more: Any) -> None:
+def print_result(args: Namespace, result: Result, *artifacts: object, **more: object) -> None:
     """Print a result, and write its report if ``--report`` is set.
 
     Args:

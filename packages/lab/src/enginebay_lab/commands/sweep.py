@@ -49,8 +49,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="the folder for the artifacts, the report, and a row for each cell, written when the "
-        "cell ends",
+        help="the folder for the artifacts, the report, and the row of each cell, which is written "
+        "when the cell ends",
     )
     parser.add_argument(
         "--resume",
@@ -74,7 +74,7 @@ def run(args: Namespace) -> int:
     """Sweep, and print the rows.
 
     Returns:
-        1 for a cell that is not verified, a drop or a regression; else 0.
+        1 if a cell is not verified, a metric dropped too much, or a regression was found; else 0.
     """
     from enginebay.commands import progress
     from enginebay_lab.sweeps.read_cells import read_cells
@@ -109,7 +109,7 @@ def run(args: Namespace) -> int:
 
 
 def _default_report(output: Path | None) -> Path | None:
-    """Return the page in the folder of ``--output``, if the packages for pages are installed."""
+    """Return the path of the page in the folder of ``--output``, if a page can be made."""
     from enginebay.errors import MissingDependencyError
     from enginebay_lab.reports.output_files import check_packages
 

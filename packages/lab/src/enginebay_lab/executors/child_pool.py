@@ -34,10 +34,10 @@ def serve_calls(folder: str) -> Callable[[bytes], bytes]:
 
     Args:
         folder: The folder for temporary files of this process and of the processes that it starts.
-            It is deleted with the process, because a model that crashes deletes nothing.
     """
     os.environ["TMPDIR"] = folder
     tempfile.tempdir = None  # makes tempfile read TMPDIR again
+    # The files of models that crash are left over.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     def handle_call(message: bytes) -> bytes:
@@ -85,7 +85,7 @@ def end_children() -> None:
 
 
 class _Child:
-    """A child process, with a timer that ends it when it has been idle too long."""
+    """A child process, with a timer that ends the process after a long idle time."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="enginebay-task-")
@@ -98,7 +98,7 @@ class _Child:
         if self._timer is not None:
             self._timer.cancel()
         if self._is_new:
-            self._receive_reply(end)  # the first message says that the child is ready
+            self._receive_reply(end)  # the first message reports that the child is ready
             self._is_new = False
         self._worker.send(msgspec.msgpack.encode((function, data)))
         return msgspec.msgpack.decode(self._receive_reply(end), type=tuple[bytes, int | None])
@@ -117,7 +117,7 @@ class _Child:
 
     def _end_if_idle(self) -> None:
         with _lock:
-            if self not in _waiting:
+            if self not in _waiting:  # a call has taken it meanwhile
                 return
             _waiting.remove(self)
         self._close_worker()

@@ -1,18 +1,18 @@
-"""Dask's distributed scheduler as an executor."""
+"""Connects to Dask's distributed scheduler, which is used as an executor."""
 
 from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay import __version__
 from enginebay.environment import installed_version
 from enginebay.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Executor
 
 #: Time limit for the scheduler's first answer, and again for its first worker.
@@ -62,23 +62,23 @@ def dask_executor(address: str) -> Iterator[Executor]:
         yield client.get_executor(pure=False)
 
 
-def _read_scheduler_versions(address: str) -> dict[str, Any]:
+def _read_scheduler_versions(address: str) -> dict[str, object]:
     # By a plain RPC: a Client of another Dask version fails before it can report the versions.
     import asyncio
 
     from distributed.core import rpc
 
-    async def request_versions() -> dict[str, Any]:
+    async def request_versions() -> dict[str, object]:
         async with rpc(address, timeout=CONNECT_SECONDS) as scheduler:
             reply = await asyncio.wait_for(scheduler.versions(), CONNECT_SECONDS)
-            packages: dict[str, Any] = reply["packages"]
+            packages: dict[str, object] = reply["packages"]
             return packages
 
     with ThreadPoolExecutor(1) as pool:  # in a notebook, this thread already runs an event loop
         return pool.submit(asyncio.run, request_versions()).result()
 
 
-def _check_versions(owner: str, versions: dict[str, Any], expected: dict[str, str]) -> None:
+def _check_versions(owner: str, versions: Mapping[str, object], expected: dict[str, str]) -> None:
     for name, version in expected.items():
         if versions.get(name) != version:
             actual = f"{name} {versions[name]}" if versions.get(name) else f"no {name}"
@@ -89,7 +89,7 @@ def _check_versions(owner: str, versions: dict[str, Any], expected: dict[str, st
 
 
 def announce_start(topic: str, key: str, host: str) -> None:
-    """Tell the client that a task has started; a no-op outside a Dask worker."""
+    """Send the client an event that a task has started; a no-op outside a Dask worker."""
     from distributed import get_worker
 
     with suppress(ValueError):  # this process imported distributed, but is not a worker
@@ -98,10 +98,10 @@ def announce_start(topic: str, key: str, host: str) -> None:
 
 @contextmanager
 def listen_to_starts(topic: str, on_start: Callable[[str, str], None]) -> Iterator[None]:
-    """Listen to task starts on the workers of this process's Dask client, if it has a client.
+    """Listen to the workers' events about started tasks, if this process has a Dask client.
 
     Args:
-        topic: The topic of the workers' events.
+        topic: The topic of the events.
         on_start: Called in another thread with the task's key and its host's name.
     """
     distributed = sys.modules.get("distributed")

@@ -1,4 +1,4 @@
-"""This machine as an executor."""
+"""Runs tasks on this machine, by an executor of threads with child processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ TASK_BYTES = 2 << 30
 
 @contextmanager
 def local_executor(workers: int | None = None) -> Iterator[Executor]:
-    """Run tasks on this machine, in one child process for each worker thread.
+    """Yield an executor that runs tasks on this machine, each in a child process.
 
-    Tasks that still run when the block is left are killed.
+    Tasks that still run at the end of the block are killed.
 
     Args:
         workers: The number of tasks that run at once; by default as many as the cores and the free

@@ -1,4 +1,4 @@
-"""The sender's side of tasks: each task has exactly one outcome, even if workers die."""
+"""Sends tasks to an executor; each task has exactly one outcome, even if workers die."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from concurrent.futures import Future
 
-#: Tasks with the executor at a time: more than a cluster has workers, but few enough that neither
-#: the sender nor the scheduler has a long list in memory.
+#: The number of submitted tasks without an outcome: more than a cluster has workers, but few enough
+#: that neither the sender nor the scheduler has a long list in memory.
 MAX_IN_FLIGHT = 1000
 #: The interval of the search for overdue tasks.
 POLL_SECONDS = 0.5
-#: The time for a worker's answer, in addition to its task's own limit.
+#: The time for a worker's answer, in addition to the time limit of its task.
 GRACE_SECONDS = 30.0
-#: How often a task is sent, at most.
+#: How many times a task is sent at most.
 MAX_ATTEMPTS = 2
 
 
@@ -41,7 +41,7 @@ class _StartEvent(NamedTuple):
 
 
 class _EndEvent(NamedTuple):
-    """A future has ended: it has a result or an error, or was cancelled."""
+    """A future has ended, with a result, an error or a cancellation."""
 
     key: str
     future: Future[bytes]
@@ -66,10 +66,10 @@ class _SentTask:
 
 
 def check_executor(executor: object) -> None:
-    """Raise if a value is neither an executor nor None, which means this machine.
+    """Refuse a value that is neither an executor nor None, which means this machine.
 
     Raises:
-        UsageError: The value is something else.
+        UsageError: The value has another type.
     """
     if executor is None or isinstance(executor, Executor):
         return
@@ -88,8 +88,8 @@ def run_tasks(
 ) -> Generator[TaskOutcome]:
     """Run tasks on an executor, and yield their outcomes in the order in which they end.
 
-    A task whose worker started it and does not answer is sent a second time. If a worker dies, the
-    executor itself may start the task again, as Dask does. The outcome counts both kinds of
+    If a worker starts a task and does not answer, the task is sent a second time. If a worker dies,
+    the executor itself may start the task again, as Dask does. The outcome counts both kinds of
     attempts. A task has one outcome, even if two workers finish it.
 
     Args:
@@ -163,7 +163,7 @@ class _TasksInFlight:
                 future.cancel()
 
     def _send_task(self, sent: _SentTask) -> Iterator[TaskOutcome]:
-        """Submit a task; yields an outcome only if the executor is broken."""
+        """Submit a task; yield an outcome only if the executor is broken."""
         task = sent.task
         if self._executor_fault is not None:
             yield sent.fail_with(self._executor_fault)
@@ -213,7 +213,7 @@ class _TasksInFlight:
             future.cancel()
 
     def _handle_overdue(self, now: float) -> Iterator[TaskOutcome]:
-        """Send overdue tasks again, or yield their failure after the last attempt."""
+        """Send overdue tasks again, or yield their failure if they were sent too many times."""
         # An executor that never reports a start sets no deadlines: its tasks are given up once no
         # event at all has arrived for the longest limit.
         limit = max((sent.task.limit for sent in self._sent.values()), default=0.0) + GRACE_SECONDS

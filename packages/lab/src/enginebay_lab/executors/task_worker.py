@@ -1,4 +1,4 @@
-"""The worker's side of a task: decode it, run it in a child process, return its outcome."""
+"""Runs a task on a worker: decodes it, calls a child process, and encodes the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Callbacks in this process for the start of a task, by topic; the arguments are its key and host.
+#: Callbacks in this process for the start of a task, by topic. Their arguments are key and host.
 start_listeners: dict[str, Callable[[str, str], None]] = {}
 
 
@@ -38,13 +38,13 @@ def encode_order(topic: str, task: ExecutorTask) -> bytes:
 
 
 def perform_order(order: bytes) -> bytes:
-    """Run a task in this process; executors call it in any process and thread.
+    """Run a task; executors call this function in any process and thread.
 
     Args:
         order: The result of :func:`encode_order`, by any version of Enginebay.
 
     Returns:
-        An encoded :class:`TaskOutcome`. Failures are part of it: nothing is raised.
+        An encoded :class:`TaskOutcome`. It also contains failures; no exception is raised.
     """
     host = host_name()
     # Another version's task may have other fields: it is decoded after the versions are compared.

@@ -11,7 +11,7 @@ from enginebay import errors
 from enginebay.errors import EnginebayError
 
 #: Why a task has no value: its process crashed or exceeded the time limit; its worker died, did not
-#: answer, or has another version of Enginebay; its function raised; or the reply is not an outcome.
+#: answer, or has another version of Enginebay; its function raised; or its reply is damaged.
 TaskFaultKind: TypeAlias = Literal[
     "crashed", "time limit", "worker died", "no answer", "other version", "raised", "damaged"
 ]
@@ -21,7 +21,7 @@ class ExecutorTask(msgspec.Struct, frozen=True):
     """A task for any process with this version of Enginebay.
 
     Attributes:
-        key: Identifies the task.
+        key: The unique key of the task.
         function: ``module:qualname`` of a function that takes ``data`` and returns bytes.
         data: The function's argument.
         limit: The time limit in seconds.

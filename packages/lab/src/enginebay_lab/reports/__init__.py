@@ -1,5 +1,5 @@
-"""Reports: comparisons, evaluations and artifacts on one page or in one JSON document.
+"""Reports: the results about a model on one page or in one JSON document.
 
-A report contains the unchanged records, and the page is made of these records only, so that the
-JSON document can become the page at any time.
+A report contains the unchanged records, and the page is made from these records only. So the page
+can be made from the JSON document at any time.
 """

@@ -1,4 +1,4 @@
-"""The plots of the page, made of the records."""
+"""Makes the plots of the page from the records."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from enginebay_lab.measurement.benchmark_rows import BenchmarkRow
     from enginebay_lab.reports.entries import ReportEntry
 
-#: Bars that fit on a page; the worst are shown.
+#: The number of bars that fit on a page.
 _MAX_BARS = 20
-#: Quantiles in a row of a benchmark: from 0 % to 100 %.
+#: The number of quantiles in a row of a benchmark: from 0 % to 100 %.
 _QUANTILES = 101
 
 
@@ -42,7 +42,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
     """Plot the distribution of the calls' durations, for each batch and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis cannot show 0.
         if len(row.quantiles) == _QUANTILES and row.quantiles[0] > 0:
             groups.setdefault((row.batch, row.threads), []).append(row)
     for (batch, threads), rows in groups.items():
@@ -59,7 +59,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
 
 
 def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figure]:
-    """Plot a dot for each engine, for each metric of artifacts that a benchmark measured."""
+    """Plot, for each metric, its value and the speed of each artifact that has both."""
     metrics = dict.fromkeys(row.metric for entry in entries for row in entry.metrics)
     for metric in metrics:
         dots = sorted(_find_dots(entries, metric), key=lambda dot: dot[1])
@@ -72,14 +72,14 @@ def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figu
                 f"{metric[0].upper()}{metric[1:]} against speed",
                 draw_scatter(dots),
                 legend,
-                f"The duration of a call for one item to the right, {metric} upwards.",
+                f"To the right: the duration of a call for one item. Upwards: {metric}.",
             )
 
 
 def _find_dots(entries: Sequence[ReportEntry], metric: str) -> Iterator[tuple[str, float, float]]:
-    """Yield the name, the seconds per item and the metric's value of each entry."""
+    """Yield the label, the seconds per item and the metric's value of each entry."""
     rows = {entry.label: row for entry in entries for row in entry.metrics if row.metric == metric}
-    # PyTorch has no row of its own: its value is in the rows of the artifacts.
+    # PyTorch has no row: the rows of the artifacts contain its value.
     reference = next((row.reference for row in rows.values()), None)
     for entry in entries:
         row = rows.get(entry.label)
@@ -90,7 +90,7 @@ def _find_dots(entries: Sequence[ReportEntry], metric: str) -> Iterator[tuple[st
 
 
 def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
-    """Plot the largest error of each output, on every engine; None if nothing was compared."""
+    """Plot the largest error of each output on each engine; None if all outputs are exact."""
     compared = [entry for entry in entries if entry.verification and entry.verification.outputs]
     worst: dict[str, float] = {}
     for entry in compared:
@@ -111,22 +111,21 @@ def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
 
 
 def _find_error(entry: ReportEntry, output: str) -> float | None:
-    # An error of 0 has no place on a logarithmic axis.
     errors = {compared.name: compared.max_abs_error for compared in entry.outputs}
     return _positive_or_none(errors.get(output))
 
 
 def _positive_or_none(value: float | None) -> float | None:
-    return value if value and value > 0 else None
+    return value if value and value > 0 else None  # a logarithmic axis cannot show 0
 
 
-def plot_layer_noise(found: Sensitivity) -> Figure | None:
-    """Plot the signal-to-noise ratio with one layer alone in 8 bits, of the costliest layers."""
-    nodes = [node for node in found.nodes if node.decibels is not None][:_MAX_BARS]
+def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
+    """Plot the signal-to-noise ratio with a single layer in 8 bits, for the costliest layers."""
+    nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
         return None
     return Figure(
-        f"Error of each layer: {found.backend} {found.precision}",
+        f"Error of each layer: {sensitivity.backend} {sensitivity.precision}",
         draw_bars(
             [node.node for node in nodes],
             {"dB": [node.decibels for node in nodes]},
@@ -138,9 +137,9 @@ def plot_layer_noise(found: Sensitivity) -> Figure | None:
     )
 
 
-def plot_layer_errors(found: Bisection) -> Figure | None:
-    """Plot the error of each module around the first wrong one; None if none was measured."""
-    places = _select_places(found)
+def plot_layer_errors(bisection: Bisection) -> Figure | None:
+    """Plot the errors of the modules around the first wrong module; None without errors."""
+    places = _select_places(bisection)
     through = [_positive_or_none(place.accumulated) for place in places]
     alone = [_positive_or_none(place.alone) for place in places]
     if not any(through) and not any(alone):
@@ -156,16 +155,16 @@ def plot_layer_errors(found: Bisection) -> Figure | None:
     )
 
 
-def _select_places(found: Bisection) -> Sequence[Place]:
-    """Select the places that fit, with the culprit or the first wrong place in the middle."""
-    wrong = [n for n, place in enumerate(found.places) if place.wrong]
-    culprits = [n for n in wrong if found.places[n].module == found.module]
-    first = max(0, (culprits or wrong or [0])[0] - _MAX_BARS // 2)
-    return found.places[first : first + _MAX_BARS]
+def _select_places(bisection: Bisection) -> Sequence[Place]:
+    """Select modules to show, with the cause, or else the first wrong module, in the middle."""
+    wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
+    causes = [n for n in wrong if bisection.places[n].module == bisection.module]
+    first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)
+    return bisection.places[first : first + _MAX_BARS]
 
 
 def plot_layer_times(row: BenchmarkRow, label: str) -> Figure | None:
-    """Plot the time of the slowest layers of an engine; None if it does not time layers."""
+    """Plot the times of the slowest layers of an engine; None if no layer was timed."""
     slowest = sorted(row.layers, key=lambda layer: layer.seconds, reverse=True)[:_MAX_BARS]
     if not slowest:
         return None

@@ -1,4 +1,4 @@
-"""Reads the JSON files that commands wrote, as records."""
+"""Reads the records in JSON files that commands wrote."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ class _DeployDocument(msgspec.Struct, frozen=True):
 
 
 class _BenchmarkLine(msgspec.Struct, frozen=True):
-    """A line of ``benchmark --output`` that is not a window."""
+    """A line of ``benchmark --output`` with a row or the machine, not with a single window."""
 
     row: BenchmarkRow | None = None
     machine: Machine | None = None
 
 
 class _DocumentHead(msgspec.Struct, frozen=True):
-    """The fields of a document or a line that identify its type."""
+    """The fields of a document, or of a line, that identify its type."""
 
     kind: str = ""
     schema: int = SCHEMA
     error: Any = None
 
 
-#: The type of a document, by its ``kind``.
+#: The class of a document's record, by the ``kind`` of the document.
 _DOCUMENT_TYPES: dict[str, Any] = {
     "artifact": _DeployDocument,
     "deployment": _DeployDocument,
@@ -86,12 +86,12 @@ _DOCUMENT_TYPES: dict[str, Any] = {
 }
 
 
-def read_document(path: Path) -> Any:
+def read_document(path: Path) -> object:
     """Read the record in a JSON file that a command wrote.
 
     Raises:
-        UsageError: It does not exist, or contains something else.
-        OSError: It cannot be read.
+        UsageError: The file does not exist, or does not contain such a record.
+        OSError: The file cannot be read.
     """
     check_text(str(path))
     if not path.exists():
@@ -125,8 +125,9 @@ def read_document(path: Path) -> Any:
 
 
 def _read_head(path: Path, data: bytes) -> _DocumentHead:
-    """Read the type of a document, or of its first complete line."""
+    """Read the fields that identify a file's type, from the document or its first whole line."""
     reason = "it is empty"
+    # A file of lines is not one JSON document, and a killed command may have cut a line.
     for text in (data, *data.splitlines()) if data else ():
         try:
             head: _DocumentHead = decode_json(text, _DocumentHead)
@@ -165,8 +166,8 @@ def _read_benchmark(path: Path) -> Benchmark:
     )
 
 
-#: The reader of a file of lines, by the ``kind`` of its lines.
-_LINE_READERS: dict[str, Callable[[Path], Any]] = {
+#: The reader of a file with a JSON document per line, by the ``kind`` of its lines.
+_LINE_READERS: dict[str, Callable[[Path], object]] = {
     SWEEP_ROW: _read_sweep,
     EVALUATION_ROW: _read_evaluation,
     LINE_KIND: _read_benchmark,

@@ -1,4 +1,4 @@
-"""The entries of a report: all records about one artifact, merged."""
+"""Merges all records about an artifact to one entry of a report."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _replace = msgspec.structs.replace
 
 
 class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
-    """One backend at one precision: a comparison's row, merged with the other records about it.
+    """An artifact: the row of a comparison, merged with the other records about the artifact.
 
     Attributes:
         manifest: The artifact's manifest.
         metrics: The rows of evaluations.
         speeds: The rows of benchmarks.
-        label: Its unique name on the page.
+        label: The unique name of the entry on the page.
     """
 
     precision: str = ""
@@ -41,7 +41,7 @@ class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def is_pytorch(self) -> bool:
-        """True for the PyTorch model, which a benchmark compares with its artifacts."""
+        """True for the PyTorch model, with which a benchmark compares artifacts."""
         return self.backend == "pytorch" and self.manifest is None and not self.verdict
 
     @property
@@ -51,7 +51,7 @@ class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
 
 
 def merge_entries(report: Findings) -> list[ReportEntry]:
-    """Merge the records by the artifacts' folders."""
+    """Merge the records of a report by the artifacts' folders; PyTorch is the first entry."""
     rows = [row for comparison in report.comparisons for row in comparison.rows]
     entries = [ReportEntry(**msgspec.structs.asdict(row)) for row in rows]
     for artifact in report.artifacts:
@@ -71,7 +71,7 @@ def merge_entries(report: Findings) -> list[ReportEntry]:
 
 
 def list_benchmarks(report: Findings) -> list[Benchmark]:
-    """Return the benchmarks, and then the measurements that only comparisons contain."""
+    """Return the benchmarks, followed by the measurements that only comparisons contain."""
     benchmarks = list(report.benchmarks)
     measured = {row.artifact for benchmark in benchmarks for row in benchmark.rows}
     for comparison in report.comparisons:
@@ -94,7 +94,8 @@ def list_benchmarks(report: Findings) -> list[Benchmark]:
 
 
 def _add_manifest(entry: ReportEntry, artifact: ReportedArtifact) -> ReportEntry:
-    """Return the entry with the manifest's verdict, which may be newer than a comparison's."""
+    """Return the entry with the manifest and its verdict."""
+    # The verdict of a comparison may be older.
     manifest = artifact.manifest
     verdict = manifest.verification.verdict if manifest.verification else "unverified"
     requested = str(manifest.params.get("precision", ""))
@@ -116,13 +117,11 @@ def _verdict_reason(manifest: Manifest) -> str:
 
 
 def _find_entry(entries: list[ReportEntry], path: str, backend: str) -> int:
-    """Return the index of the entry with this folder; append an entry if none or several match.
-
-    A relative path matches the end of an absolute path.
-    """
+    """Return the index of the entry with this folder; append an entry if none or several match."""
     absolute = str(Path(path).absolute())
     folders = [(n, entry.artifact) for n, entry in enumerate(entries) if entry.artifact]
     same = [n for n, folder in folders if folder == absolute]
+    # A relative path in a record matches the end of an absolute path.
     same = same or [n for n, folder in folders if _share_end(folder, path)]
     if len(same) == 1:
         return same[0]
@@ -137,7 +136,7 @@ def _share_end(one: str, other: str) -> bool:
 
 
 def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
-    """Label each entry by its backend and precision, and by its folder if these are not unique."""
+    """Label each entry by backend and precision, and by its folder if these are not unique."""
     plain = [
         "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
         for entry in entries

@@ -1,4 +1,4 @@
-"""The parts of the page that are not tables: its title, summary, limits, machine and commands."""
+"""The texts of the page: its title, summary, notes, machine and commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report_title(report: Findings) -> str:
-    """Return the model's name, or else the artifacts' folders."""
+    """Return the model's name, or else the names of the artifacts' folders."""
     if report.comparisons:
         return report.comparisons[0].model
     if models := {row.model for sweep in report.sweeps for row in sweep.rows}:
@@ -43,14 +43,14 @@ def summarize_report(report: Findings, entries: Sequence[ReportEntry]) -> Iterat
     if judged:
         yield f"{len(verified)} of {len(judged)} verified{against}."
     yield from _describe_fastest(verified)
-    yield from (found.reason for found in report.bisections if found.reason)
+    yield from (bisection.reason for bisection in report.bisections if bisection.reason)
     if evaluated := [result for result in report.evaluations if result.reference]:
         data = evaluated[0].data
         yield f"Accuracy is compared with {evaluated[0].reference}, on {data.count:,} items."
 
 
 def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield which of several artifacts is the fastest, or equally fast, and its time per item."""
+    """Yield a sentence about the fastest of several artifacts, or about equally fast artifacts."""
     measured = [entry for entry in verified if entry.speeds]
     best = select_fastest([entry.speeds[0] for entry in measured])
     if len(measured) < 2 or not best or best[0].call is None:
@@ -65,7 +65,7 @@ def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
 
 
 def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield the limits of the figures of benchmarks."""
+    """Yield notes about what limits the figures of benchmarks."""
     labels = {row.name: entry.label for entry in entries for row in entry.speeds}
     for benchmark in list_benchmarks(report):
         if benchmark.baseline:
@@ -78,7 +78,7 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
 
 
 def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield facts about the machine that built and measured the artifacts, each fact once."""
+    """Yield the names and values of facts about the machines, without duplicates."""
     facts: dict[tuple[str, str], None] = {}  # as an ordered set
     for machine in (benchmark.machine for benchmark in list_benchmarks(report)):
         facts |= dict.fromkeys(machine.facts())
@@ -99,20 +99,21 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
 
 
 def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield the commands that repeat the results, each with a description."""
+    """Yield a description and the command that repeats the results, without duplicates."""
     compared = [
-        *(("Sweep", one.command) for one in report.sweeps),
-        *((f"Compare {one.model}", one.command) for one in report.comparisons),
+        *(("Sweep", result.command) for result in report.sweeps),
+        *((f"Compare {result.model}", result.command) for result in report.comparisons),
     ]
-    made = {row.artifact for one in report.comparisons for row in one.rows}
+    # The command of a comparison also deploys its artifacts.
+    made = {row.artifact for comparison in report.comparisons for row in comparison.rows}
     measured = [
-        *(("Measure the speed", one.command) for one in report.benchmarks),
-        *(("Evaluate", one.command) for one in report.evaluations),
+        *(("Measure the speed", result.command) for result in report.benchmarks),
+        *(("Evaluate", result.command) for result in report.evaluations),
     ]
     deployed = [
-        (f"Deploy {Path(one.path).name}", one.manifest.command)
-        for one in report.artifacts
-        if one.path not in made
+        (f"Deploy {Path(artifact.path).name}", artifact.manifest.command)
+        for artifact in report.artifacts
+        if artifact.path not in made
     ]
     shown: set[str] = set()
     report_command = ("Make this report", report.command)

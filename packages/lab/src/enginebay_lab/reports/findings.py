@@ -16,11 +16,11 @@ from enginebay_lab.sweeps.sweep_rows import Sweep
 
 
 class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
-    """An artifact that a report shows.
+    """An artifact in a report.
 
     Attributes:
-        path: Its folder.
-        manifest: Its manifest; after a new verification, with the new verdict.
+        path: The artifact's folder.
+        manifest: The artifact's manifest; with the new verdict after a new verification.
     """
 
     path: str
@@ -28,7 +28,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """The total size of the artifact's files in bytes."""
         return sum(file.size for file in self.manifest.files)
 
 

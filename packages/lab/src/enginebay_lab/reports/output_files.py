@@ -1,4 +1,4 @@
-"""Checks the file that a report is written to: its suffix, and that it replaces only a report."""
+"""Checks that a report can be written to a file, and would not replace another kind of file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enginebay_lab.journal import decode_json
 #: The first element of every page, which identifies a page as a report.
 GENERATOR = '<meta name="generator" content="enginebay report">'
 _SUFFIXES = (".html", ".json")
-#: The size of a page's beginning in which :data:`GENERATOR` is searched.
+#: The number of bytes at a file's start in which :data:`GENERATOR` is searched.
 _HEAD_BYTES = 1000
 
 
@@ -24,11 +24,12 @@ class _ReportKind(msgspec.Struct, frozen=True):
 
 
 def check_output(path: str | Path) -> Path:
-    """Refuse a file that a report cannot be written to, before anything is measured for it.
+    """Refuse a file that a report cannot be written to, before anything is measured.
 
     Raises:
-        UsageError: The name ends differently, its folder is a file, or the file is not a report.
-        MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
+        UsageError: The suffix is neither ``.html`` nor ``.json``, the parent is not a folder, or
+            the file exists and is not a report.
+        MissingDependencyError: The file is a page, and Jinja2 or pygal is not installed.
     """
     path = Path(path)
     check_text(str(path))

@@ -1,7 +1,7 @@
-"""The page of a report: one file with its style, script, plots and tables.
+"""Renders the page of a report: one HTML file that contains its style, script, plots and tables.
 
-Every text from a record is escaped. The page's content security policy allows only its own script,
-by its digest, and loads nothing.
+Every text from a record is escaped. The page's content security policy allows only the page's
+script, by its digest, and no loading of other files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay_lab.reports import charts, sweep_section, tables
 from enginebay_lab.reports.entries import list_benchmarks, merge_entries
@@ -96,13 +96,13 @@ def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[table
 
 
 def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
-    """Return the entries' labels, by the names in the rows of evaluations and benchmarks."""
+    """Return the labels of entries, by their names in the rows of evaluations and benchmarks."""
     metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
     return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 
 
-def _describe_entry(entry: ReportEntry) -> dict[str, Any]:
-    """Return the details of one artifact for the template."""
+def _describe_entry(entry: ReportEntry) -> dict[str, object]:
+    """Return the values of the template's section about an artifact."""
     verification, manifest = entry.verification, entry.manifest
     assert verification is not None
     receipt = manifest.receipt if manifest else None

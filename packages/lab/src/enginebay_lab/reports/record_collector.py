@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def report(*sources: Any, command: str = "") -> Report:
-    """Collect the results about one model, and of sweeps of many models.
+def report(*sources: object, command: str = "") -> Report:
+    """Collect the results about one model, or of sweeps of many models, to a report.
 
     Args:
         *sources: Each is a result of :func:`enginebay.deploy` or of a function of the lab, an
@@ -40,10 +40,10 @@ def report(*sources: Any, command: str = "") -> Report:
         command: The command that makes the report again; ignored if the only source is a report.
 
     Raises:
-        UsageError: There is nothing to report, a path is something else, or two artifacts are of
-            different models: their inputs or outputs have different names, numbers of axes or, for
-            inputs of equal sizes, sizes; or the reference recorded different outputs for the same
-            inputs.
+        UsageError: The sources contain no results, a path contains something else, or two artifacts
+            are of different models. Models differ if their inputs or outputs have different names
+            or ranks, if the sizes of their outputs differ for inputs of equal sizes, or if the
+            references recorded different outputs for the same inputs.
         ArtifactError: An artifact is damaged.
 
     Example:
@@ -54,7 +54,7 @@ def report(*sources: Any, command: str = "") -> Report:
     for source in sources:
         collector.add_source(source)
     collector.check_not_empty()
-    if len(sources) == 1 and collector.reports:
+    if len(sources) == 1 and collector.reports:  # it stays as it is, with its command and date
         return collector.reports[0]
     records: dict[str, Any] = {name: tuple(group) for name, group in collector.records.items()}
     return Report(
@@ -81,7 +81,7 @@ class _RecordCollector:
 
     Attributes:
         artifacts: The artifacts by their folders.
-        records: All other records in their order, by the field of the report.
+        records: The other records in the order of the sources, by the report's field for them.
         reports: The reports among the sources.
     """
 
@@ -92,12 +92,12 @@ class _RecordCollector:
         self._model_check = SameModelCheck()
         self._last_artifact = ""
 
-    def add_source(self, source: Any) -> None:
+    def add_source(self, source: object) -> None:
         """Add the records of a source.
 
         Raises:
-            UsageError: A report cannot show it, or it is of a different model.
-            ArtifactError: It is a damaged artifact.
+            UsageError: A report cannot show the source, or it is of a different model.
+            ArtifactError: The source is a damaged artifact.
         """
         match source:
             case str() | Path():
@@ -132,7 +132,7 @@ class _RecordCollector:
         """Refuse an empty report.
 
         Raises:
-            UsageError: Nothing was added.
+            UsageError: No record was added.
         """
         if not self.artifacts and not any(self.records.values()):
             raise UsageError(f"nothing to report; expected {EXPECTED_SOURCES}")
@@ -172,7 +172,7 @@ class _RecordCollector:
         self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Replace the verdict of the last artifact."""
+        """Replace the verdict of the artifact that was added last."""
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
@@ -184,7 +184,7 @@ class _RecordCollector:
         self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add a comparison, and its artifacts that still exist unchanged."""
+        """Add a comparison, and those of its artifacts that still exist unchanged."""
         rows = []
         for row in comparison.rows:
             rows.append(row)
@@ -204,8 +204,8 @@ class _RecordCollector:
         self.records["comparisons"].append(moved)
 
     def _add_artifact_folders(self, names: Iterable[str]) -> None:
-        """Add the artifacts that still exist; PyTorch's rows have empty names."""
-        for name in filter(None, dict.fromkeys(names)):
+        """Add the artifacts that still exist."""
+        for name in filter(None, dict.fromkeys(names)):  # PyTorch's rows have empty names
             path = str(Path(name).resolve())
             if path not in self.artifacts and (Path(path) / MANIFEST_FILE).is_file():
                 self._add_artifact(open_artifact(path))

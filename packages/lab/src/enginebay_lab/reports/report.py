@@ -1,4 +1,4 @@
-"""The result of ``report``: its records, as JSON and as a page."""
+"""The result of ``report``, which can be written as JSON and as a page."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
 
         Raises:
             UsageError: The name ends differently, or the file exists and is not a report.
-            MissingDependencyError: It is a page, and Jinja2 or pygal is not installed.
+            MissingDependencyError: The file is a page, and Jinja2 or pygal is not installed.
         """
         path = check_output(path)
         if path.suffix == ".html":

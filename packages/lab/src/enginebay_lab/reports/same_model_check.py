@@ -1,4 +1,4 @@
-"""Checks that artifacts are of the same model, by inputs, outputs and recorded samples."""
+"""Checks that artifacts are of the same model, by their inputs, outputs and recorded samples."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from enginebay import Artifact, TensorSpec
     from enginebay.authors import Manifest, NumpyArray, Sample
 
-#: The distance allowed between references of one model, relative to the sum of absolute values.
+#: The allowed distance between two references' outputs, relative to the sum of absolute values.
 #: Different threads and processors change roundings by 1e-6; different weights change much more.
 _MAX_RELATIVE_DISTANCE = 1e-2
 _HINT = "report each model by itself"
 
 
 class SameModelCheck:
-    """Compares each artifact with the first one."""
+    """Compares each artifact with the artifacts before it."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -32,11 +32,10 @@ class SameModelCheck:
     def check_artifact(self, artifact: Artifact) -> None:
         """Refuse an artifact of a different model.
 
-        Not by the digest of the IR: every backend has its own export.
-
         Raises:
             UsageError: The model differs; the message names both artifacts and the difference.
         """
+        # Not by the digest of the IR: every backend has a different export.
         path = str(artifact.path)
         self.check_manifest(path, artifact.manifest)
         for sample in artifact.samples():
@@ -49,7 +48,7 @@ class SameModelCheck:
                 )
 
     def check_manifest(self, path: str, manifest: Manifest) -> None:
-        """Refuse a manifest of a different model, by its inputs and outputs."""
+        """Refuse a manifest whose inputs or outputs are those of a different model."""
         if self._manifest is None:
             self._path, self._manifest = path, manifest
             return
@@ -59,26 +58,26 @@ class SameModelCheck:
             )
 
 
-def _describe_difference(one: Manifest, other: Manifest) -> str:
-    """Describe how inputs or outputs differ; empty if one model may have both."""
+def _describe_difference(first: Manifest, second: Manifest) -> str:
+    """Describe how inputs or outputs differ; empty if both manifests may be of one model."""
     for kind in ("inputs", "outputs"):
-        ours, theirs = getattr(one, kind), getattr(other, kind)
+        ours, theirs = getattr(first, kind), getattr(second, kind)
         if [_spec_signature(spec) for spec in ours] != [_spec_signature(spec) for spec in theirs]:
             return f"their {kind} are {_list_specs(ours)} and {_list_specs(theirs)}"
-    same_inputs = [spec.dims for spec in one.inputs] == [spec.dims for spec in other.inputs]
-    if same_inputs and any(map(_sizes_differ, one.outputs, other.outputs)):
-        return f"their outputs are {_list_specs(one.outputs)} and {_list_specs(other.outputs)}"
+    same_inputs = [spec.dims for spec in first.inputs] == [spec.dims for spec in second.inputs]
+    if same_inputs and any(map(_sizes_differ, first.outputs, second.outputs)):
+        return f"their outputs are {_list_specs(first.outputs)} and {_list_specs(second.outputs)}"
     return ""
 
 
 def _spec_signature(spec: TensorSpec) -> tuple[str, int | None]:
-    """Return the name and the number of axes: dtypes depend on engines, and sizes on users."""
+    # Without the dtype, which depends on the engine, and sizes, which depend on the user.
     return spec.name, None if spec.dims is None else len(spec.dims)
 
 
-def _sizes_differ(one: TensorSpec, other: TensorSpec) -> bool:
-    """Return true if a size is fixed in both specs, and differs."""
-    both = zip(one.dims or (), other.dims or (), strict=True)
+def _sizes_differ(first: TensorSpec, second: TensorSpec) -> bool:
+    """Return true if a dimension is fixed in both specs, and has different sizes."""
+    both = zip(first.dims or (), second.dims or (), strict=True)
     return any(a != b for a, b in both if isinstance(a, int) and isinstance(b, int))
 
 
@@ -87,7 +86,7 @@ def _list_specs(specs: tuple[TensorSpec, ...]) -> str:
 
 
 def _inputs_key(sample: Sample) -> Hashable:
-    """Return a hashable key of the inputs: many artifacts share the probe of zeros."""
+    """Return a hashable key of the inputs, which is the same for equal inputs."""
     return tuple(
         (name, array.dtype.name, array.shape, _digest_array(array))
         for name, array in sorted(sample.inputs.items())
@@ -95,7 +94,7 @@ def _inputs_key(sample: Sample) -> Hashable:
 
 
 def _digest_array(array: NumpyArray) -> bytes:
-    # 0 for -0: the probe of zeros has the signs of the example.
+    # 0 for -0: a sample of zeros, which many artifacts have, has the signs of the example.
     data = (array + array.dtype.type(0)).tobytes()
     return blake2b(data, digest_size=16).digest()
 
@@ -105,11 +104,12 @@ def _do_outputs_differ(ours: Mapping[str, NumpyArray], theirs: Mapping[str, Nump
     return any(_is_far_apart(ours[name], theirs[name]) for name in ours.keys() & theirs.keys())
 
 
-def _is_far_apart(one: NumpyArray, other: NumpyArray) -> bool:
-    if one.shape != other.shape:
+def _is_far_apart(ours: NumpyArray, theirs: NumpyArray) -> bool:
+    if ours.shape != theirs.shape:
         return True
     with np.errstate(all="ignore"):  # a value may be infinite
-        first, second = one.astype(np.complex128), other.astype(np.complex128)
-        apart = np.abs(first - second)
-        finite = np.isfinite(apart)
-        return bool(np.sum(apart[finite]) > _MAX_RELATIVE_DISTANCE * np.sum(np.abs(first[finite])))
+        first, second = ours.astype(np.complex128), theirs.astype(np.complex128)
+        distances = np.abs(first - second)
+        finite = np.isfinite(distances)
+        limit = _MAX_RELATIVE_DISTANCE * np.sum(np.abs(first[finite]))
+        return bool(np.sum(distances[finite]) > limit)

@@ -1,4 +1,4 @@
-"""Draws plots as SVG: geometry by pygal, colours and fonts by the page's own style sheet."""
+"""Draws plots as SVG with pygal; their colours and fonts come from the page's style sheet."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 from enginebay.commands import human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from xml.etree.ElementTree import Element
+
+    from pygal.graph.graph import Graph
 
 #: A phone shows a plot of this width at 3/4 of its size, where labels of 13 pixels are readable.
 WIDTH_PIXELS = 480
 _FONT_PIXELS = 13
-#: Steps that fit at an axis.
+#: The number of steps that fit at an axis.
 _MAX_AXIS_STEPS = 7
 #: Durations with a larger ratio are shown on a logarithmic axis.
 _LOGARITHMIC_RATIO = 8
-#: pygal's names of the values of a box, and the quantiles of the values that it gets here.
+#: pygal's names of the quantiles of a box. It gets only the calls between 5 % and 95 %.
 _QUANTILE_NAMES = {"Min": "5 %", "Q1": "25 %", "Q2": "50 %", "Q3": "75 %", "Max": "95 %"}
 _QUANTILE_PATTERN = re.compile(r"^(Min|Q[123]|Max) ?(?=:)", re.MULTILINE)
 _SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def import_pygal() -> Any:
-    """Import pygal, and remove the finder that it adds to ``sys.meta_path``.
-
-    Python warns about such a finder on each later import of a missing module.
-    """
+    """Import pygal, and remove the finder that it adds to ``sys.meta_path``."""
     import pygal
 
+    # Python warns about such a finder on each later import of a missing module.
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
     return pygal
 
@@ -40,12 +40,12 @@ def import_pygal() -> Any:
 def draw_bars(
     labels: Sequence[str],
     series: dict[str, list[float | None]],
-    text: Any,
+    text: Callable[[float], str],
     *,
     logarithmic: bool = True,
 ) -> str:
-    """Draw horizontal bars, which leave space for long labels."""
-    pygal = import_pygal()
+    """Draw a bar for each label and series, with its value as text."""
+    pygal = import_pygal()  # horizontal bars, which leave space for long labels
 
     chart = pygal.HorizontalBar(
         **_chart_settings(),
@@ -58,7 +58,7 @@ def draw_bars(
         margin_right=70,
     )
     if logarithmic:
-        ends, chart.y_labels = _axis_decades([v for each in series.values() for v in each if v])
+        ends, chart.y_labels = _axis_decades([v for row in series.values() for v in row if v])
         chart.range, chart.zero = ends, ends[0]
     # pygal draws the first bar at the bottom.
     chart.x_labels = [_shorten_label(label) for label in reversed(labels)]
@@ -93,9 +93,10 @@ def draw_boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> s
 
 
 def draw_scatter(dots: Sequence[tuple[str, float, float]]) -> str:
-    """Draw dots with numbers, which the legend explains: names would overlap."""
+    """Draw a numbered dot for each name, duration and value."""
     pygal = import_pygal()
 
+    # Numbers, which the legend explains: names would overlap.
     seconds, values = [dot[1] for dot in dots], [dot[2] for dot in dots]
     chart = pygal.XY(
         **_chart_settings(),
@@ -114,9 +115,9 @@ def draw_scatter(dots: Sequence[tuple[str, float, float]]) -> str:
 
 
 def _padded_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return the range of values with a margin, also if all values are the same."""
+    """Return the range of values with a margin."""
     low, high = min(values), max(values)
-    margin = 0.2 * (high - low) or 0.1 * abs(high) or 1.0
+    margin = 0.2 * (high - low) or 0.1 * abs(high) or 1.0  # all values may be the same, or 0
     return low - margin, high + margin
 
 
@@ -126,7 +127,7 @@ def _format_axis_seconds(seconds: float) -> str:
 
 
 def _axis_steps(low: float, high: float) -> list[float]:
-    """Return steps of an axis around two values: 1, 2, 5 or fewer, times powers of ten.
+    """Return the labels of an axis around two values: powers of ten, times 1, 2 and 5 if they fit.
 
     Example:
         >>> _axis_steps(0.3, 4)
@@ -143,7 +144,7 @@ def _axis_steps(low: float, high: float) -> list[float]:
 
 
 def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]:
-    """Return the powers of ten around some values, and at most six labels for the axis.
+    """Return the powers of ten below and above some values, and at most six labels of the axis.
 
     Example:
         >>> _axis_decades([2e-7, 0.02])
@@ -155,13 +156,15 @@ def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[fl
     return (float(f"1e{low}"), float(f"1e{high}")), labels
 
 
-def _chart_settings() -> dict[str, Any]:
-    """Return the settings of all plots: no loaded resources, and margins for this font."""
+def _chart_settings() -> dict[str, object]:
+    """Return the settings that all plots share."""
     pygal = import_pygal()
 
     return {
+        # By default a plot loads pygal's script from the network.
         "js": [],
         "css": [],
+        # pygal computes margins from these fonts, although the page's style sheet sets its own.
         "style": pygal.style.Style(
             font_family="monospace",
             label_font_size=_FONT_PIXELS,
@@ -179,16 +182,14 @@ def _chart_settings() -> dict[str, Any]:
 
 
 def _shorten_label(label: str) -> str:
-    # The end: names of layers differ there.
+    # The end of the label, where the names of layers differ.
     return label if len(label) <= 26 else f"…{label[-25:]}"
 
 
-def _render_svg(chart: Any) -> str:
+def _render_svg(chart: Graph) -> str:
     """Return the SVG of a chart, without pygal's scripts, styles and dates.
 
-    The page has its own style sheet, and the same report must always produce the same page. The
-    tooltips of pygal's script become title elements, which a browser shows by itself.
-
+    The page has its own style sheet, and the same report must always produce the same page.
     """
     from xml.etree import ElementTree as ET
 
@@ -208,9 +209,10 @@ def _render_svg(chart: Any) -> str:
 
 
 def _set_title(node: Element) -> None:
-    """Replace the descriptions of a bar or a dot by one title."""
+    """Replace the descriptions of a bar or a dot by one title element."""
     from xml.etree import ElementTree as ET
 
+    # A browser shows a title as a tooltip; the descriptions are for pygal's script.
     texts = []
     for child in list(node):
         if _tag_name(child) == "desc":

@@ -1,8 +1,8 @@
-"""The section of the page about a sweep: verdicts, figures by host, and lost cells."""
+"""Describes a sweep for the page: its verdicts, the figures of each host, and lost cells."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from enginebay_lab.sweeps.sweep_rows import Sweep, SweepRow
 
-#: With more engines than this, a verdict is shown as its sign.
+#: With more columns of engines, a verdict is shown as a sign instead of a badge.
 _MAX_BADGE_COLUMNS = 4
 #: The verdict of a cell without a result.
 _LOST = "lost"
 
 
-def describe_sweep(sweep: Sweep) -> dict[str, Any]:
-    """Return the parts of one sweep for the template."""
+def describe_sweep(sweep: Sweep) -> dict[str, object]:
+    """Return the values of the template's section about a sweep."""
     lost = [row for row in sweep.rows if row.verdict == _LOST]
     return {
         "regressions": sweep.regressions,
@@ -47,7 +47,7 @@ def describe_sweep(sweep: Sweep) -> dict[str, Any]:
 
 
 def summarize_sweep(sweep: Sweep) -> Iterator[str]:
-    """Yield the numbers of regressions, of cells by verdict, of models and of machines."""
+    """Yield sentences with the numbers of regressions, verdicts, models and machines."""
     if sweep.regressions:
         yield f"{len(sweep.regressions)} worse than in the baseline."
     counts = dict.fromkeys((*VERDICTS, _LOST), 0)
@@ -62,7 +62,7 @@ def summarize_sweep(sweep: Sweep) -> Iterator[str]:
 
 
 def _verdict_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return the verdicts, a row for each model and a column for each engine.
+    """Return the verdicts with a row for each model and a column for each engine.
 
     The table is empty for a single model or engine.
     """
@@ -94,11 +94,9 @@ def _engine_label(row: SweepRow) -> str:
 
 
 def _engine_labels(rows: Sequence[SweepRow]) -> list[str]:
-    """Return the engine of each row.
-
-    A cell without a result does not contain the precision that its backend would have chosen: if
-    the other cells of the backend have only one precision, it is this one.
-    """
+    """Return the name of each row's engine: backend, precision and parameters."""
+    # A lost cell does not contain the precision that its backend would have chosen. If the other
+    # cells of the backend have only one precision, that precision is used.
     bare = [_engine_label(msgspec.structs.replace(row, precision="")) for row in rows]
     chosen: dict[str, set[str]] = {}
     for row, backend in zip(rows, bare, strict=True):
@@ -118,7 +116,7 @@ def _verdict_rank(verdict: str) -> int:
 
 
 def _host_tables(sweep: Sweep) -> Iterator[PageTable]:
-    """Yield a table of figures for each host; only figures of one host are comparable."""
+    """Yield a table of figures for each host."""
     for host, rows in sorted(sweep.hosts.items()):
         measured = [row for row in rows if row.verdict != _LOST]
         metrics = list(dict.fromkeys(m.metric for row in measured for m in row.metrics))
@@ -171,7 +169,7 @@ def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
 
 
 def _host_facts(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Yield facts about a host, each fact once."""
+    """Yield the names and values of facts about a host, without duplicates."""
     facts: dict[tuple[str, str], None] = {}  # as an ordered set
     for machine in (row.machine for row in rows if row.machine):
         facts |= dict.fromkeys(machine.facts())

@@ -1,4 +1,4 @@
-"""The tables of the page: cells with their texts and sort keys."""
+"""Makes the tables of the page, whose cells have texts and sort keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TableCell(NamedTuple):
     """A cell of a table.
 
     Attributes:
-        text: The text; may be empty.
+        text: The text of the cell; may be empty.
         key: The number to sort by; None to sort by the text.
         kind: ``verdict`` for a badge, ``sign`` for a small badge, ``number``, or empty.
     """
@@ -58,14 +58,14 @@ class PageTable(NamedTuple):
 
 
 def number_cell(value: float | None, text: Callable[[Any], str]) -> TableCell:
-    """Return a cell that is sorted by its number."""
+    """Return a cell with a formatted number, by which it is sorted; empty for None."""
     return TableCell("" if value is None else text(value), value, "number")
 
 
 def make_table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[TableCell]]
 ) -> PageTable:
-    """Return a table without the columns that are empty in all rows."""
+    """Return a table of rows, without the columns that are empty in all rows."""
     listed = list(rows)
     shown = [n for n in range(len(columns)) if any(row[n].text for row in listed)]
     cells = [[row[n] for n in shown] for row in listed]
@@ -107,7 +107,7 @@ def _overview_row(
 
 
 def metric_cell(row: EvaluationRow | None) -> TableCell:
-    """Return the value of a metric; ``lost`` for an artifact that was lost."""
+    """Return a cell with the value of a metric, or ``lost`` if the evaluation failed."""
     if row is None:
         return TableCell("", kind="number")
     return TableCell("lost") if row.error else number_cell(row.value, _format_figure)
@@ -213,10 +213,10 @@ def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
     )
 
 
-def sensitivity_table(found: Sensitivity) -> PageTable:
+def sensitivity_table(sensitivity: Sensitivity) -> PageTable:
     """Return a table with a row for each layer of an 8-bit engine, the costliest first."""
     return make_table(
-        f"Layers of {found.backend} {found.precision}",
+        f"Layers of {sensitivity.backend} {sensitivity.precision}",
         ("Layer", "Operator", "Signal above noise"),
         [
             (
@@ -224,13 +224,13 @@ def sensitivity_table(found: Sensitivity) -> PageTable:
                 TableCell(node.operator),
                 number_cell(node.decibels, lambda decibels: f"{decibels:.1f} dB"),
             )
-            for node in found.nodes
+            for node in sensitivity.nodes
         ],
     )
 
 
-def bisection_table(found: Bisection) -> PageTable:
-    """Return a table with a row for each call of a module, in the order in which they end."""
+def bisection_table(bisection: Bisection) -> PageTable:
+    """Return a table with a row for each call of a module, in the order in which the calls end."""
     return make_table(
         "Error of each layer",
         ("Module", "Through the engine", "Alone", "Wrong"),
@@ -243,13 +243,13 @@ def bisection_table(found: Bisection) -> PageTable:
                     "alone" if place.wrong_alone else "through the engine" if place.wrong else ""
                 ),
             )
-            for place in found.places
+            for place in bisection.places
         ],
     )
 
 
 def layer_times_table(row: BenchmarkRow, label: str) -> PageTable:
-    """Return a table with a row for each layer of an engine, in the order in which they run."""
+    """Return a table with a row for each layer of an engine, in the order of execution."""
     return make_table(
         f"Time of each layer of {label}",
         ("Layer", "Operator", "Time", "Share", "Modules"),

@@ -1,4 +1,4 @@
-"""The state of a backend on the machine that runs a cell: its checks and its versions."""
+"""Checks a backend on the machine that runs a cell, and lists the installed versions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from enginebay.environment import EnvReport
 
 
-@cache  # it takes seconds
+@cache  # the checks take seconds
 def check_backend(name: str) -> EnvReport:
-    """Return the result of ``enginebay check-env`` on this machine.
+    """Return the result of ``enginebay check-env`` for a backend on this machine.
 
     Raises:
         BackendUnavailableError: The backend is not installed, or its plugin is broken.
@@ -26,7 +26,7 @@ def check_backend(name: str) -> EnvReport:
 
 @cache
 def list_versions(name: str) -> dict[str, str]:
-    """Return the versions of Enginebay, of the backend's plugin and engine, and of torch.
+    """Return the versions of Enginebay, the backend's plugin, its engine and torch, by package.
 
     Raises:
         BackendUnavailableError: The backend is not installed, or its plugin is broken.

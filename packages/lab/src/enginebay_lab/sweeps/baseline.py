@@ -1,4 +1,4 @@
-"""Regressions since an earlier sweep: in verdicts, metrics and speed, and missing cells."""
+"""Finds regressions since an earlier sweep, in verdicts, metrics and speed, and missing cells."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 #: The verdicts from the best to the worst. A lost cell has none of them.
 VERDICTS = ("verified", "unverified", "mismatched", "crashed", "failed")
-#: The drop of a metric that passes if the cell does not specify one, relative to PyTorch's value.
+#: The allowed drop of a metric for cells without ``max_drop``, relative to PyTorch's value.
 RELATIVE_DROP = 0.01
-#: The slowdown that passes, in addition to the disagreement of the windows of both runs. The
-#: interval of one run does not predict the next run: on a machine with other work, in 91 % of
+#: Calls are slower if they take this many times as long, times the disagreement within both runs.
+#: The interval of one run does not predict the next run: on a machine with other work, in 91 % of
 #: 1,560 pairs of runs of the same engine the intervals did not overlap, and calls took up to 1.4
 #: times as long. By this rule no pair was slower.
 MIN_SLOWDOWN = 1.25
-#: Quantiles in a row of a benchmark: from 0 % to 100 %.
+#: The number of quantiles in a row of a benchmark: from 0 % to 100 %.
 _QUANTILES = 101
-#: Labels that a note lists.
+#: The maximum number of labels in a note.
 _MAX_LABELS = 3
 
 
 def find_regressions(
     rows: Sequence[SweepRow], baseline: Sequence[SweepRow]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Compare the rows of a sweep with those of an earlier sweep, cell by cell.
+    """Compare the rows of a sweep with the rows of an earlier sweep, cell by cell.
 
-    A regression is a verdict further down in :data:`VERDICTS`; a metric that dropped by more than
-    the cell's ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take
-    :data:`MIN_SLOWDOWN` times as long or longer, with intervals that do not overlap; and a cell,
-    result, metric or speed that only the baseline has.
+    Regressions are: a verdict that is later in :data:`VERDICTS`; a metric that dropped by more than
+    the cell's ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
+    :data:`MIN_SLOWDOWN` times as long, with intervals that do not overlap; and a cell, result,
+    metric or speed that is missing, and is in the baseline.
 
     Returns:
-        A sentence for each regression, and the notes about figures that were not compared.
+        A sentence for each regression, and notes about figures that were not compared.
     """
     pairs = pair_rows(rows, baseline)
     comparison = _BaselineComparison()
@@ -57,16 +57,16 @@ def find_regressions(
 
 
 def find_judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
-    """Return the keys of the cells that have a result in the baseline to compare with."""
+    """Return the keys of the cells that have a result in the baseline."""
     same = pair_rows(rows, baseline).same
     return frozenset(row.key for row, before in same if before.verdict != "lost")
 
 
 class _BaselineComparison:
-    """The regressions that were found so far.
+    """Compares rows with the baseline, and collects the regressions.
 
     Attributes:
-        regressions: A sentence for each.
+        regressions: A sentence for each regression.
         uncompared: The number of figures that were not compared, by the reason.
     """
 
@@ -75,7 +75,7 @@ class _BaselineComparison:
         self.uncompared: Counter[str] = Counter()
 
     def compare_rows(self, row: SweepRow, before: SweepRow) -> None:
-        """Compare two rows of a cell."""
+        """Compare the row of a cell with its row in the baseline."""
         if before.verdict == "lost":
             self.uncompared["cells that were lost in the baseline, so not compared"] += 1
         elif row.verdict == "lost":
@@ -99,7 +99,7 @@ class _BaselineComparison:
             metric = metrics.get(earlier.metric)
             if earlier.value is None:
                 continue
-            # Of a different key, the cell's options differ: it may request fewer metrics.
+            # With a different key, the cell's options differ: it may request fewer metrics.
             if metric is None and row.key != before.key:
                 self.uncompared["metrics of the baseline that were not requested"] += 1
             elif metric is None or metric.value is None:
@@ -114,7 +114,7 @@ class _BaselineComparison:
                 self._add_regression(row, before, text)
 
     def _compare_speed(self, row: SweepRow, before: SweepRow) -> None:
-        now, then = (each.speed.call if each.speed else None for each in (row, before))
+        now, then = (side.speed.call if side.speed else None for side in (row, before))
         if then is None:
             return
         if now is None and row.key != before.key:
@@ -145,6 +145,7 @@ def _describe_drop(metric: EvaluationRow, earlier: EvaluationRow, max_drop: floa
     allowed = RELATIVE_DROP * abs(metric.reference or 0.0) if max_drop is None else max_drop
     limit = allowed * (1 + 1e-9) + 1e-12  # 0.96 - 0.95 is more than 0.01 in floating point
     dropped = metric.drop - earlier.drop
+    # A small drop is a regression too if it exceeds the cell's limit for the first time.
     is_beyond = max_drop is not None and metric.drop > limit >= earlier.drop
     if dropped <= limit and not is_beyond:
         return ""
@@ -161,7 +162,7 @@ def _format_call(call: Latency) -> str:
 
 
 def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if processor and cores are the same, and the hosts too if both are known."""
+    """Return true if processors, cores and hosts are the same; an unknown host is any host."""
     now, then = row.machine, before.machine
     if now is None or then is None or (row.host != before.host and row.host and before.host):
         return False
@@ -172,6 +173,7 @@ def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
     """Return true if the slowdown is large, and neither intervals nor middle halves overlap."""
     assert now.call is not None
     assert then.call is not None
+    # How far the measurement windows of each run disagree, as a factor.
     apart = [1 + row.agreement.apart if row.agreement else 1.0 for row in (now, then)]
     is_large = now.call.median >= MIN_SLOWDOWN * apart[0] * apart[1] * then.call.median
     has_quantiles = len(now.quantiles) == len(then.quantiles) == _QUANTILES
@@ -187,7 +189,7 @@ def _describe_load(row: SweepRow) -> str:
 
 
 def _list_causes(row: SweepRow, before: SweepRow) -> str:
-    """Return the other differences: versions, and variables that change engines' threads."""
+    """List possible causes: different versions, and different environment variables of threads."""
     causes = [
         f"{name} {now[name]} instead of {then[name]}"
         for now, then in ((row.versions, before.versions), _engine_variables(row, before))

@@ -1,4 +1,4 @@
-"""Finds the files that a cell names, and checks that the machine that runs it has the same."""
+"""Finds the files that a cell names, and checks that another machine has the same files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
-        folder: The folder of relative paths; empty for the current folder.
+        folder: The folder that relative paths start in; empty for the current folder.
 
     Returns:
-        Each file's sha256 by its absolute path; empty texts for folders. An empty dict if the text
-        names a module, a plugin's object or a shape.
+        The SHA-256 of each file by its absolute path, or an empty text for a folder. The dict is
+        empty if the text names a module, a plugin's object or a shape instead of a file.
 
     Raises:
         UsageError: The path is not text in this locale, or the file cannot be read.
@@ -49,7 +49,7 @@ def check_files(files: Mapping[str, str]) -> None:
         files: The result of :func:`find_files` on the client.
 
     Raises:
-        CellLostError: A file is missing or differs.
+        CellLostError: A file is missing or different.
     """
     for path, expected in files.items():
         try:
@@ -68,7 +68,7 @@ def check_files(files: Mapping[str, str]) -> None:
 
 
 def _possible_paths(text: str) -> Iterator[str]:
-    """Yield the paths that a text may name: a path, ``path:attribute``, ``input=path``."""
+    """Yield the paths that a text may contain, as a path, ``path:attribute`` or ``input=path``."""
     yield text
     file = text.rpartition(":")[0]
     if file.endswith(".py"):
@@ -79,7 +79,7 @@ def _possible_paths(text: str) -> Iterator[str]:
 
 
 def _model_files(path: Path) -> tuple[Path, ...]:
-    """Return the path itself, and of an ONNX model also its weight files."""
+    """Return the path, and for an ONNX model also the paths of its weight files."""
     if path.suffix.lower() != ".onnx":
         return (path,)
     with suppress(EnginebayError, OSError):  # running the cell reports a broken model
@@ -93,7 +93,7 @@ def _read_onnx_files(path: Path, *_: int) -> tuple[Path, ...]:
 
 
 def _digest_path(path: Path) -> str:
-    """Return the sha256 of a file, empty for a folder.
+    """Return the SHA-256 of a file; empty for a folder.
 
     Raises:
         UsageError: The file cannot be read, or it is a pipe or a device.
@@ -105,22 +105,22 @@ def _digest_path(path: Path) -> str:
 
 
 def digest_file(path: Path) -> str:
-    """Return the sha256 of a file, cached until the file changes.
+    """Return the SHA-256 of a file, cached until the file changes.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     return _digest_content(path, *_file_signature(path))
 
 
 def _file_signature(path: Path) -> tuple[int, int, int]:
-    """Return the cache key of a file, which differs after each change of the file.
+    """Return a cache key of a file, which differs after each change of the file.
 
     Raises:
-        OSError: It cannot be read, or is a pipe or a device, which would never end.
+        OSError: The file cannot be read, or is a pipe or a device.
     """
     info = path.stat()
-    if not stat.S_ISREG(info.st_mode):
+    if not stat.S_ISREG(info.st_mode):  # reading a pipe or a device may never end
         raise OSError("it is not a regular file")
     return info.st_size, info.st_mtime_ns, info.st_ino
 

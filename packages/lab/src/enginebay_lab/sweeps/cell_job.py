@@ -1,4 +1,4 @@
-"""The job of a cell, which is sent to the machine that runs it; as MessagePack, not pickle."""
+"""The job of a cell: the message, in MessagePack, to the machine that runs the cell."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A cell, and the facts about it that only the client knows.
 
     Attributes:
-        cell: The cell as it was written, with its folder.
-        files: The files that its texts name: by the text, each file's sha256 by its path.
-        config: The cell's deploy config, read on the client with all that it inherits.
+        cell: The cell, with an absolute path of its folder.
+        files: For each text of the cell that names files, the SHA-256 of each file by its path.
+        config: The contents of the cell's deploy config, including the configs that it inherits.
         data: The name of the data set, from the cell or from its config.
         output: The sweep's folder; empty to drop artifacts.
-        attempts: The folder in it in which machines that see it build artifacts.
-        command: The command that builds the artifact alone.
+        attempts: The folder inside ``output`` in which machines that share it build artifacts.
+        command: The command that deploys only this cell.
     """
 
     cell: Cell
@@ -36,16 +36,17 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def files_digest(self) -> str:
-        """A digest of the files and the config, without their paths; empty without any."""
+        """A digest of the files and the config; empty without files and config."""
         if not self.files and self.config is None:
             return ""
+        # Without paths, so that a sweep can be moved with its files.
         digests = {text: list(files.values()) for text, files in self.files.items()}
         plain = msgspec.json.encode((digests, self.config), order="deterministic")
         return blake2b(plain, digest_size=8).hexdigest()
 
 
 def encode_message(message: CellJob | SweepRow) -> bytes:
-    """Encode a job or a row.
+    """Encode a job or a row in MessagePack.
 
     Raises:
         TypeError: A parameter of the cell is not plain data.
@@ -57,7 +58,7 @@ def encode_message(message: CellJob | SweepRow) -> bytes:
         return msgspec.msgpack.encode(_escape_texts(plain))
 
 
-def _escape_texts(value: Any) -> Any:
+def _escape_texts(value: object) -> object:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):

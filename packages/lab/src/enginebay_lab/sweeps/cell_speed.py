@@ -1,4 +1,4 @@
-"""Measures the speed of a cell's artifact: one cell at a time on each machine."""
+"""Measures the speed of a cell's artifact, while no other cell is measured on the machine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for al
 
 
 def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
-    """Return the row with the speed of its artifact, or a note why it was not measured."""
+    """Return the row with the speed of its artifact, or with a note why it was not measured."""
     if not seconds or row.artifact is None:
         return row
     try:
         with _lock_machine():
             result = benchmark(row.artifact, seconds=seconds, timeout=timeout)
     except EnginebayError as err:
-        # The folder is an attempt's, which is renamed before anyone reads the note.
+        # Without the folder's name: the client renames it before anyone reads the note.
         reason = str(err).replace(f"'{Path(row.artifact).resolve()}'", "it")
         note = f"the artifact could not be measured: {reason}"
         return msgspec.structs.replace(row, notes=(*row.notes, note))

@@ -1,4 +1,4 @@
-"""The task of a cell, in a child process of a worker: deploy, measure, evaluate, reply."""
+"""Runs a cell in a child process of a worker: deploys, measures and evaluates it."""
 
 from __future__ import annotations
 
@@ -57,16 +57,15 @@ _replace = msgspec.structs.replace
 
 
 def run_cell(data: bytes) -> bytes:
-    """Run a cell on this machine.
+    """Run a cell on this machine, and return its row, which also records errors.
 
-    It always returns a row: an error of the model or the engine is its reason, and an error of
-    this machine is its fault. Models with random weights have the same weights in every cell.
+    Models with random weights have the same weights in every cell.
 
     Args:
         data: The result of :func:`~enginebay_lab.sweeps.job_builder.build_job`.
 
     Returns:
-        The argument of :func:`~enginebay_lab.sweeps.worker_replies.receive_row`.
+        The reply for :func:`~enginebay_lab.sweeps.worker_replies.receive_row`.
     """
     job = msgspec.msgpack.decode(data, type=CellJob)
     is_fresh = is_first_cell()
@@ -77,7 +76,7 @@ def run_cell(data: bytes) -> bytes:
 
 
 def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run a cell in this process.
+    """Run a cell in this process, and return its row.
 
     Raises:
         ModelSourceError: The model's code raised, in a process that has run other cells.
@@ -110,7 +109,7 @@ def _run_in_fresh_process(job: CellJob) -> bytes:
 
 @contextmanager
 def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder in which the cell is built, and true if the client sees it too."""
+    """Yield the folder in which the cell is built, and whether the client shares the folder."""
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
@@ -125,7 +124,7 @@ def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
 
 
 def _start_row(job: CellJob) -> SweepRow:
-    """Return the row of a cell without a result yet."""
+    """Return the row of a cell that has no result yet."""
     return _replace(
         SweepRow.of(job.cell, "failed"),
         files=job.files_digest,
@@ -135,7 +134,7 @@ def _start_row(job: CellJob) -> SweepRow:
 
 
 def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
-    """Run the steps of a cell, and return its row, also if a step fails.
+    """Run the steps of a cell, and return its row, even if a step fails.
 
     Raises:
         ModelSourceError: The model's code raised, in a process that has run other cells.
@@ -186,11 +185,11 @@ def _add_environment(row: SweepRow) -> SweepRow:
         raise CellLostError("backend", f"on {row.host}: {err}", hint=err.hint) from err
 
 
-def _check_usable(row: SweepRow, params: Mapping[str, Any]) -> None:
-    """Refuse a backend whose checks failed.
+def _check_usable(row: SweepRow, params: Mapping[str, object]) -> None:
+    """Refuse a backend that cannot be used on this machine.
 
     Raises:
-        CellLostError: A check failed.
+        CellLostError: A check of the backend failed.
     """
     assert row.environment is not None
     problem = row.environment.failed
@@ -250,7 +249,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
             verify=VerifyOptions(**_cell_options(cell, VerifyOptions)),
         ).rows
     if compared.verdict == "failed" and names_full_disk(compared.reason):
-        raise EnginebayError(compared.reason)  # a row has no exception to tell it by
+        raise EnginebayError(compared.reason)  # a fault of this machine, not of the cell
     row = _replace(row, **msgspec.structs.asdict(compared))
     if row.artifact is None:
         return row
@@ -259,7 +258,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
 
 
 def _add_metrics(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
-    """Return the row with the metrics of its artifact; each has the error if all failed."""
+    """Return the row with the metrics of its artifact, or with the error of the evaluation."""
     cell = job.cell
     if not cell.metrics or row.artifact is None:
         return row
@@ -280,7 +279,7 @@ def _add_metrics(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
 
 
 def _fixed_weights() -> AbstractContextManager[None]:
-    """Return a context in which random weights are the same each time, if torch is installed."""
+    """Return a context in which random weights are always the same, if torch is installed."""
     return fixed_seed() if find_spec("torch") else nullcontext()
 
 

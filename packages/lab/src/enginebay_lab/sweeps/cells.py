@@ -83,8 +83,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return format_label(self.model, self.backend, self.precision, self.params)
 
 
-def format_label(model: str, backend: str, precision: str, params: Mapping[str, Any]) -> str:
-    """Return the name of a cell and of its row.
+def format_label(model: str, backend: str, precision: str, params: Mapping[str, object]) -> str:
+    """Return the name of a cell, and of its row, in messages.
 
     Example:
         >>> format_label("net.py:build", "openvino", "fp16", {"threads": 2})

@@ -1,4 +1,4 @@
-"""Expands a matrix to its cells: each once, in the order of the file."""
+"""Expands the matrix of a sweep to its cells, in the order of the file, without duplicates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_CELLS = 1_000_000
 
 
 class PlacedCell(NamedTuple):
-    """A cell, and the path of the model or include in the file that defines it."""
+    """A cell, and the key path of the model or include that defines it in the sweep's file."""
 
     cell: Cell
     path: KeyPath
@@ -40,11 +40,11 @@ Backends = dict[str, "Backend | None"]
 
 
 def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return the cells of a matrix without excluded cells, and then the included cells.
+    """Return the cells of a matrix without the excluded cells, followed by the included cells.
 
     Args:
-        matrix: The matrix, which collects the problems.
-        backends: All backends that it names.
+        matrix: The matrix; problems are added to it.
+        backends: All backends that the matrix names.
     """
     cells = {placed.cell.key: placed for placed in _expand_product(matrix, backends)}
     excluded = set[str]()
@@ -70,7 +70,7 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
 def load_backends(matrix: Matrix) -> Backends:
     """Return every backend that a matrix names, loaded if it is installed here."""
     backends: Backends = {}
-    names = [(("backends",), name) for name in _matrix_backends(matrix)]
+    names: list[tuple[KeyPath, str]] = [(("backends",), name) for name in _matrix_backends(matrix)]
     names += [((*entry.path, "backend"), entry.fields["backend"]) for entry in matrix.include]
     for path, name in names:
         if name not in backends:
@@ -104,19 +104,19 @@ def _load_backend(name: str) -> Backend | None:
 
 
 def check_matrix_params(matrix: Matrix, backends: Backends) -> None:
-    """Refuse a parameter without values, or one that no backend of the matrix has.
-
-    The latter only if all of them are installed here.
-    """
+    """Refuse a parameter without values, or a parameter that no backend of the matrix has."""
     names = _matrix_backends(matrix)
     engines = [engine for name in names if (engine := backends[name])]
+    # A backend that is not installed here may have any parameter.
     are_known = len(engines) == len(set(names))
-    values = {("params", name): value for name, value in matrix.keys.params.items()}
+    values: dict[KeyPath, object] = {
+        ("params", name): value for name, value in matrix.keys.params.items()
+    }
     for entry in matrix.models:
         params = _table_params(entry).items()
         values |= {(*entry.path, "params", name): value for name, value in params}
     for path, value in values.items():
-        name = path[-1]
+        name = str(path[-1])
         with matrix.problems.collecting(path):
             if name == "precision":
                 raise ParamsError(
@@ -157,29 +157,30 @@ def _expand_product(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
             yield PlacedCell(cell, entry.path)
 
 
-def _table_params(entry: MatrixTable) -> dict[str, Any]:
-    params: dict[str, Any] = entry.fields.get("params", {})
+def _table_params(entry: MatrixTable) -> dict[str, object]:
+    params: dict[str, object] = entry.fields.get("params", {})
     return params
 
 
-def _list_axes(params: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the values of each parameter: a list is an axis, anything else a single value."""
+def _list_axes(params: Mapping[str, object]) -> dict[str, list[object]]:
+    """Return the values of each parameter: the entries of a list, or else the only value."""
     return {
         name: list(value) if isinstance(value, list | tuple) else [value]
         for name, value in params.items()
     }
 
 
-def _own_params(backend: Backend | None, params: Mapping[str, Any]) -> dict[str, Any]:
+def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[str, object]:
     return dict(params) if backend is None else own_params(backend, params)
 
 
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """Yield the included cells, with the fields of all cells and of their models as defaults."""
+    """Yield the included cells; the sweep's defaults and the model's table fill missing fields."""
     model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
         inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}
         shared = {**matrix.keys.params, **inherited.get("params", {})}
+        # An include is a single cell: lists of values, which are axes, do not apply to it.
         single = {k: v for k, v in shared.items() if not isinstance(v, list | tuple)}
         params = _own_params(backends[entry.fields["backend"]], single) | _table_params(entry)
         fields = {"folder": str(matrix.folder), **inherited, **entry.fields, "params": params}
@@ -187,6 +188,7 @@ def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]
 
 
 def _is_match(cell: Cell, fields: Mapping[str, Any]) -> bool:
+    # An exclude may name some of the parameters only.
     return all(
         value.items() <= cell.params.items() if name == "params" else getattr(cell, name) == value
         for name, value in fields.items()
@@ -196,7 +198,7 @@ def _is_match(cell: Cell, fields: Mapping[str, Any]) -> bool:
 def _explain_no_match(
     entry: MatrixTable, cells: Mapping[str, PlacedCell]
 ) -> tuple[str, str | None]:
-    """Return the message and the hint about an exclude that does not match any cell."""
+    """Return the message and the hint for an exclude that does not match any cell."""
     for name, value in entry.fields.items():
         if name == "params":
             continue

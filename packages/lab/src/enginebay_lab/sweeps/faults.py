@@ -1,4 +1,4 @@
-"""Rows of cells that have no result because of the machine, not because of the model."""
+"""Makes the rows of cells that have no result because of a machine, not because of the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CellLostError(EnginebayError):
     """A cell cannot be run on this machine, or its result did not arrive.
 
     Attributes:
-        fault: The kind of fault, as :class:`enginebay_lab.SweepRow` lists them.
+        fault: The kind of fault; :class:`enginebay_lab.SweepRow` lists all kinds.
     """
 
     def __init__(self, fault: str, message: str, *, hint: str | None = None) -> None:
@@ -25,14 +25,14 @@ class CellLostError(EnginebayError):
 
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
-    """Return the row without a result; ``--resume`` runs its cell again."""
+    """Return the row without its result, so that ``--resume`` runs the cell again."""
     return msgspec.structs.replace(
         row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )
 
 
 def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
-    """Return the row of a cell that met a full, read-only or broken disk."""
+    """Return the row of a cell that failed because of a full, read-only or broken disk."""
     reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"
@@ -47,7 +47,7 @@ def is_disk_error(err: Exception) -> bool:
 
 
 def rename_artifact(row: SweepRow, artifact: str) -> SweepRow:
-    """Return the row with a different folder of its artifact; empty if the artifact is gone."""
+    """Return the row with a different artifact folder; empty if there is no artifact any more."""
     name = artifact or row.label
     speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)
     metrics = tuple(msgspec.structs.replace(metric, artifact=name) for metric in row.metrics)

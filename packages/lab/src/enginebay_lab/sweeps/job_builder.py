@@ -1,4 +1,4 @@
-"""Builds the job of a cell, and the folder in which workers build artifacts."""
+"""Builds the job of a cell, and makes the folder in which workers build artifacts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from enginebay_lab.sweeps.cells import Cell
 
-#: The folder of a sweep's artifacts, and the folder in it where they are built.
+#: The folder of a sweep's artifacts, and the folder in it where workers build them.
 ARTIFACTS_FOLDER, ATTEMPTS_FOLDER = "artifacts", ".attempts"
-#: The fields of a cell that are flags of ``enginebay deploy`` with one value.
+#: The fields of a cell that are flags of ``enginebay deploy`` with a single value.
 _DEPLOY_FLAGS = (
     *("precision", "config", "exporter", "ir", "rewriters", "data", "take", "seed"),
     *("probes", "rtol", "atol"),
@@ -35,9 +35,6 @@ _DEPLOY_FLAGS = (
 def attempts_folder(output: Path) -> Iterator[str]:
     """Make the folder in which workers build artifacts, and remove it after the block.
 
-    Its name is random: a worker that finds it sees the same file system. What a killed sweep left
-    there is removed first; the caller holds the lock of the output.
-
     Yields:
         The token of this sweep, for :func:`build_job`.
 
@@ -46,8 +43,10 @@ def attempts_folder(output: Path) -> Iterator[str]:
         UsageError: The output is not a folder, or cannot be written.
     """
     attempts = output / ARTIFACTS_FOLDER / ATTEMPTS_FOLDER
+    # Random: a worker that finds a folder of this name must see the same file system.
     token = secrets.token_hex(16)
     try:
+        # The remains of a killed sweep; the caller holds the lock of the output.
         shutil.rmtree(attempts, ignore_errors=True)
         (attempts / token).mkdir(parents=True)
     except OSError as err:
@@ -65,8 +64,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
 def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
     """Return the job of a cell for :func:`~enginebay_lab.sweeps.cell_task.run_cell`.
 
-    Relative paths start in the cell's folder. Files are represented by their digests; a config is
-    read here, with all that it inherits.
+    The job contains the digests of files, but the contents of a config.
 
     Args:
         cell: The cell.
@@ -81,7 +79,7 @@ def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
 
 
 def digest_cell_files(cell: Cell) -> str:
-    """Return a digest of the files that a cell names, and of its config; empty without any.
+    """Return a digest of the files that a cell names, and of its config; empty without them.
 
     Raises:
         ConfigError: The config cannot be read.
@@ -110,16 +108,16 @@ def _describe_job(cell: Cell, output: Path | None, token: str) -> CellJob:
     )
 
 
-def _config_data(config: Mapping[str, Any]) -> str:
-    """Return the data set that a config names; empty without one."""
+def _config_data(config: Mapping[str, object]) -> str:
+    """Return the data set that a config names; empty if it names none."""
     section = config.get("calib_config")
     if not isinstance(section, Mapping) or section.get("create_calib"):
         return ""
     return str(section.get("calib_file") or "")
 
 
-def _find_texts(value: Any) -> Iterator[str]:
-    """Yield every text in plain data."""
+def _find_texts(value: object) -> Iterator[str]:
+    """Yield every text in nested mappings and sequences."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -131,7 +129,7 @@ def _find_texts(value: Any) -> Iterator[str]:
 
 
 def _deploy_command(cell: Cell) -> str:
-    """Return the command that builds the artifact alone, from any folder."""
+    """Return the shell command that deploys the cell, from any folder."""
     words = ["enginebay", "deploy", cell.model, "--backend", cell.backend]
     fields = msgspec.to_builtins(cell)  # without defaults
     flags = {name: fields[name] for name in _DEPLOY_FLAGS if name in fields} | cell.params
@@ -142,7 +140,7 @@ def _deploy_command(cell: Cell) -> str:
     return f"{shlex.join(['cd', cell.folder or str(Path.cwd())])} && {shlex.join(words)}"
 
 
-def _format_flag(name: str, value: Any) -> list[str]:
+def _format_flag(name: str, value: object) -> list[str]:
     if value in (None, ""):
         return []
     if isinstance(value, bool):

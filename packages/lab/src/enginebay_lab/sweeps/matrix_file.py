@@ -1,4 +1,4 @@
-"""The file of a sweep: a matrix of models, backends, precisions and parameters."""
+"""Reads a sweep: a matrix of models, backends, precisions and parameters."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from enginebay_lab.sweeps.cells import Cell
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-#: The keys and indices of a value in the file.
-KeyPath = tuple[Any, ...]
+#: The path of a value in the file, as keys of tables and indices of lists.
+KeyPath = tuple[str | int, ...]
 
 _CELL_FIELDS = {name: field for name, field in declared_fields(Cell).items() if name != "folder"}
-#: The fields of a cell that the axes of the matrix set.
+#: The fields of a cell that the matrix sets, so that they are no defaults for all cells.
 _AXES = ("model", "backend", "precision", "params")
 
 
 class MatrixTable(NamedTuple):
-    """A table of the file: a model, an exclude or an include.
+    """A table of the file that is a model, an exclude or an include.
 
     Attributes:
-        path: The keys and indices of the table in the file.
-        fields: The cell's fields in the table.
+        path: The path of the table in the file.
+        fields: The fields of a cell that the table sets.
     """
 
     path: KeyPath
@@ -37,15 +37,15 @@ class MatrixTable(NamedTuple):
 
 
 class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of a sweep in addition to those of its cells.
+    """The keys of a sweep that are not fields of a cell.
 
     Attributes:
         models: The models; each a text, or a table with the fields of its cells.
-        backends: The backends' names; by default all that are installed here.
-        precisions: The precisions; by default each backend's own.
-        params: The backends' parameters; a list is an axis of the matrix.
-        exclude: Tables; cells with all the values of a table are removed.
-        include: Tables of additional cells.
+        backends: The backends' names; by default all installed backends.
+        precisions: The precisions; by default the default of each backend.
+        params: The backends' parameters; a list of values is an axis of the matrix.
+        exclude: Tables of fields; a cell that has all the values of a table is removed.
+        include: The tables of additional cells.
     """
 
     models: tuple[str | dict[str, Any], ...] = ()
@@ -57,18 +57,18 @@ class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(NamedTuple):
-    """A sweep as it was written, with values converted to their types.
+    """A sweep before its expansion, with values converted to their types.
 
     Attributes:
         name: The sweep's name in messages: its file, or ``the sweep``.
-        table: The keys and values; if they are from a file, with their lines.
-        folder: The folder of its relative paths.
+        table: The keys and values before the conversion; those from a file have line numbers.
+        folder: The folder that relative paths start in.
         keys: The keys of the matrix.
-        defaults: The fields of all cells.
+        defaults: The fields that apply to all cells.
         models: The models, each with the fields of its cells.
-        exclude: The excludes.
+        exclude: The fields of the cells to remove.
         include: The additional cells; all cells if the sweep is a sequence of cells.
-        problems: The problems found so far.
+        problems: The problems that were found so far.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Matrix(NamedTuple):
     include: list[MatrixTable]
     problems: Problems
 
-    def collecting(self, path: KeyPath, *keys: Any) -> AbstractContextManager[None]:
-        """Collect the errors that a check of a cell's value raises in the block."""
+    def collecting(self, path: KeyPath, *keys: str) -> AbstractContextManager[None]:
+        """Collect the errors that the block raises about a cell's value."""
         return self.problems.collecting(self.find_path(path, *keys))
 
-    def find_path(self, path: KeyPath, *keys: Any) -> KeyPath:
-        """Return the path of a cell's value: in its own table, or among those of all cells."""
+    def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
+        """Return the path of a cell's value: in the cell's table, or else in the defaults."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):
@@ -97,12 +97,12 @@ class Matrix(NamedTuple):
         """Raise the first problem, with the file and the key.
 
         Raises:
-            ConfigError: There is a problem.
+            ConfigError: A problem was found.
         """
         _raise_first(self.problems, self.table)
 
 
-def read_matrix(source: Any) -> Matrix:
+def read_matrix(source: object) -> Matrix:
     """Read a sweep, and check the names and types of its keys.
 
     Args:
@@ -148,7 +148,10 @@ def _read_sequence(cells: Sequence[Any]) -> Matrix:
 
 
 def _read_table(
-    folder: Path, table: Mapping[str, Any], written: Mapping[str, Any], name: str = "the sweep"
+    folder: Path,
+    table: Mapping[str, object],
+    written: Mapping[str, object],
+    name: str = "the sweep",
 ) -> Matrix:
     problems = Problems(name="the sweep")
     matrix_fields = declared_fields(MatrixKeys)
@@ -177,14 +180,14 @@ def _read_table(
     return Matrix(name, table, folder, keys, defaults, models, exclude, include, problems)
 
 
-def _as_table(model: str | dict[str, Any]) -> dict[str, Any]:
+def _as_table(model: str | dict[str, object]) -> dict[str, object]:
     return {"model": model} if isinstance(model, str) else model
 
 
 def _convert_fields(
-    table: Mapping[str, Any], path: KeyPath, known: Mapping[str, Any], problems: Problems
+    table: Mapping[str, object], path: KeyPath, known: Mapping[str, Any], problems: Problems
 ) -> dict[str, Any]:
-    """Convert the values of a table's keys to their types, without wrong values."""
+    """Convert a table's values to their types; wrong values become problems, and are omitted."""
     fields: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:
@@ -197,7 +200,7 @@ def _convert_fields(
     return fields
 
 
-def _to_plain_data(value: Any) -> Any:
+def _to_plain_data(value: object) -> object:
     """Convert a value to plain data that can be sent to another machine; paths become texts.
 
     Raises:
@@ -211,7 +214,7 @@ def _to_plain_data(value: Any) -> Any:
     return plain
 
 
-def _path_to_text(value: Any) -> str:
+def _path_to_text(value: object) -> str:
     if isinstance(value, PurePath):
         return str(value)
     raise ParamsError(
@@ -234,19 +237,19 @@ def _check_required(
                 problems.wrong(entry.path, f"'{key}' is missing", f'write {key} = "…"')
 
 
-def _raise_first(problems: Problems, table: Mapping[str, Any]) -> None:
+def _raise_first(problems: Problems, table: Mapping[str, object]) -> None:
     # Many cells may have the same problem.
     distinct = Problems({(problem.path, str(problem)): problem for problem in problems}.values())
-    placed = distinct.with_places(table)
-    if placed is distinct:  # not from a file: name the key alone
-        placed = Problems(
-            ConfigError(f"{'.'.join(map(str, one.path))}: {one}", hint=one.hint, path=one.path)
-            for one in distinct
+    located = distinct.with_places(table)
+    if located is distinct:  # not from a file: the message names only the key
+        located = Problems(
+            ConfigError(f"{'.'.join(map(str, err.path))}: {err}", hint=err.hint, path=err.path)
+            for err in distinct
         )
-    placed.raise_first()
+    located.raise_first()
 
 
-def _is_in_table(table: Mapping[str, Any], path: KeyPath) -> bool:
+def _is_in_table(table: Mapping[str, object], path: KeyPath) -> bool:
     value: Any = table
     for key in path:
         try:

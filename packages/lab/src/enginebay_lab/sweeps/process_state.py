@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from sysconfig import get_paths
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _cell_numbers = count()
 
 
 def is_first_cell() -> bool:
-    """Return true on the first call in a process: no earlier cell could have left anything."""
+    """Return true on the first call in a process, which no earlier cell can have changed."""
     return next(_cell_numbers) == 0
 
 
@@ -28,16 +28,15 @@ def is_first_cell() -> bool:
 def restored_process(folders: Iterable[Path]) -> Iterator[None]:
     """Undo a model's changes to imports, current folder, environment and torch after the block.
 
-    Two models may each import a ``layers.py`` from their own folders: the second would get the
-    module of the first. Installed modules stay: torch takes seconds to import, and cannot be
-    imported twice.
-
     Args:
-        folders: The folders of the models' code; modules imported from them are removed.
+        folders: The folders of the model's code; modules imported from them are removed.
     """
     path, modules = list(sys.path), set(sys.modules)
     current, environment = Path.cwd(), dict(os.environ)
+    # Two models may each import a layers.py from their folders: the second model would get the
+    # module of the first.
     code_folders = {folder.resolve() for folder in folders}
+    # Installed modules stay: torch takes seconds to import, and cannot be imported twice.
     code_folders -= {Path(installed).resolve() for installed in get_paths().values()}
     torch_state = _read_torch_names()
     try:
@@ -67,8 +66,8 @@ def _module_folder(module: ModuleType) -> Path | None:
     return Path(file).resolve().parent if isinstance(file, str) else None
 
 
-def _read_torch_names() -> list[tuple[Any, dict[str, Any]]]:
-    """Return torch's modules and classes that models call, and the value of each of their names."""
+def _read_torch_names() -> list[tuple[object, dict[str, object]]]:
+    """Return torch's modules and classes that models call, with their attributes by name."""
     if not find_spec("torch"):
         return []
     import torch
@@ -78,11 +77,9 @@ def _read_torch_names() -> list[tuple[Any, dict[str, Any]]]:
     return [(owner, dict(vars(owner))) for owner in (*modules, *layers)]
 
 
-def _restore_torch_names(names: Iterable[tuple[Any, dict[str, Any]]]) -> None:
-    """Restore functions of torch that a model's code replaced, and torch's global settings.
-
-    A replaced function would change the next model's reference as well.
-    """
+def _restore_torch_names(names: Iterable[tuple[object, dict[str, object]]]) -> None:
+    """Restore functions of torch that a model's code replaced, and torch's global settings."""
+    # Otherwise a replaced function would also change the reference of the next model.
     torch = sys.modules.get("torch")
     if torch is None:
         return

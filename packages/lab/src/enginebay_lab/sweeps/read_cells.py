@@ -1,9 +1,9 @@
-"""Reads the cells of a sweep, and checks each before anything runs."""
+"""Reads the cells of a sweep, and checks each cell before any cell runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.authors import check_source, declared_fields, parse_inputs, read_table
 from enginebay.errors import ConfigError, InputError, ParamsError
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from enginebay_lab.sweeps.matrix_file import KeyPath, Matrix
 
 
-def read_cells(source: Any) -> list[Cell]:
-    r"""Return the cells of a sweep, each once, in order.
+def read_cells(source: object) -> list[Cell]:
+    r"""Return the cells of a sweep, without duplicates.
 
     The order is by model, then backend, precision and parameters, as in the file; included cells
     come last. No model is run, and torch is not imported.
@@ -63,10 +63,7 @@ def read_cells(source: Any) -> list[Cell]:
 
 
 def _check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends) -> None:
-    """Check cells as far as possible without running a model or an engine.
-
-    The parameters of backends that are not installed here are not checked.
-    """
+    """Check cells as far as possible without running a model or an engine."""
     checked = set[tuple[object, ...]]()
 
     def is_new(*values: object) -> bool:
@@ -80,7 +77,7 @@ def _check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends
         if is_new("files", path):
             _check_inputs(cell, path, matrix)
             _check_data(cell, path, matrix)
-        engine = backends[cell.backend]
+        engine = backends[cell.backend]  # None, with unknown parameters, if it is not installed
         if engine and is_new("params", cell.backend, cell.precision, repr(cell.params)):
             _check_params(engine, cell, path, matrix)
 

@@ -1,4 +1,4 @@
-"""Pairs the rows of a sweep with the rows of a baseline that are about the same cells."""
+"""Pairs the rows of a sweep with the rows of the same cells in a baseline."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class RowPairs(NamedTuple):
-    """The rows of a sweep and of its baseline, paired.
+    """The rows of a sweep and of its baseline, by whether the cell is in both.
 
     Attributes:
-        same: Pairs of the sweep's row and the baseline's row of the same cell.
+        same: The sweep's row and the baseline's row of each cell that is in both.
         new: Rows of the sweep whose cells are not in the baseline.
         gone: Rows of the baseline whose cells are not in the sweep.
     """
@@ -29,14 +29,15 @@ class RowPairs(NamedTuple):
 
 
 def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> RowPairs:
-    """Pair rows of the same cell: of the same key, or else of the same deployment.
+    """Pair rows with the same key, or else with the same model, backend, precision and parameters.
 
-    Keys differ if only the time limit differs, for example, and the path of a model may be
-    absolute on one machine only. A row with several matches is not paired.
+    A row with several matches is not paired.
     """
     pairs = RowPairs([], list(rows), list(baseline))
     _pair_unique(pairs, lambda row: row.key, lambda _row, _before: True)
+    # Keys differ even if only the time limit differs.
     _pair_unique(pairs, lambda row: (row.model, *_engine_key(row)), lambda _row, _before: True)
+    # The path of a model may be absolute on one of two machines only.
     _pair_unique(
         pairs, lambda row: (PurePosixPath(row.model).name, *_engine_key(row)), _may_be_same_path
     )
@@ -58,11 +59,11 @@ def _pair_unique(
         row.key: [before for before in groups.get(identity(row), ()) if is_match(row, before)]
         for row in pairs.new
     }
-    counts = Counter(before.key for found in matches.values() for before in found)
+    counts = Counter(before.key for group in matches.values() for before in group)
     paired = [
-        (row, found[0])
+        (row, group[0])
         for row in pairs.new
-        if len(found := matches[row.key]) == 1 and counts[found[0].key] == 1
+        if len(group := matches[row.key]) == 1 and counts[group[0].key] == 1
     ]
     pairs.same.extend(paired)
     ours, theirs = ({pair[side].key for pair in paired} for side in (0, 1))
@@ -75,7 +76,7 @@ def _engine_key(row: SweepRow) -> tuple[Hashable, ...]:
 
 
 def _may_be_same_path(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if one path may be the other, seen from a different folder or machine."""
+    """Return true if both paths may name the same model, on different machines or folders."""
     paths = PurePosixPath(row.model), PurePosixPath(before.model)
     short, long = sorted(paths, key=PurePosixPath.is_absolute)
     if not long.is_absolute():

@@ -1,4 +1,4 @@
-"""The rows file of a sweep: each row is on the disk as soon as its cell has ended."""
+"""The rows file of a sweep, to which each row is written as soon as its cell has ended."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _locks: set[int] = set()
 
 
 class RowsFile(Journal):
-    """The rows of a sweep's cells, a line each, for one writer at a time.
+    """The file with the rows of a sweep's cells, one per line, locked for one writer.
 
     Args:
         path: The file; its folder is made if it does not exist.
         resume: Continue with the rows in the file. Rows with a fault are removed, so that their
-            cells are run again; all other rows stay, also of cells of other sweeps.
-        is_stale: Returns true for a row whose cell must be run again as well.
+            cells are run again; all other rows stay, even of cells of other sweeps.
+        is_stale: Returns true for another row to remove, so that its cell is run again.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.
 
     Raises:
         UsageError: The file exists and ``resume`` is not set, another sweep writes to it, or it
-            contains something else.
+            does not contain rows.
         EnginebayError: The disk is full or read-only.
-        OSError: It cannot be written for another reason.
+        OSError: The file cannot be written for another reason.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RowsFile(Journal):
 
         Raises:
             EnginebayError: The disk is full or read-only; earlier rows stay.
-            OSError: It cannot be written for another reason.
+            OSError: The file cannot be written for another reason.
         """
         if row.key not in self.rows:
             super().append(row)
@@ -128,14 +128,14 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must
 
 
 def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
-    """Read the rows of a sweep, also of a sweep that still runs.
+    """Read the rows of a sweep, which may still be running.
 
     Args:
-        path: The file, or the sweep's folder.
+        path: The rows file, or the sweep's folder.
 
     Raises:
-        UsageError: It does not exist, contains no rows, something else, or rows of another version.
-        OSError: It cannot be read.
+        UsageError: The file does not exist, contains no rows, or rows of another version.
+        OSError: The file cannot be read.
     """
     path = Path(path)
     check_text(str(path))

@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,7 +36,7 @@ FUNCTION = "enginebay_lab.sweeps.cell_task:run_cell"
 
 
 def sweep(
-    cells: Any,
+    cells: str | PathLike[str] | Mapping[str, object] | Sequence[Cell | Mapping[str, object]],
     executor: Executor | None = None,
     *,
     output: str | Path | None = None,
@@ -118,17 +118,17 @@ def sweep(
 
 
 def _is_stale(cells: Mapping[str, Cell], row: SweepRow) -> bool:
-    """Return true if a row's cell is in this sweep, and its files have changed since it ran."""
+    """Return true if a row's cell is in this sweep, and its files have changed since the run."""
     if row.key not in cells:
         return False
     try:
         return digest_cell_files(cells[row.key]) != row.files
-    except EnginebayError:  # running the cell again reports it
+    except EnginebayError:  # running the cell again reports the error
         return True
 
 
 def _version_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Yield a note for each distribution that has different versions on different machines."""
+    """Yield a note for each package that has different versions on different machines."""
     hosts: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
         for name, version in row.versions.items():
@@ -185,12 +185,12 @@ def _outcome_row(cell: Cell, outcome: TaskOutcome, folder: Path | None) -> Sweep
 
 
 class _SweepProgress:
-    """Counts the cells that have ended, and shows the counts to the caller.
+    """Counts the cells that have ended, and passes the counts to the caller as text.
 
     Args:
         cells: All cells.
         rows: The rows of an earlier run.
-        set_detail: Called with the text.
+        set_detail: Called with the text after each change.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: The ``kind`` of these rows in a file of rows.
 ROW_KIND = "sweep row"
 
-#: Notes that are shown; the rows have all of them.
+#: The maximum number of notes to show; the rows contain all notes.
 _MAX_NOTES = 8
 
 
@@ -108,7 +108,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
         return f"<Sweep of {len(self.rows)} cells, {len(self.failures)} failures>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows of each machine, and why some are not verified."""
+        """Yield a table of rows for each machine, and the reasons of rows that are not verified."""
         for host, rows in self.hosts.items():
             yield from _host_blocks(host, rows)
         notes = (("note", note) for note in (*self.notes, *_row_notes(self.rows)))
@@ -194,7 +194,7 @@ def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 
 def _format_drops(row: SweepRow) -> Iterator[str]:
-    """Yield each metric's drop below PyTorch's, or its value if nothing was compared."""
+    """Yield how far each metric is below PyTorch's, or its value without PyTorch's."""
     for metric in row.metrics:
         if metric.drop is not None:
             yield f"{metric.metric} {metric.drop:.3g}"
@@ -203,7 +203,7 @@ def _format_drops(row: SweepRow) -> Iterator[str]:
 
 
 def _group_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Yield why rows are not verified; reasons that many rows share are listed once."""
+    """Yield labels and reasons of rows that are not verified; shared reasons are listed once."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         groups.setdefault(tuple(_row_reasons(row)), []).append(row.label)

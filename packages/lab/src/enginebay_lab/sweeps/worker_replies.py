@@ -1,4 +1,4 @@
-"""Turns a worker's reply into the row of its cell, and moves the artifact to its final folder."""
+"""Converts a worker's reply to the row of its cell, and moves the artifact to its final folder."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _RESUME_HINT = "sweep again with --resume"
 def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
     """Check a worker's reply and its artifact, and move the artifact to its final folder.
 
-    The folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. It appears complete or not
-    at all, and replaces the artifact of an earlier run of the cell.
+    The folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. The move is atomic, and
+    replaces the artifact of an earlier run of the cell.
 
     Args:
         cell: The cell.
@@ -39,8 +39,8 @@ def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
         output: The sweep's folder; None to drop artifacts.
 
     Returns:
-        The row. Its fault is ``damaged`` if the reply is not a row, or the artifact is not the one
-        that the worker built, and ``disk`` if the artifact cannot be written here.
+        The row. Its fault is ``damaged`` if the reply is not a row, or the artifact differs from
+        the one that the worker built, and ``disk`` if the artifact cannot be written here.
     """
     empty = SweepRow.of(cell, "lost")
     try:
@@ -67,7 +67,7 @@ def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
 
 
 def artifact_folder_name(cell: Cell) -> str:
-    """Return the name of a cell's artifact folder: readable and unique.
+    """Return the name of a cell's artifact folder, which is readable and unique.
 
     Example:
         >>> from enginebay_lab import Cell
