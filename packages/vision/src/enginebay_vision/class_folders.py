@@ -44,6 +44,7 @@ class ClassFolders:
         self.targets = ""
         self._preprocess = preprocess
         self._class_indices: list[int] = []
+        # Listed at once, so that a wrong folder is refused early.
         folders = sorted(
             entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")
         )
@@ -56,7 +57,7 @@ class ClassFolders:
                 f"'{path}' contains no images",
                 hint=f"expected files with the suffixes {', '.join(sorted(SUFFIXES))}",
             )
-        if loose and sorted_in:
+        if loose and sorted_in:  # empty folders next to images are allowed
             raise InputError(
                 f"'{path}' contains folders of images, and images next to them: "
                 f"'{loose[0][0].name}'",

@@ -100,7 +100,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return msgspec.structs.replace(self, image=image, boxes=boxes.name)
 
     def _check_columns(self, boxes: TensorSpec, scores: TensorSpec) -> None:
-        dims = boxes.dims or ("any",)
+        dims = boxes.dims or ("any",)  # without a known rank, nothing can be checked
         size = dims[-2:][0] if self.columns else dims[-1]
         counts = (scores.dims or ())[-1:]
         if isinstance(size, int):

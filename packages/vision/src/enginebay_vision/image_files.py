@@ -41,6 +41,7 @@ def open_image(image: ImageSource, channels: str = "RGB") -> PilImage:
     from PIL import Image
 
     if isinstance(image, Image.Image):
+        # Pillow decodes an opened file only when its pixels are read, so that errors occur here.
         with _wrap_errors("the image"):
             return _convert_image(image, channels, "the image")
     path = _check_path(image)

@@ -74,7 +74,7 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
         pixels = ((values * std + mean) / np.float32(self.image.scale)).round().clip(0, 255)
         part = pixels[:, *self._locate_image(size, values.shape[1:])].astype(np.uint8)
         if self.image.channels == "BGR":
-            part = part[::-1]
+            part = part[::-1]  # results are RGB
         array = part.transpose(1, 2, 0) if self._has_colours else part[0]
         return FoundMap([MadePicture(array.shape[1], array.shape[0])], np.ascontiguousarray(array))
 

@@ -79,6 +79,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         # Without a known point, or with many bodies in one box, there is nothing to compare.
         bodies = [body for body in coco.objects if any(body.keypoints[2::3]) and not body.iscrowd]
         for body in bodies:
+            # Without names, the task fits any number of points, of three values each.
             if len(body.keypoints) != 3 * len(self.classes or body.keypoints[::3]):
                 raise InputError(
                     f"'{coco.path}': annotation {body.id} has {len(body.keypoints) / 3:g} points, "
@@ -89,6 +90,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     def read_truth(self, image: PilImage, annotation: CocoObject) -> tuple[PilImage, TruePoints]:
         """Return the part of the image with a body, and the body's points relative to this part."""
         left, top, width, height = annotation.bbox
+        # A file may lack the area of an outline.
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
         if self.image.size is not None:
             # The aspect ratio of the network's input, so that the body is not distorted.

@@ -62,6 +62,7 @@ def interpolate_map(
 
 def pick_nearest(values: NumpyArray, positions: PixelPositions) -> NumpyArray:
     """Return, for each pixel of an image, the entry of a map ``h×w`` that contains the pixel."""
+    # Cropped pixels are outside of the map; the caller overwrites their values.
     rows, columns = (
         np.floor(axis_positions + 0.5).astype(np.intp).clip(0, size - 1)
         for axis_positions, size in zip(

@@ -66,7 +66,7 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
             hint="check channels and layout",
         )
     if not (isinstance(sizes["H"], int) and isinstance(sizes["W"], int)):
-        return
+        return  # a dynamic size accepts every image
     if image.size != (sizes["H"], sizes["W"]):
         produced = "no single size" if image.size is None else f"{image.size[0]}x{image.size[1]}"
         raise UsageError(

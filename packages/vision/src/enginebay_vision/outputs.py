@@ -63,7 +63,7 @@ def read_channels_first(outputs: Mapping[str, NumpyArray], name: str, layout: st
 def read_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
     """Return an output with a single map, such as depths, for one image: ``h×w float32``."""
     values = read_finite(outputs, name, np.float32)
-    values = values[0] if values.ndim == 3 and len(values) == 1 else values
+    values = values[0] if values.ndim == 3 and len(values) == 1 else values  # one channel
     if values.ndim != 2 or 0 in values.shape:
         raise _wrong_shape(name, values, "h×w")
     return values

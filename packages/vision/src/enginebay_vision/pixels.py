@@ -70,7 +70,7 @@ def _crop_image(step: Crop, image: PilImage, placed: Placement) -> PilImage:
     # In the image's mode: a grey image is filled with the brightness of the colour.
     colour = getcolor(f"rgb({red},{green},{blue})", image.mode)
     canvas: PilImage = Image.new(image.mode, (step.width, step.height), colour)
-    canvas.paste(image, (left, top))
+    canvas.paste(image, (left, top))  # Pillow clips the image to the canvas
     return canvas
 
 
@@ -80,7 +80,7 @@ def _normalise_pixels(spec: ImageInput, pixels: NumpyArray) -> NumpyArray:
     if spec.channels == "BGR":
         values = values[..., ::-1]
     dtype = numpy_dtype(spec.dtype or "float32")
-    if dtype != np.uint8:
+    if dtype != np.uint8:  # whose pixels stay unchanged, as ImageInput checks
         mean, std = (np.asarray(numbers, np.float32) for numbers in (spec.mean, spec.std))
         values = ((values * np.float32(spec.scale) - mean) / std).astype(dtype)
     if spec.layout == "NCHW":

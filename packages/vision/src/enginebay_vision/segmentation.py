@@ -94,7 +94,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
                 mask[band] = scores.argmax(0)
         mask[positions.unseen] = NO_CLASS
         indices, counts = np.unique(mask[mask >= 0], return_counts=True)
-        shares = counts / max(1, counts.sum())
+        shares = counts / max(1, counts.sum())  # all pixels may have been cropped
         rows = [
             Segment(self.class_name(index), index, share)
             for index, share in zip(indices.tolist(), shares.tolist(), strict=True)

@@ -141,5 +141,6 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
 
 def _check_size(step: str, height: int, width: int) -> None:
     for name, value in (("height", height), ("width", width)):
+        # msgspec checks types only when it decodes a record.
         if not isinstance(value, int) or value < 1:
             raise UsageError(f"{step}: {name} is {value!r}; expected a whole number from 1")

@@ -53,7 +53,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
         """Check that the output has an entry for each character and one special entry."""
-        count = dims[-1] if len(dims) == 3 else 0
+        count = dims[-1] if len(dims) == 3 else 0  # 0 never fits: another rank is refused
         if isinstance(count, int) and count != len(self.classes) + 1:
             raise UsageError(
                 f"the task has {len(self.classes)} characters and one special entry, but the "
@@ -81,6 +81,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
         special = self.special % count  # -1 becomes the last index
         is_character = best != special
         if self.decoding == "ctc":
+            # Of equal neighbours only the first is a character.
             is_character[1:] &= best[1:] != best[:-1]
         else:
             # False from the first end symbol on.

@@ -85,7 +85,7 @@ def run(args: Namespace) -> int:
         raise UsageError("nothing to resume", hint="add --output FOLDER")
     args.report = args.report or _default_report(args.output)
     check_report_flag(args)
-    cells = read_cells(args.sweep)
+    cells = read_cells(args.sweep)  # all mistakes in the file are found before anything runs
     try:
         with open_executor(args) as workers, progress() as watch, stdout_on_stderr():
             swept = sweep(

@@ -51,7 +51,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
             f"Latency{where}",
             draw_boxes(
                 [labels.get(row.name, row.name) for row in rows],
-                [row.quantiles[5:96] for row in rows],
+                [row.quantiles[5:96] for row in rows],  # without outliers
             ),
             note="The box holds the middle half of the calls, with the median as its line; the "
             "whiskers reach from 5 % to 95 % of them.",
@@ -99,6 +99,7 @@ def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
             worst[output.name] = max(worst.get(output.name, 0.0), error)
     if not any(error > 0 for error in worst.values()):
         return None
+    # Each output has a bar for each engine.
     names = sorted(worst, key=worst.__getitem__, reverse=True)[: max(1, _MAX_BARS // len(compared))]
     series = {name: [_find_error(entry, name) for entry in compared] for name in names}
     note = "The largest absolute difference from the reference, on a logarithmic axis"

@@ -144,6 +144,7 @@ def _read_head(path: Path, data: bytes) -> _DocumentHead:
 
 
 def _read_sweep(path: Path) -> Sweep:
+    # The file has the rows in the order in which the cells ended.
     return Sweep(rows=tuple(sorted(read_rows(path), key=lambda row: row.label)))
 
 

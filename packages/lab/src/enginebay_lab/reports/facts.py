@@ -94,6 +94,7 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
         facts["engine", f"{manifest.backend} {manifest.engine_version}"] = None
         facts["device", f"{receipt.device} {receipt.device_name}".strip() if receipt else ""] = None
         facts["driver", receipt.driver if receipt else ""] = None
+    # Facts with the same name together, at the place of the first.
     order = list(dict.fromkeys(name for name, _ in facts))
     yield from sorted((pair for pair in facts if pair[1]), key=lambda pair: order.index(pair[0]))
 

@@ -34,6 +34,7 @@ def render_page(report: Findings) -> str:
     check_packages()
     from jinja2 import Environment, StrictUndefined
 
+    # Strict: a wrong name in the template is an error, not an empty text.
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -153,6 +153,7 @@ class _RecordCollector:
         elif (path / SWEEP_FILE).is_file():
             self.add_source(read_document(path / SWEEP_FILE))
         else:
+            # The folder may contain artifacts or comparisons.
             is_parent = any(path.glob(f"*/{MANIFEST_FILE}")) or any(path.glob(f"*/{ROWS_FILE}"))
             raise UsageError(
                 f"'{path}' contains neither {ROWS_FILE} nor {MANIFEST_FILE}; expected "

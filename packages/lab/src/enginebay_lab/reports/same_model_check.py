@@ -39,6 +39,7 @@ class SameModelCheck:
         path = str(artifact.path)
         self.check_manifest(path, artifact.manifest)
         for sample in artifact.samples():
+            # Compared with the first artifact that recorded the same inputs.
             known, outputs = self._recorded.setdefault(_inputs_key(sample), (path, sample.outputs))
             if _do_outputs_differ(outputs, sample.outputs):
                 raise UsageError(

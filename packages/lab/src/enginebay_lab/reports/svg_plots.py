@@ -203,8 +203,9 @@ def _render_svg(chart: Graph) -> str:
     for child in list(root):
         if _tag_name(child) == "title":
             root.remove(child)
-    root.attrib.pop("id", None)
+    root.attrib.pop("id", None)  # it is random
     root.set("role", "img")
+    # ElementTree writes SVG's namespace as a prefix, which a browser does not know in HTML.
     return ET.tostring(root, encoding="unicode").replace("ns0:", "").replace(":ns0", "")
 
 

@@ -117,6 +117,7 @@ def _verdict_rank(verdict: str) -> int:
 
 def _host_tables(sweep: Sweep) -> Iterator[PageTable]:
     """Yield a table of figures for each host."""
+    # One table per host: figures of different hosts are not comparable.
     for host, rows in sorted(sweep.hosts.items()):
         measured = [row for row in rows if row.verdict != _LOST]
         metrics = list(dict.fromkeys(m.metric for row in measured for m in row.metrics))

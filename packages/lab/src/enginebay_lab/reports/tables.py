@@ -175,7 +175,7 @@ def _output_row(output: OutputComparison) -> list[TableCell]:
         TableCell("yes" if output.passed else "no"),
         number_cell(output.max_abs_error, human_error),
         number_cell(output.max_rel_error, human_error),
-        number_cell(output.mismatched_count, lambda _: off),
+        number_cell(output.mismatched_count, lambda _: off),  # sorted by the count alone
         TableCell(_format_worst(output.worst_index, output.worst_expected, output.worst_found)),
         TableCell(f"rtol {human_error(output.rtol)}, atol {human_error(output.atol)}"),
         TableCell(output.reason),

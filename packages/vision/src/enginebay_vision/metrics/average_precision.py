@@ -96,6 +96,7 @@ class BoxPrecision(AveragePrecision):
         edges = np.asarray([(b.left, b.top, b.right, b.bottom) for b in results]).reshape(-1, 4)
         scores = np.asarray([box.score for box in results])
         classes = np.asarray([box.index for box in results], np.int64)
+        # Also classes with true objects only, which were missed, or with results only.
         for index in np.union1d(classes, truth.classes).tolist():
             detected = np.flatnonzero(classes == index)[:_MAX_BOXES]
             true = truth.classes == index
@@ -122,6 +123,7 @@ class KeypointPrecision(AveragePrecision):
         # OKS of a point: exp(-distance² / (2 · area · (2 · sigma)²)). The area may be 0.
         spread = 2 * area * np.square(2 * np.asarray(sigmas))
         similar = np.exp(-distances / np.maximum(spread, 1e-12))[is_known].mean()
+        # The score of a body is the mean score of its points.
         score = np.mean([[point.score for point in results]], axis=1)
         self.add_class(0, score, similar.reshape(1, 1), np.zeros(1, bool))
 

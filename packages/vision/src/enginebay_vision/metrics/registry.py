@@ -139,6 +139,7 @@ def _count_edits(results: Sequence[Text], target: Target) -> tuple[float, int]:
     return row[-1], len(target.truth)
 
 
+#: Functions that make a new metric: metrics have state.
 _METRICS: dict[str, Callable[[], ImageMetric]] = {
     "miou": lambda: MeanIoU("semantic-segmentation"),
     "psnr": lambda: SumRatio(_compute_psnr, "image-to-image", higher_is_better=True),

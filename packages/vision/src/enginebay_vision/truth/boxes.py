@@ -65,6 +65,7 @@ def find_annotated_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path,
         listed = list(names.values())
     elif (path / "Annotations").is_dir():
         pairs = find_image_pairs(path, (("JPEGImages", "Annotations"),), (".xml",))
+        # Each image has a file: pairs without one are only for folders without annotations.
         named = {image: _read_voc_file(file) for image, file in pairs if file is not None}
         listed = sorted({box.name for boxes in named.values() for box in boxes})
     else:

@@ -78,7 +78,7 @@ def read_coco_file(folder: Path) -> CocoFile | None:
         InputError: There are several files, the file is not in COCO's format, or an image is
             missing.
     """
-    files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+    files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])  # such as annotations/*.json
     path = find_only_file(files, folder)
     if path is None:
         return None

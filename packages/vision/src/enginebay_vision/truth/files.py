@@ -23,6 +23,7 @@ def is_image_file(path: Path) -> bool:
 
 def find_images(path: Path) -> list[Path]:
     """Return the image files in a folder and all its subfolders, in the order of their paths."""
+    # Sorted: the order of a file system is arbitrary.
     return [file for file in sorted(path.rglob("*")) if is_image_file(file)]
 
 

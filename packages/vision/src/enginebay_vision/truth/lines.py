@@ -32,6 +32,7 @@ def find_text_lines(path: Path) -> list[tuple[Path, str]] | None:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        # A tab allows spaces in the path; without one, the path ends at the first space.
         name, _, text = line.partition("\t" if "\t" in line else " ")
         where = f"line {number} of '{listing}'"
         if not text:
