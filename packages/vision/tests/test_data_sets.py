@@ -76,7 +76,7 @@ def test_folders_that_are_no_classes(photos: Path) -> None:
     )
     shutil.copy(photos / "red" / "0.png", photos / "loose.png")
     message = f"'{photos}' contains folders of images, and images next to them: 'loose.png'"
-    assert fault(photos) == (message, "move each into the folder of its class")
+    assert fault(photos) == (message, "move each image into the folder of its class")
 
 
 def test_a_broken_image_is_named(photos: Path) -> None:

@@ -76,7 +76,7 @@ def test_sure_points_are_drawn(tmp_path: Path) -> None:
             {"skeleton": ((0, 2),)},
             "skeleton contains an index beyond the 2 classes",
         ),
-        ({"sigmas": (0.1,)}, "sigmas has 1 numbers, and classes 2 points"),
+        ({"sigmas": (0.1,)}, "sigmas has 1 numbers, but classes has 2 names"),
         ({"sigmas": (0.1, 0)}, "sigmas and padding must be numbers above 0"),
         ({"padding": 0}, "sigmas and padding must be numbers above 0"),
     ],

@@ -189,12 +189,12 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
         image(dtype="float16"),
         {},
         f"the task converts images to float16, but {FOUND}",
-        "dtype='float32', or remove dtype",
+        "set dtype='float32', or remove dtype",
     ),
     (
         image(),
         {"dtype": "int64"},
-        "images cannot be the input x int64[1, 3, 32, 32]; expected floats or uint8",
+        "images cannot be converted to the input x int64[1, 3, 32, 32]; expected floats or uint8",
         None,
     ),
     (

@@ -223,7 +223,7 @@ WRONG = [
         "sweep.toml: exclude.0: no cell has all of these values",
         None,
     ),
-    (f"{BASE}[[exclude]]", "sweep.toml: exclude.0: it has no value to match", "write backend = …"),
+    (f"{BASE}[[exclude]]", "sweep.toml: exclude.0: the exclude is empty", "write backend = …"),
     (
         f"{BASE}[[exclude]]\nbackend = 'ncnn'\n[[exclude]]\nbackend = 'loopback'",
         "'sweep.toml' has no cells",

@@ -61,7 +61,7 @@ class ClassFolders:
             raise InputError(
                 f"'{path}' contains folders of images, and images next to them: "
                 f"'{loose[0][0].name}'",
-                hint="move each into the folder of its class",
+                hint="move each image into the folder of its class",
             )
         self._files: list[tuple[Path, int | None]] = [*loose, *sorted_in]
         if sorted_in:

@@ -72,17 +72,17 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         if self.labels and self.activation == "softmax":
             raise UsageError(
                 "softmax cannot be combined with labels: it requires a score for each class",
-                hint="labels='', or another activation",
+                hint="set labels='', or use another activation",
             )
         if self.columns and self.scores:
             raise UsageError(
                 "columns cannot be combined with scores: it expects scores in the output of boxes",
-                hint="scores='', or columns=False",
+                hint="set scores='', or columns=False",
             )
         if self.labels and self.every_class:
             raise UsageError(
                 "every_class cannot be combined with labels: it requires a score for each class",
-                hint="labels='', or every_class=False",
+                hint="set labels='', or every_class=False",
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
@@ -134,7 +134,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         values = values.T if self.columns else values
         if values.size and (values.shape[-1] != 4 if self.scores else values.shape[-1] < 5):
             raise InferenceError(
-                f"output '{self.boxes}' has the shape {values.shape}; expected four numbers a box"
+                f"output '{self.boxes}' has the shape {values.shape}; expected four numbers per box"
             )
         rows = values.reshape(-1, values.shape[-1] or 4)
         corners = self._image_corners(rows[:, :4], size)

@@ -62,7 +62,9 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         if count and not all(0 <= point < count for line in self.skeleton for point in line):
             raise UsageError(f"skeleton contains an index beyond the {count} classes")
         if self.sigmas and count not in (0, len(self.sigmas)):
-            raise UsageError(f"sigmas has {len(self.sigmas)} numbers, and classes {count} points")
+            raise UsageError(
+                f"sigmas has {len(self.sigmas)} numbers, but classes has {count} names"
+            )
         if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
             raise UsageError("sigmas and padding must be numbers above 0")
 

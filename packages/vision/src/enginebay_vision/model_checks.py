@@ -43,10 +43,12 @@ def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
     if image.dtype and image.dtype != spec.dtype:
         raise UsageError(
             f"the task converts images to {image.dtype}, but the input is {spec.describe()}",
-            hint=f"dtype='{spec.dtype}', or remove dtype",
+            hint=f"set dtype='{spec.dtype}', or remove dtype",
         )
     if not spec.dtype.startswith(("float", "bfloat")) and spec.dtype != "uint8":
-        raise UsageError(f"images cannot be the input {spec.describe()}; expected floats or uint8")
+        raise UsageError(
+            f"images cannot be converted to the input {spec.describe()}; expected floats or uint8"
+        )
     if spec.dims is not None:
         _check_dims(image, spec, spec.dims)
     return msgspec.structs.replace(image, input=spec.name, dtype=spec.dtype)

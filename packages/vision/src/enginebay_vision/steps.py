@@ -65,7 +65,7 @@ class Resize(
         if not self.antialias and self.interpolation not in ("nearest", "bilinear"):
             raise UsageError(
                 f"Resize: {self.interpolation} requires antialias",
-                hint="antialias=True, or interpolation='bilinear'",
+                hint="set antialias=True, or interpolation='bilinear'",
             )
 
     def place(self, image: Placement) -> Placement:

@@ -60,7 +60,7 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
     Raises:
         ChildCrashedError: The child process ended during the call.
         ChildTimeoutError: The call exceeded the limit, and the child was killed.
-        EnginebayError: The function raised.
+        EnginebayError: The function raised an exception.
     """
     end = time.monotonic() + limit
     child = _take_child()

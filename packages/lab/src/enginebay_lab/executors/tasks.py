@@ -34,7 +34,7 @@ class ExecutorTask(msgspec.Struct, frozen=True):
 
 
 class TaskFault(msgspec.Struct, frozen=True):
-    """Why a task has no value.
+    """The reason why a task has no value.
 
     Attributes:
         kind: The kind of failure.
@@ -65,9 +65,9 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: The task's key; empty until the sender has received the outcome.
         value: The function's result; None if the task failed.
-        fault: Why there is no value; None if the task succeeded.
+        fault: The reason why there is no value; None if the task succeeded.
         host: The name of the machine that ran it; empty if unknown.
-        attempts: How often the task was started, as far as the executor reports it.
+        attempts: The number of starts of the task, as far as the executor reports them.
         seconds: The duration on the worker.
     """
 

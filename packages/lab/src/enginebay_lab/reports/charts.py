@@ -26,10 +26,10 @@ class Figure(NamedTuple):
     """A plot.
 
     Attributes:
-        title: The heading above it.
+        title: The heading above the plot.
         svg: The drawing, as an SVG element.
         legend: The names of the series, in the order of their colours; empty for a single series.
-        note: The caption, which explains how to read it.
+        note: The caption, which explains how to read the plot.
     """
 
     title: str

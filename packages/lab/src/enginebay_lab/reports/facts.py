@@ -65,7 +65,7 @@ def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
 
 
 def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield notes about what limits the figures of benchmarks."""
+    """Yield notes about the limits of the benchmarks' figures."""
     labels = {row.name: entry.label for entry in entries for row in entry.speeds}
     for benchmark in list_benchmarks(report):
         if benchmark.baseline:
@@ -100,7 +100,7 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
 
 
 def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield a description and the command that repeats the results, without duplicates."""
+    """Yield the commands that repeat the results, each after a description."""
     compared = [
         *(("Sweep", result.command) for result in report.sweeps),
         *((f"Compare {result.model}", result.command) for result in report.comparisons),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def report(*sources: object, command: str = "") -> Report:
-    """Collect the results about one model, or of sweeps of many models, to a report.
+    """Collect the results about one model, or of sweeps of many models, in a report.
 
     Args:
         *sources: Each is a result of :func:`enginebay.deploy` or of a function of the lab, an

@@ -51,7 +51,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
         return render_page(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the page, or the JSON document, whole or not at all.
+        """Write the page, or the JSON document, atomically.
 
         An existing file is replaced only if it is a report.
 
@@ -59,7 +59,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
             path: A file whose name ends with ``.html`` or ``.json``.
 
         Raises:
-            UsageError: The name ends differently, or the file exists and is not a report.
+            UsageError: The path has another suffix, or the file exists and is not a report.
             MissingDependencyError: The file is a page, and Jinja2 or pygal is not installed.
         """
         path = check_output(path)

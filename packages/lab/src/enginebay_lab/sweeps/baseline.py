@@ -39,7 +39,7 @@ def find_regressions(
     Regressions are: a verdict that is later in :data:`VERDICTS`; a metric that dropped by more than
     the cell's ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
     :data:`MIN_SLOWDOWN` times as long, with intervals that do not overlap; and a cell, result,
-    metric or speed that is missing, and is in the baseline.
+    metric or speed that is in the baseline and missing now.
 
     Returns:
         A sentence for each regression, and notes about figures that were not compared.

@@ -79,8 +79,8 @@ def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
     """Run a cell in this process, and return its row.
 
     Raises:
-        ModelSourceError: The model's code raised, in a process that has run other cells.
-        ModelError: The model's forward raised, in such a process.
+        ModelSourceError: The model's code failed, and this process has run other cells.
+        ModelError: The model's forward failed, and this process has run other cells.
     """
     try:
         with (
@@ -137,8 +137,8 @@ def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
     """Run the steps of a cell, and return its row, even if a step fails.
 
     Raises:
-        ModelSourceError: The model's code raised, in a process that has run other cells.
-        ModelError: The model's forward raised, in such a process.
+        ModelSourceError: The model's code failed, and this process has run other cells.
+        ModelError: The model's forward failed, and this process has run other cells.
     """
     row = _start_row(job)
     try:

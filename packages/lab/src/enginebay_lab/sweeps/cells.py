@@ -24,28 +24,28 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     never sent as objects.
 
     Attributes:
-        model: The model, as a text that names one on the command line.
+        model: The model, as on the command line: ``net.py:build``.
         backend: The backend's name.
         precision: The precision; empty for the backend's default.
         params: The backend's parameters by name.
-        inputs: Example inputs, as ``--input`` takes them: ``x=1x3x224x224``.
+        inputs: Example inputs, as for ``--input``: ``x=1x3x224x224``.
         config: The path of a deploy config; empty without one.
         exporter: The ONNX exporter; empty for the first that works.
-        ir: The IR; empty for the backend's preferred ones.
-        rewriters: Your own rewriters, as texts that name them: ``file.py:attr``.
+        ir: The IR; empty for the IRs that the backend prefers.
+        rewriters: Additional rewriters: ``file.py:attr``.
         data: The name of a data set; empty without one.
-        take: The number of items to use; None for all.
+        take: The number of items of the data set to use; None for all items.
         seed: The random seed for ``take``.
         metrics: The metrics that the artifact is evaluated with, on all items.
         max_drop: How much worse than PyTorch's a metric may be; None for no limit.
-        probes: The number of inputs of other values and sizes for the verdict; None for the
-            default of :func:`enginebay.deploy`.
-        rtol: Replaces the relative tolerance.
-        atol: Replaces the absolute tolerance.
-        seconds: How long the artifact is measured; 0 to skip the measurement.
-        timeout: Seconds that the whole cell may take.
-        folder: The folder of its relative paths; empty for the current folder. It is not part of
-            :attr:`key`, so that a sweep can be moved with its files.
+        probes: The number of generated inputs, with other values and sizes than the example, that
+            the artifact is verified on; None for the default of :func:`enginebay.deploy`.
+        rtol: The relative tolerance; None for the default.
+        atol: The absolute tolerance; None for the default.
+        seconds: The time for measuring the artifact; 0 to skip the measurement.
+        timeout: The time limit for the whole cell, in seconds.
+        folder: The folder that relative paths start in; empty for the current folder. It is not
+            part of :attr:`key`, so that a sweep can be moved with its files.
     """
 
     model: str

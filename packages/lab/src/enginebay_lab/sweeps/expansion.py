@@ -51,7 +51,7 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
     for entry in matrix.exclude:
         keys = {key for key, placed in cells.items() if _is_match(placed.cell, entry.fields)}
         if not entry.fields:
-            matrix.problems.wrong(entry.path, "it has no value to match", "write backend = …")
+            matrix.problems.wrong(entry.path, "the exclude is empty", "write backend = …")
         elif not keys:
             matrix.problems.wrong(entry.path, *_explain_no_match(entry, cells))
         excluded |= keys

@@ -20,7 +20,7 @@ _cell_numbers = count()
 
 
 def is_first_cell() -> bool:
-    """Return true on the first call in a process, which no earlier cell can have changed."""
+    """Return true on the first call in a process: no earlier cell can have changed its state."""
     return next(_cell_numbers) == 0
 
 

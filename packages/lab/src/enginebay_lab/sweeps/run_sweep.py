@@ -47,9 +47,9 @@ def sweep(
 ) -> Sweep:
     """Deploy many models on many backends, each cell on a worker of an executor.
 
-    A cell is plain data, and so is its row. It runs in a child process of its worker: a model that
-    crashes or hangs costs its own row. A worker that dies, lacks the backend or has a different
-    version is recorded in the row. Each cell has exactly one row.
+    A cell is plain data, and so is its row. A cell runs in a child process of its worker: if a
+    model crashes or hangs, only its row is affected. If a worker dies, lacks the backend or has a
+    different version, the row records this. Each cell has exactly one row.
 
     Args:
         cells: The path of a sweep's file, a mapping of the same structure, or a sequence of
@@ -58,12 +58,12 @@ def sweep(
             ``distributed.Client(…).get_executor(pure=False)``; the caller closes it. By default
             this machine: as many cells at once as its cores and memory allow, or one after the
             other if artifacts are measured.
-        output: The folder of the artifacts and of ``rows.jsonl``, which has each row as soon as
-            its cell has ended; by default artifacts are dropped.
+        output: The folder of the artifacts and of ``rows.jsonl``, to which each row is written as
+            soon as its cell has ended; by default artifacts are dropped.
         resume: Continue with the rows in the folder: run only cells without a row, cells that were
             lost with their machine, and cells whose files have changed.
-        baseline: The rows of an earlier sweep, or the path of their file: the result lists the
-            regressions since.
+        baseline: The rows of an earlier sweep, or the path of their file. The result then lists the
+            regressions since that sweep.
         watch: Called with the step ``sweep`` when it starts, when its detail changes, and when it
             ends.
         command: The command that repeats the sweep.

@@ -29,24 +29,24 @@ _MAX_NOTES = 8
 
 
 class SweepRow(ComparisonRow, frozen=True, kw_only=True):
-    """One cell of a sweep: the fields of :class:`enginebay_lab.ComparisonRow`, and where it ran.
+    """A cell of a sweep: the fields of :class:`enginebay_lab.ComparisonRow`, and facts of its run.
 
     Attributes:
         key: The cell's key.
         model: The model, as the cell names it.
         params: The backend's parameters that the cell specifies.
-        fault: Why there is no result, if the machine is to blame and not the model: ``worker
-            died``, ``no answer``, ``time limit``, ``crashed``, ``backend``, ``other version``,
-            ``not seen``, ``disk``, ``damaged``; empty if there is a result. ``--resume`` runs such
-            a cell again. Its verdict is ``lost``.
+        fault: The fault of the machine, not of the model, that prevented a result: ``worker died``,
+            ``no answer``, ``time limit``, ``crashed``, ``backend``, ``other version``, ``not
+            seen``, ``disk`` or ``damaged``; empty if there is a result. The verdict of a cell with
+            a fault is ``lost``, and ``--resume`` runs the cell again.
         host: The name of the machine that ran the cell.
-        machine: The machine.
-        versions: The versions installed there, by distribution: the backend's plugin, its engine,
+        machine: The hardware and the load of that machine.
+        versions: The versions on that machine, by package: the backend's plugin, its engine,
             torch.
-        environment: The checks of the backend there.
+        environment: The results of the backend's checks on that machine.
         receipt: The device, provider and precision that the engine reports.
-        files: A digest of the files that the cell names and of its config, as they were when it
-            ran: ``--resume`` runs it again if they have changed.
+        files: A digest of the files that the cell names and of its config, at the time of the run:
+            ``--resume`` runs the cell again if they have changed.
         digest: The digest of the artifact's manifest, which contains the digest of every file.
         attempts: The number of starts: more than one if a worker died.
         metrics: The artifact's metrics.
@@ -93,9 +93,9 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     Attributes:
         rows: A row for each cell, in the order of the cells.
         regressions: A sentence for each regression since the baseline.
-        judged: The keys of the cells that are in the baseline: they fail by regressions only.
-        notes: The limits of the figures, a sentence each.
-        command: The command that repeats the sweep; empty if it was called in Python.
+        judged: The keys of the cells that are in the baseline, which fail by regressions only.
+        notes: Sentences about the limits of the figures.
+        command: The command that repeats the sweep; empty for a sweep that was called in Python.
     """
 
     rows: tuple[SweepRow, ...] = ()
@@ -118,9 +118,9 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     def failures(self) -> tuple[str, ...]:
         """One sentence for each reason to stop a release.
 
-        A cell whose verdict does not pass, a metric further below PyTorch's than the cell allows,
-        and each regression since the baseline. Cells that are in the baseline fail by regressions
-        only: their other problems existed already.
+        Reasons are a cell whose verdict does not pass, a metric further below PyTorch's than the
+        cell allows, and a regression since the baseline. Cells that are in the baseline fail by
+        regressions only: their other problems existed already.
         """
         failed = [
             f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
@@ -185,7 +185,7 @@ def _host_blocks(host: str, rows: Sequence[SweepRow]) -> Iterator[Block]:
 
 
 def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Yield the notes of the rows, each once."""
+    """Yield the most frequent notes of the rows, without duplicates."""
     counts = Counter(note for row in rows for note in row.notes)
     for note, count in counts.most_common(_MAX_NOTES):
         yield note if count == 1 else f"{note} ({count} cells)"
@@ -194,7 +194,7 @@ def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 
 def _format_drops(row: SweepRow) -> Iterator[str]:
-    """Yield how far each metric is below PyTorch's, or its value without PyTorch's."""
+    """Yield each metric with its drop below PyTorch's value, or else with its own value."""
     for metric in row.metrics:
         if metric.drop is not None:
             yield f"{metric.metric} {metric.drop:.3g}"
