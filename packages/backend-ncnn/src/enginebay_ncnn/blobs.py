@@ -1,4 +1,7 @@
-"""Matching of tensors and blobs: first by the network's graph, then by the first run's numbers."""
+"""Match the model's inputs and outputs with the blobs of the ncnn network.
+
+The graph gives the blobs' names; the values of a first run show which blobs hold integers.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
     from enginebay_ncnn.plan import BlobType
     from enginebay_ncnn.pnnx import Converted
 
-#: The largest error, relative to the largest number of an output, that rounding can explain. A
+#: The largest error, relative to the largest magnitude of an output, that rounding can explain. A
 #: larger error means a wrong conversion. The artifact's verification, later, is stricter.
 _TOLERANCE = 1e-2
 
 
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
-    """Return the plan that follows from the graph and the specs; all outputs are taken for floats.
+    """Create the plan from the network's graph; until the first run, all outputs are float32.
 
     Raises:
         ConversionError: The network does not have all outputs of the model.
@@ -89,9 +92,9 @@ def _loop_axis(spec: TensorSpec, batch: str | None) -> int | None:
 
 
 def _input_type(graph: Graph, blob: str, dtype: str) -> BlobType:
-    """Return int32 for integers that look up a table; all other layers compute with floats."""
     if dtype.startswith("float"):
         return "float32"
+    # An embedding table is indexed with int32; all other layers compute with floats.
     return "int32" if any(layer.type == "Embed" for layer in graph.readers(blob)) else "float32"
 
 
@@ -102,17 +105,18 @@ def resolve_outputs(
     reference: Sequence[NumpyArray] | None,
     unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
-    """Complete the plan with the types of the output blobs, and compare the first run.
+    """Add the types of the output blobs to the plan, and compare the first run with the reference.
 
     Args:
         plan: The plan of :func:`match_blobs`.
         specs: The model's outputs.
-        arrays: The outputs of the first run, read as floats.
+        arrays: The outputs of the first run; the bits of integers are read as float32.
         reference: The expected outputs; None if they are not known.
-        unordered: Outputs whose values may come in any order.
+        unordered: Names of the outputs whose values may come in any order.
 
     Returns:
-        The plan, and the largest difference relative to the largest number of its output.
+        The completed plan, and the largest error of an output, relative to the output's largest
+        magnitude.
 
     Raises:
         ConversionError: The outputs differ from the reference.
@@ -132,12 +136,13 @@ def resolve_outputs(
 
 
 def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> BlobType:
-    """Return int32 if the bits are integers: as floats, small integers are subnormal numbers."""
+    """Return int32 if an array that was read as float32 contains the bits of integers."""
     if port.dtype.startswith("float"):
         return "float32"
     bits = array.view(np.int32)
     if expected is not None:
         return "int32" if (bits == expected).all() and (array != expected).any() else "float32"
+    # The bits of small integers, read as float32, are subnormal numbers.
     tiny = np.abs(array) < np.finfo(np.float32).tiny
     return "int32" if tiny.all() and bits.any() else "float32"
 

@@ -1,4 +1,4 @@
-"""The files that pnnx tries: the IR as it is, then the IR with its operators lowered."""
+"""The candidate files for pnnx: the unchanged IR, then the IR with its operators lowered."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from enginebay_ncnn.torchscript import Frozen
 
 
-#: The share of the time limit for the model as it is. pnnx never ends on some graphs, but converts
+#: The share of the time limit for the unchanged model. pnnx never ends on some graphs, but converts
 #: their lowered form; most graphs take seconds.
 _FIRST_SHARE = 1 / 8
 
 
 @dataclass(frozen=True)
 class Feed:
-    """One input of a candidate's file.
+    """One input of a candidate file.
 
     Attributes:
-        shape: The model's input, with the dtype of the file's input.
+        shape: The name and shape of the model's input, with the dtype of the file's input.
         dtype: The dtype of the model's input.
-        stored: The type that its blob must hold; None if it follows from the network.
+        stored: The element type of the input's blob; None if the network's layers decide it.
     """
 
     shape: InputShape
@@ -52,20 +52,20 @@ class Feed:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One file to convert.
+    """A file for pnnx to convert.
 
     Attributes:
         path: The file; pnnx may write into its folder.
-        feeds: Its inputs in order.
-        reference: Its outputs for the example inputs; None if they are not known.
-        places: Source lines of the model by operator.
-        timeout: Time limit of pnnx in seconds, in addition to the parameter ``pnnx_timeout``.
+        feeds: The file's inputs in order.
+        reference: The expected outputs for the example inputs; None if they are not known.
+        source_lines: Lines of the model's source code, by operator name.
+        timeout: Time limit of pnnx in seconds; a shorter ``pnnx_timeout`` takes precedence.
     """
 
     path: Path
     feeds: tuple[Feed, ...]
     reference: tuple[NumpyArray, ...] | None = None
-    places: Mapping[str, list[str]] = field(default_factory=dict)
+    source_lines: Mapping[str, list[str]] = field(default_factory=dict)
     timeout: float = math.inf
 
 
@@ -75,13 +75,13 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield the candidates in order, each as its name for messages and a function that creates it.
+    """Yield each candidate's name, for messages, and a function that creates the candidate.
 
     Args:
         request: The conversion request.
-        frozen: The same model as frozen TorchScript; None for ONNX.
-        shapes: The shapes of its inputs.
-        folder: The folder for the files.
+        frozen: The model as frozen TorchScript; None for an ONNX model.
+        shapes: The shapes of the model's inputs.
+        folder: The folder to write the files to.
     """
     ir = request.ir
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
@@ -91,20 +91,23 @@ def iterate_candidates(
     if request.params.module_ops:  # frozen TorchScript has no modules left
         yield (
             "with its modules",
-            lambda: Candidate(_copy_torchscript(ir, folder), feeds, frozen.outputs, frozen.places),
+            lambda: Candidate(
+                _copy_torchscript(ir, folder), feeds, frozen.outputs, frozen.source_lines
+            ),
         )
         return
     is_open = any(shape.is_open for shape in shapes)  # a lowered graph has fixed sizes
     timeout = math.inf if is_open else _FIRST_SHARE * time_left()
     yield (
         "as it is",
-        lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.places, timeout),
+        lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.source_lines, timeout),
     )
     if is_open:
         return
-    program = cache(lambda: _lower_program(request, frozen))
+    program = cache(lambda: _lower_program(request, frozen))  # two candidates share it
     yield "with its operators lowered", lambda: _write_candidate(program(), frozen, feeds, folder)
     if frozen.has_attention:
+        # pnnx fuses an attention into one layer, wrongly for some models.
         yield (
             "lowered with attention split into its operators",
             lambda: _write_candidate(program(), frozen, feeds, folder, split_attention=True),
@@ -112,7 +115,7 @@ def iterate_candidates(
 
 
 def _lower_program(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgram:
-    """Lower the model to the operators that the dialect writes.
+    """Lower the model to the operators in :data:`dialect.operators.OPERATORS`.
 
     Raises:
         ConversionError: An operator has no lowering, or torch cannot capture the model.
@@ -153,7 +156,7 @@ def _write_candidate(
         )
         for index in tables
     ]
-    return Candidate(target, (*floats, *integers), frozen.outputs, frozen.places)
+    return Candidate(target, (*floats, *integers), frozen.outputs, frozen.source_lines)
 
 
 def _copy_onnx(ir: IRModel, shapes: tuple[InputShape, ...], folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Functions that run in a child process, because ncnn or the model may crash in them."""
+"""Functions to run in a child process: ncnn or the model may crash the process."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def run_frozen(path: Path, folder: Path, first: int) -> int:
     """Run a TorchScript file on sets of inputs until it accepts one.
 
     Args:
-        path: The file.
-        folder: The folder of the sets ``0.npz``, ``1.npz`` …, where ``0.started`` marks a set that
-            was tried, and ``outputs.npz`` becomes the outputs.
-        first: The number of the first set to try.
+        path: The TorchScript file.
+        folder: The folder with the input sets ``0.npz``, ``1.npz`` … The function creates
+            ``0.started`` before it tries set 0, and writes the outputs to ``outputs.npz``.
+        first: The index of the first set to try.
 
     Returns:
-        The number of the set.
+        The index of the accepted set.
 
     Raises:
-        ConversionError: It accepts none of them.
+        ConversionError: The file accepts none of the sets.
     """
     import torch
 
@@ -47,6 +47,7 @@ def run_frozen(path: Path, folder: Path, first: int) -> int:
             file = folder / f"{number}.npz"
             if not file.exists():
                 break
+            # The caller skips the sets that were started if this process crashes.
             file.with_suffix(".started").touch()
             with np.load(file, allow_pickle=False) as arrays:
                 tensors = [torch.from_numpy(arrays[key]) for key in arrays.files]
@@ -65,7 +66,7 @@ def run_once(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, out
 
     Args:
         folder: The folder of ``net.param`` and ``net.bin``.
-        plan: The plan's file.
+        plan: The JSON file of the plan.
         params: The backend's parameters.
         inputs: An ``.npz`` of the inputs, in the plan's order.
         outputs: The ``.npz`` to write the outputs to, in the plan's order.
@@ -75,7 +76,7 @@ def run_once(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, out
 
     Raises:
         ConversionError: ncnn cannot load the network.
-        InferenceError: ncnn cannot run it.
+        InferenceError: ncnn cannot run the network.
     """
     import ncnn
 

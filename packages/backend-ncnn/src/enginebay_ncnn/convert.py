@@ -1,4 +1,4 @@
-"""Conversion of TorchScript or ONNX to an ncnn network, which is loaded and run once."""
+"""Convert TorchScript or ONNX to an ncnn network, and run the network once to check it."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _PROBE_BYTES = 2**16
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A network that loads, runs, and matches the TorchScript's outputs up to rounding.
+    """A converted network that loads, runs and matches the TorchScript's outputs up to rounding.
 
     Attributes:
         converted: The files that pnnx wrote.
-        plan: The plan for them.
-        error: The largest difference relative to the largest number of its output.
+        plan: The network's plan.
+        error: The largest error of an output, relative to the output's largest magnitude.
     """
 
     converted: pnnx.Converted
@@ -70,7 +70,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
     """Write the network, its weights and its plan into the work folder.
 
     Returns:
-        The three files, the network first.
+        The paths of the three files, in this order.
 
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
@@ -87,7 +87,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the layers that int8 computes in 8 bits: their types by name.
+    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits.
 
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
@@ -100,11 +100,11 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the best network, before it is quantised, in a folder that is removed at the end."""
+    """Yield the best network, in a temporary folder that is removed when the block ends."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(
-            "precision int8 and custom_layers cannot be combined: the format does not tell which "
+            "precision int8 and custom_layers cannot be combined: ncnn's files do not tell which "
             "weights belong to a custom layer",
             hint="--precision fp16, or remove custom_layers",
         )
@@ -148,14 +148,13 @@ def _find_best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch:
 
 
 def _raise_if_full(folder: Path) -> None:
-    """Raise OSError if the disk is full: pnnx then writes half a file and exits with 0."""
+    # On a full disk pnnx writes half a file and exits with 0.
     probe = folder / "disk.probe"
     probe.write_bytes(bytes(_PROBE_BYTES))
     probe.unlink()
 
 
 def _drop_repeated(failures: dict[str, ConversionError]) -> dict[str, ConversionError]:
-    """Leave out failures with the same reason as an earlier one."""
     distinct: dict[str, ConversionError] = {}
     for name, err in failures.items():
         if str(err) not in map(str, distinct.values()):
@@ -171,7 +170,7 @@ _ONLY_TORCHSCRIPT = (
 
 
 def _combine_failures(failures: dict[str, ConversionError]) -> ConversionError:
-    """Return one error with the reasons of all attempts."""
+    """Return one error with the messages of all failures."""
     failures = _drop_repeated(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))
@@ -193,7 +192,7 @@ def _run_attempt(
     graph = Graph.read(converted.param)
     graph.separate_returned_inputs()
     graph.write(converted.param)
-    check_layers(graph, converted.ignored, params, candidate.places)
+    check_layers(graph, converted.ignored, params, candidate.source_lines)
     plan = match_blobs(request.ir, candidate, converted, graph)
     request.progress("first run")
     outputs = _first_run(plan, params, folder, examples)
@@ -215,7 +214,7 @@ def _first_run(
             "enginebay_ncnn.child_process:run_once",
             folder,
             plan_file,
-            params.replace(work_dir=None).to_mapping(),
+            params.replace(work_dir=None).to_mapping(),  # the child writes no artifact
             inputs,
             outputs,
             timeout=params.pnnx_timeout,

@@ -1,4 +1,4 @@
-"""Checks that ncnn imports, that pnnx's program is installed, and that the device exists."""
+"""Check that ncnn imports, that pnnx's program is installed, and that the device exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network in ncnn's text format."""
+"""The graph of an ncnn network, read from and written to its ``.param`` file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PASS_THROUGH = frozenset(
 
 @dataclass
 class Layer:
-    """One layer.
+    """One layer of a network.
 
     Attributes:
-        type: ncnn's name of the operation.
-        name: Its own name.
-        inputs: The blobs it reads.
-        outputs: The blobs it writes.
-        params: Its parameters as in the file, such as ``0=64``.
+        type: ncnn's name of the operation, such as ``Convolution``.
+        name: The layer's name, unique in the network.
+        inputs: The names of the blobs that the layer reads.
+        outputs: The names of the blobs that the layer writes.
+        params: The parameters as in the file, such as ``0=64``.
     """
 
     type: str
@@ -37,13 +37,13 @@ class Layer:
 
     @classmethod
     def parse(cls, line: str) -> Layer:
-        """Parse one line of the file."""
+        """Parse one line of a ``.param`` file."""
         kind, name, ins, outs, *rest = line.split()
         first, last = int(ins), int(ins) + int(outs)
         return cls(kind, name, rest[:first], rest[first:last], rest[last:])
 
     def int_param(self, number: int) -> int:
-        """Return the integer parameter of this number; 0 if the file leaves it out."""
+        """Return the integer parameter with this id; 0, as in ncnn, if the file omits it."""
         start = f"{number}="
         return next((int(text[len(start) :]) for text in self.params if text.startswith(start)), 0)
 
@@ -53,7 +53,7 @@ class Layer:
 
 
 class Graph:
-    """A network without its weights, which are in a file of their own in the order of the layers.
+    """The layers of a network; the weights are in the ``.bin`` file, in the same order.
 
     Attributes:
         layers: The layers in the order in which they run.
@@ -75,9 +75,9 @@ class Graph:
         path.write_text("\n".join(lines) + "\n")
 
     def separate_returned_inputs(self) -> None:
-        """Insert a layer after each input that the model returns.
+        """Insert a no-op layer after each input that the model returns unchanged.
 
-        pnnx names such an input like the output, and then ncnn cannot find the input.
+        pnnx gives such an input the output's name, so that ncnn cannot find the input.
         """
         for layer in [layer for layer in self.layers if layer.type == "Input"]:
             if layer.name in layer.outputs:
@@ -90,7 +90,7 @@ class Graph:
 
     @property
     def blobs(self) -> set[str]:
-        """The blobs that the layers write."""
+        """The names of the blobs that the layers write."""
         return {blob for layer in self.layers for blob in layer.outputs}
 
     def is_read(self, blob: str) -> bool:
@@ -98,7 +98,7 @@ class Graph:
         return any(blob in layer.inputs for layer in self.layers)
 
     def readers(self, blob: str) -> list[Layer]:
-        """Return the layers that read a blob, directly or through layers that pass it through."""
+        """Return the layers that read a blob, directly or after layers that do not compute."""
         readers = []
         for layer in self.layers:
             if blob not in layer.inputs:

@@ -1,4 +1,4 @@
-"""Integers that ncnn, which computes in float32, cannot hold."""
+"""Find the integers of a model that float32, in which ncnn computes, cannot represent."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import torch
     from torch import Tensor
 
     from enginebay.authors import NumpyArray
@@ -30,7 +31,7 @@ _ONNX_OPERATORS = frozenset(
 
 
 def refuse_large_integers(integers: Iterable[int]) -> None:
-    """Check the integer constants of a model.
+    """Check that float32 represents the integer constants of a model.
 
     Raises:
         ConversionError: An integer is not exact in float32.
@@ -45,11 +46,12 @@ def refuse_large_integers(integers: Iterable[int]) -> None:
 
 
 def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterator[int]:
-    """Yield the large integers that a TorchScript graph computes with.
+    """Yield the integer constants of a TorchScript graph that may be too large for float32.
 
     Args:
         graph: The graph.
-        examples: Its inputs. If none of them is an integer tensor, integers meet only floats.
+        examples: Example inputs. If none of them is an integer tensor, every Python integer is
+            combined with floats only, and torch itself computes in float32.
     """
     import torch
 
@@ -62,12 +64,12 @@ def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterato
             yield value
 
 
-def _is_computed_with(node: Any) -> bool:
+def _is_computed_with(node: torch.Node) -> bool:
     return any(use.user.kind() in _TORCHSCRIPT_OPERATORS for use in node.output().uses())
 
 
 def find_onnx_integers(path: Path) -> Iterator[int]:
-    """Yield the large integers that an ONNX file computes with."""
+    """Yield the integer constants of an ONNX file that are too large for float32."""
     import onnx
 
     graph = onnx.load(path, load_external_data=False).graph
@@ -83,8 +85,7 @@ def find_onnx_integers(path: Path) -> Iterator[int]:
 
 
 def _find_large(array: NumpyArray) -> list[int]:
-    """Return the integers beyond 2²⁴, except the limits of the dtype, which mean infinity."""
-    limits = np.iinfo(array.dtype)
+    limits = np.iinfo(array.dtype)  # models use them as infinity
     is_large = (array > 2**24) | (array < -(2**24))
     integers: list[int] = array[is_large & (array != limits.max) & (array != limits.min)].tolist()
     return integers

@@ -1,4 +1,4 @@
-"""The time of each layer, measured by extracting the layers' outputs one after the other.
+"""Time each layer of a network by extracting the layers' outputs one after the other.
 
 ncnn's wheel has no profiler. But an extractor caches what it has computed, so that extracting the
 next layer's output runs that layer alone. A second extraction of the same blob computes nothing:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Run the network layer by layer; of a batch that runs in pieces, run the first piece.
+    """Time each layer; if a batch runs in pieces, time the first piece and multiply.
 
     Raises:
-        UsageError: It runs on Vulkan, where extracting a blob waits for the GPU.
+        UsageError: The network runs on Vulkan, where extracting a blob waits for the GPU.
         InferenceError: A layer failed.
     """
     with NcnnWrapper.from_request(request.load) as wrapper:
@@ -34,6 +34,7 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
             raise UsageError("ncnn cannot time layers on Vulkan")
         session, (feed, pieces) = wrapper.session, wrapper.first_piece(dict(request.inputs))
         layers = [layer for layer in session.net.layers() if layer.tops]
+        # The first run is a warm-up.
         runs = [_time_run(session.extractor(feed), layers) for _ in range(request.runs + 1)][1:]
         return [
             TimedLayer(

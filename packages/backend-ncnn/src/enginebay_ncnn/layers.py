@@ -1,4 +1,4 @@
-"""Checks for layers that ncnn lacks, and for parameters that pnnx ignored."""
+"""Check a network for layers that ncnn lacks, and for parameters that pnnx ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from enginebay_ncnn.graph import Graph, Layer
     from enginebay_ncnn.params import NcnnParams
 
-#: The number of layers, and of lines for each layer, in a message.
+#: The largest number of layers in a message, and of source lines for each layer.
 _SHOWN = 4
 
 
@@ -21,7 +21,7 @@ def check_layers(
     graph: Graph,
     ignored: Mapping[str, str],
     params: NcnnParams,
-    places: Mapping[str, list[str]],
+    source_lines: Mapping[str, list[str]],
 ) -> None:
     """Check that ncnn has each layer of the network, with all its parameters.
 
@@ -29,7 +29,7 @@ def check_layers(
         graph: The network.
         ignored: The parameters that pnnx ignored, by layer name.
         params: The backend's parameters, which may declare custom layers.
-        places: Source lines by operator.
+        source_lines: Lines of the model's source code, by operator name.
 
     Raises:
         ConversionError: A layer is unknown or lacks a parameter; the message names the operators
@@ -53,7 +53,7 @@ def check_layers(
     if not wrong:
         return
     by_type = {layer.type: layer for layer in wrong}
-    described = [_describe(layer, ignored, places) for layer in by_type.values()]
+    described = [_describe(layer, ignored, source_lines) for layer in by_type.values()]
     more = f" and {len(described) - _SHOWN} more kinds" if len(described) > _SHOWN else ""
     raise ConversionError(
         f"ncnn has no layer for {'; '.join(described[:_SHOWN])}{more}",
@@ -61,11 +61,13 @@ def check_layers(
     )
 
 
-def _describe(layer: Layer, ignored: Mapping[str, str], places: Mapping[str, list[str]]) -> str:
+def _describe(
+    layer: Layer, ignored: Mapping[str, str], source_lines: Mapping[str, list[str]]
+) -> str:
     text = f"{layer.type} ('{layer.name}'"
     if layer.name in ignored:
         text += f", {ignored[layer.name]}"
     operator = layer.type.partition(".")[2].replace(".", "_")  # torch.fft.rfft is aten::fft_rfft
-    if lines := places.get(operator, []):
+    if lines := source_lines.get(operator, []):
         text += f", in {', '.join(lines[:_SHOWN])}{' …' if len(lines) > _SHOWN else ''}"
     return text + ")"

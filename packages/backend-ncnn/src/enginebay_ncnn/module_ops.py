@@ -1,4 +1,4 @@
-"""The classes of modules that become one layer each: the caller's names and TorchScript's."""
+"""Find the module classes of the parameter ``module_ops`` in a TorchScript file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _MANGLED = re.compile(r"\.___torch_mangle_\d+")
 
 
 def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
-    """Find the classes that a caller names in a TorchScript file.
+    """Map the names of module classes in a TorchScript file to the names that the caller uses.
 
     Args:
-        file: The file.
+        file: The TorchScript file.
         names: The caller's names: ``package.module.Class``, or ``file.py:Class`` for a class in a
             file that is not an importable module.
 
     Returns:
-        The caller's names by the names in the file.
+        For each class, the caller's name by the name in the file.
 
     Raises:
         ParamsError: The file has no such class.

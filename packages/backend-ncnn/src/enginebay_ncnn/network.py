@@ -1,4 +1,4 @@
-"""Loading of an ``ncnn.Net``, with its options and custom layers."""
+"""Load an ``ncnn.Net`` with its options and custom layers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import importlib
 import os
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, MissingDependencyError, ParamsError
 
@@ -44,7 +44,7 @@ def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.N
     """Load a network.
 
     Returns:
-        The network, and a sentence for each parameter that it does not follow.
+        The network, and a sentence for each parameter that could not be applied.
 
     Raises:
         ConversionError: ncnn rejects the files, or the name of a custom layer.
@@ -92,7 +92,7 @@ def register_layers(net: ncnn.Net, declared: Mapping[str, str]) -> None:
         _register_layer(net, name, _find_class(name, path))
 
 
-def _find_class(name: str, path: str) -> Any:
+def _find_class(name: str, path: str) -> type[ncnn.Layer]:
     import ncnn
 
     module, colon, attribute = path.partition(":")
@@ -110,10 +110,10 @@ def _find_class(name: str, path: str) -> Any:
     return layer
 
 
-def _register_layer(net: ncnn.Net, name: str, layer: Any) -> None:
+def _register_layer(net: ncnn.Net, name: str, layer: type[ncnn.Layer]) -> None:
     references = []  # ncnn itself holds no reference to the layers that it creates
 
-    def create() -> Any:
+    def create() -> ncnn.Layer:
         references.append(layer())
         return references[-1]
 
@@ -132,7 +132,7 @@ def _register_layer(net: ncnn.Net, name: str, layer: Any) -> None:
         )
 
 
-def _destroy_layer(_layer: Any) -> None:
+def _destroy_layer(_layer: ncnn.Layer) -> None:
     """Do nothing: Python frees the layer."""
 
 
@@ -147,7 +147,7 @@ def _configure_options(net: ncnn.Net, params: NcnnParams) -> list[str]:
     option.use_bf16_storage = option.use_bf16_packed = False
     option.lightmode = params.light_mode
     option.use_packing_layout = params.packing
-    # In int8 its sums overflow: they need weights of 6 bits.
+    # The sums of ncnn's Winograd algorithm overflow in int8, unless the weights have only 6 bits.
     option.use_winograd_convolution = params.winograd and params.precision != "int8"
     option.num_threads = params.threads or ncnn.get_physical_big_cpu_count()
     index = parse_vulkan_index(params.device)

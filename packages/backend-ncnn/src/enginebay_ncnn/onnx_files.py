@@ -1,4 +1,4 @@
-"""ONNX files as pnnx reads them: in one piece, and without scalar inputs."""
+"""Save ONNX models in a form that pnnx can read: one file, without scalar inputs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ _MAX_BYTES = 2**31 - 1
 
 
 def save_onnx_for_pnnx(ir: IRModel, target: Path, scalars: Iterable[str]) -> None:
-    """Save an ONNX model as one file, since pnnx does not read external data.
+    """Save an ONNX model as one file, with scalar inputs changed to the shape [1].
 
-    Scalar inputs get the shape [1] and a Squeeze after them: pnnx cannot read a shape without
-    dimensions.
+    pnnx reads neither external data nor a shape without dimensions.
 
     Args:
         ir: The model.
         target: The file to write.
-        scalars: The names of its scalar inputs.
+        scalars: The names of the model's scalar inputs.
 
     Raises:
         ConversionError: The model is too large for one protobuf message.

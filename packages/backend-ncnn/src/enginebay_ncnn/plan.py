@@ -1,7 +1,7 @@
 """The plan: the mapping between a model's tensors and ncnn's blobs.
 
-ncnn has names of its own, no dtypes, and at most one batch axis. The conversion writes the mapping
-into a small JSON file next to the network; the wrapper reads it.
+An ncnn network has other tensor names than the model, no dtypes, and at most one batch axis. The
+conversion writes the mapping into a small JSON file next to the network; the wrapper reads it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ BlobType = Literal["float32", "int32"]
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """One blob at the edge of the network.
+    """One input or output of the model, and its blob in the network.
 
     Attributes:
-        name: The model's name for the tensor.
-        blob: ncnn's name for it: ``in0``, ``out0`` …
-        dtype: The model's dtype.
+        name: The tensor's name in the model.
+        blob: The blob's name in the network: ``in0``, ``out0`` …
+        dtype: The tensor's dtype in the model.
         stored: The type of the blob's elements.
         shape: The tensor's shape when the model was converted.
-        batch_axis: The axis of the tensor that is the blob's batch; None if the blob has none.
-        loop_axis: The axis along which larger tensors are cut, with one network call for each
-            piece; None if all calls share the tensor.
+        batch_axis: The tensor's axis that is the blob's batch; None if the blob has no batch.
+        loop_axis: The axis along which a larger tensor is split into pieces of size one, with a
+            call of the network for each; None if all calls use the whole tensor.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The blobs of a network's inputs and outputs.
 
     Attributes:
-        inputs: The input blobs, without those of inputs that the network does not use.
-        outputs: The output blobs, in the model's order.
+        inputs: The inputs that the network reads.
+        outputs: The outputs in the model's order.
     """
 
     inputs: tuple[Port, ...]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Return the backend's name and what it can do."""
+    """Return the backend's name, parameters and capabilities."""
     return eb.BackendInfo(
         name="ncnn",
         irs=("torchscript", "onnx"),
@@ -46,7 +46,7 @@ def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:
-    """Return lowerings of operators that pnnx and ncnn lack; core's are not as good for these."""
+    """Return the lowerings that serve ncnn better than core's lowerings of the same operators."""
     del request  # the same for every IR
     from enginebay_ncnn.lowerings import lowerings
 
@@ -64,7 +64,7 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the layers that int8 computes in 8 bits."""
+    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits."""
     from enginebay_ncnn import convert
 
     return convert.quantizable_nodes(request)
@@ -80,7 +80,7 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the operators of a model that cannot be converted."""
+    """Return the operators of a model that cannot be converted, each with a reason."""
     from enginebay_ncnn import preview
 
     return preview.unsupported_operators(request)

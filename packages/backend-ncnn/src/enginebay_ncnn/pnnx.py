@@ -1,4 +1,4 @@
-"""Calls of the program pnnx, whose log is the only place that names ignored parameters."""
+"""Run the program pnnx, and read from its log which parameters it ignored."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from enginebay_ncnn.candidates import Candidate
     from enginebay_ncnn.params import NcnnParams
 
+#: pnnx exits with 0 even if it ignored parameters; only these lines of its log tell.
 _IGNORED = re.compile(r"^ignore (?P<kind>\S+) (?P<name>\S+) param (?P<param>.*)$")
 
-#: The batch axis that pnnx writes for a tensor without a batch.
+#: pnnx writes this number as the batch axis of a tensor without a batch.
 _NO_BATCH = 233
 
 #: The hint if pnnx runs out of time.
@@ -31,10 +32,10 @@ _MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: the first attempt ge
 
 
 def find_program() -> Path:
-    """Return the path of pnnx's program inside its package, which is not imported.
+    """Return the path of the program inside the package pnnx, without importing the package.
 
-    The console script of the same name and the package's ``convert`` start it from a second Python
-    process; ``convert`` also ignores the exit code.
+    The console script ``pnnx`` and the package's function ``convert`` start the program from a
+    second Python process; ``convert`` also ignores the exit code.
 
     Raises:
         MissingDependencyError: pnnx is not installed.
@@ -51,9 +52,9 @@ class Converted:
     """The files that pnnx wrote for one model.
 
     Attributes:
-        param: The network.
-        weights: Its weights.
-        ignored: The parameters in the ``ignore …`` lines of its log, by layer name.
+        param: The ``.param`` file of the network.
+        weights: The ``.bin`` file with the network's weights.
+        ignored: The parameters that pnnx ignored, by layer name.
     """
 
     def __init__(self, folder: Path, output: str) -> None:
@@ -67,7 +68,8 @@ class Converted:
         self._script = (folder / "net.py").read_text()
 
     def batch_axis(self, blob: str) -> int | None:
-        """Return the axis of an input or output tensor that is the blob's batch, if any."""
+        """Return the batch axis of an input or output blob; None if the blob has no batch."""
+        # Only the Python script that pnnx writes contains the axis.
         match = re.search(rf"\b{blob}\.numpy\(\)?(?:, )?batch_index=(\d+)\)", self._script)
         axis = int(match[1]) if match else _NO_BATCH
         return None if axis == _NO_BATCH else axis

@@ -1,4 +1,4 @@
-"""The operators of a model that neither pnnx, nor ncnn, nor a lowering supports."""
+"""Find the operators of a model that pnnx, ncnn and the lowerings do not support."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the unsupported operators, with reasons, of the candidate network with the fewest.
+    """Return each unsupported operator with a reason, for the candidate that has the fewest.
 
     Raises:
         ConversionError: pnnx fails on all candidates.
@@ -57,7 +57,6 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
 
 
 def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) -> dict[str, str]:
-    """Return the operators of a candidate that ncnn has no layer for, each with a reason."""
     folder.mkdir()
     converted = pnnx.run_pnnx(candidate, folder, params)
     layers = Graph.read(converted.param).layers
@@ -78,7 +77,7 @@ def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) ->
 
 
 def _operator_name(kind: str) -> str:
-    """Return TorchScript's name of an operator: torch.fft.rfft is aten::fft_rfft."""
+    """Convert pnnx's name of an operator to TorchScript's: torch.fft.rfft is aten::fft_rfft."""
     if "::" in kind:
         return kind
     _, dot, name = kind.partition(".")

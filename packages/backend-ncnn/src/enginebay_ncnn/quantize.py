@@ -1,9 +1,9 @@
-"""int8: convolutions and inner products with 8-bit weights and scaled inputs.
+"""Quantise convolutions and inner products to int8, with scales from calibration data.
 
-No Python package contains ncnn's own programs for this, but the format that they write is simple. A
-parameter marks the layer as int8, its weights are bytes after a tag, and the bias is followed by a
-scale for each output channel and one for the input. All scales are symmetric: 127 divided by the
-greatest magnitude, of the weights or of the input over all items of the data set.
+No Python package contains ncnn's own programs for this, but the format that they write is simple: a
+parameter marks the layer as int8, a tag and the 8-bit weights replace the float weights, and the
+bias is followed by the scales, one for each output channel and one for the input. A scale is 127
+divided by the largest magnitude: of the channel's weights, or of the input over the whole data set.
 
 Weights use the whole 8-bit range: on x86 without VNNI, ncnn multiplies in 16 bits and adds in 32,
 with the same result as with VNNI.
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from enginebay_ncnn.graph import Layer
     from enginebay_ncnn.params import NcnnParams
 
-#: The layers that ncnn computes in 8 bits, with the numbers of their parameters: whether they have
-#: a bias, the number of weights, and the number of rows with a scale each. The last table has the
-#: value of parameter ``8``, int8_scale_term.
+#: The layers that ncnn computes in 8 bits, each with the id of a parameter: whether the layer has a
+#: bias, its number of weights, and its number of weight rows, of which each has a scale.
 _BIAS = {"Convolution": 5, "ConvolutionDepthWise": 5, "InnerProduct": 1}
 _COUNT = {"Convolution": 6, "ConvolutionDepthWise": 6, "InnerProduct": 2}
 _ROWS = {"Convolution": 0, "ConvolutionDepthWise": 7, "InnerProduct": 0}
+#: The value of parameter 8, int8_scale_term, which marks a layer as int8.
 _SCALE_TERM = {"Convolution": 2, "ConvolutionDepthWise": 1, "InnerProduct": 2}
 
 #: The tags before weights in ncnn's files.
@@ -48,7 +48,7 @@ _INT8_MAX = 127
 
 
 def quantizable_layers(graph: Graph) -> dict[str, str]:
-    """Return the layers that ncnn can compute in 8 bits: their types by name."""
+    """Return the types, by layer name, of the layers that ncnn can compute in 8 bits."""
     return {layer.name: layer.type for layer in graph.layers if _has_int8_form(layer)}
 
 
@@ -74,11 +74,11 @@ def quantize(
     """Rewrite a network in place with 8-bit layers.
 
     Args:
-        param: The network in single precision.
-        weights: Its weights.
-        plan: The mapping of its blobs.
+        param: The ``.param`` file of the network in single precision.
+        weights: The ``.bin`` file with the network's weights.
+        plan: The JSON file of the network's plan.
         params: The backend's parameters.
-        samples: Inputs by name.
+        samples: The calibration data: input arrays by name.
         keep: Names of layers to leave in single precision.
 
     Raises:
@@ -111,7 +111,7 @@ def _input_ranges(
     params: NcnnParams,
     samples: CalibrationData,
 ) -> dict[str, float]:
-    """Return the greatest magnitude of each layer's input, by blob."""
+    """Return the largest magnitude of each layer's input, by blob name."""
     # Light mode frees a blob as soon as the layers that read it have run.
     net, _ = load_network(param, weights, params.replace(light_mode=False))
     ports = Plan.read(plan)
@@ -124,15 +124,15 @@ def _input_ranges(
 
 
 class _RangeRecorder(Session):
-    """A session that records the greatest magnitude of some blobs.
+    """A session that records the largest magnitude of some blobs.
 
     Args:
         net: The loaded network, not in light mode.
-        plan: The mapping of its blobs.
-        blobs: The blobs to record.
+        plan: The network's plan.
+        blobs: The names of the blobs to record.
 
     Attributes:
-        ranges: The greatest magnitude so far, by blob.
+        ranges: The largest magnitude so far, by blob name.
     """
 
     def __init__(self, net: object, plan: Plan, blobs: Iterable[str]) -> None:
@@ -148,13 +148,13 @@ class _RangeRecorder(Session):
 
 
 def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
-    """Return a layer's bytes with its weights in 8 bits, followed by bias and scales."""
+    """Return a layer's part of the ``.bin`` file, with 8-bit weights and with scales."""
     count, rows = layer.int_param(_COUNT[layer.type]), layer.int_param(_ROWS[layer.type])
     bias = layer.int_param(_BIAS[layer.type]) and layer.int_param(0)
     values = np.frombuffer(part, np.float32, count, offset=4).reshape(rows, -1)
     scales = _compute_scale(np.abs(values).max(1))
     integers = np.rint(values * scales[:, None]).astype(np.int8).tobytes()
-    padding = bytes(-len(integers) % 4)
+    padding = bytes(-len(integers) % 4)  # ncnn reads 8-bit weights in multiples of 4 bytes
     biases = part[4 + 4 * count : 4 + 4 * (count + bias)]
     return b"".join(
         (_INT8, integers, padding, biases, scales.tobytes(), _compute_scale(magnitude).tobytes())
@@ -162,6 +162,6 @@ def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
 
 
 def _compute_scale(magnitude: NumpyArray | float) -> NumpyArray:
-    """Return the factor that maps a range to the integers from -127 to 127; 1 for only zeros."""
+    """Return the factor that maps the magnitude to 127; 1 if the magnitude is 0."""
     largest = np.asarray(magnitude, np.float32)
     return np.divide(_INT8_MAX, largest, out=np.ones_like(largest), where=largest > 1e-30)

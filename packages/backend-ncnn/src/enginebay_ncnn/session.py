@@ -1,9 +1,9 @@
-"""Calls of a network, each with its own extractor, by the names in the plan."""
+"""Run a network on NumPy arrays, with a separate extractor for each call."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Session:
         self.net = net  # an extractor holds no reference to it
 
     def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        """Compute the outputs in the model's order, each in its own memory.
+        """Return the outputs in the model's order, as arrays that share no memory.
 
         Raises:
             InferenceError: A layer failed, or ncnn cannot hold an input.
@@ -60,7 +60,7 @@ class Session:
         return self._extract_outputs(self.extractor(feed))
 
     def extractor(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
-        """Return an extractor with its inputs set, which has computed nothing yet.
+        """Return an extractor with the inputs set; nothing is computed yet.
 
         Raises:
             InferenceError: ncnn cannot hold an input.
@@ -121,8 +121,9 @@ def _make_encoder(port: Port) -> Callable[[NumpyArray], ncnn.Mat]:
     return encode
 
 
-def _convert_input(port: Port, array: NumpyArray, dtype: np.dtype[Any]) -> NumpyArray:
+def _convert_input(port: Port, array: NumpyArray, dtype: np.dtype) -> NumpyArray:
     converted = array.astype(dtype)
+    # Smaller integers are exact in float32 and in int32.
     if array.dtype.kind in "iu" and array.itemsize >= 4:
         with np.errstate(invalid="ignore"):  # 2**63 overflows int64
             changed = array[converted.astype(array.dtype) != array]
@@ -140,9 +141,7 @@ def _make_decoder(port: Port) -> Callable[[ncnn.Mat], NumpyArray]:
     return partial(_decode_output, port=port, letter=letter, dtype=dtype)
 
 
-def _decode_output(
-    mat: ncnn.Mat, *, port: Port, letter: str, dtype: np.dtype[Any] | None
-) -> NumpyArray:
+def _decode_output(mat: ncnn.Mat, *, port: Port, letter: str, dtype: np.dtype | None) -> NumpyArray:
     if port.batch_axis is not None:
         if mat.n > 1:
             array = mat.numpy(letter, batch_index=port.batch_axis)
@@ -157,7 +156,7 @@ def _decode_output(
 
 
 def _restore_rank(array: NumpyArray, port: Port) -> NumpyArray:
-    """Restore the model's rank: ncnn drops some dimensions of size one."""
+    """Insert the dimensions of size one that the model's output has and ncnn's has not."""
     if array.size == np.prod(port.shape):
         return array.reshape(port.shape)
     squeezed = array.squeeze()

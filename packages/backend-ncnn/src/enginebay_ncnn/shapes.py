@@ -1,4 +1,4 @@
-"""The input shapes for pnnx, which folds all computations that depend on fixed sizes."""
+"""Find the input shapes for pnnx, which folds all computations that depend on fixed sizes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _DTYPES = {
 
 
 class InputShape(msgspec.Struct, frozen=True):
-    """The sizes of one input.
+    """The range of shapes of one input.
 
     Attributes:
-        name: The model's name of the input.
-        dtype: Its dtype.
-        smallest: Its smallest dims.
-        largest: Its largest dims.
+        name: The input's name in the model.
+        dtype: The input's dtype in the file for pnnx.
+        smallest: The smallest shape.
+        largest: The largest shape.
     """
 
     name: str
@@ -50,19 +50,19 @@ class InputShape(msgspec.Struct, frozen=True):
 
     @property
     def smallest_text(self) -> str:
-        """The smallest dims in pnnx's notation: ``[1,3,8,8]f32``."""
+        """The smallest shape in pnnx's notation: ``[1,3,8,8]f32``."""
         return _format_dims(self.smallest, self.dtype)
 
     @property
     def largest_text(self) -> str:
-        """The largest dims in pnnx's notation."""
+        """The largest shape in pnnx's notation."""
         return _format_dims(self.largest, self.dtype)
 
 
 def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
-    """Return the shape of each input, from the model's specs and the params or the deployment.
+    """Return the shape range of each input, from the model, the parameters and the request.
 
-    A dynamic batch becomes 1: the wrapper splits larger batches, with one call for each item.
+    A dynamic batch has size 1: the wrapper splits larger batches, with one call for each item.
 
     Raises:
         ConversionError: A dynamic dimension has no range, or the shape of an input is unknown.
@@ -83,7 +83,7 @@ def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShap
 
 
 def find_batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """Return the name of the batch dimension: the first of every input with a dynamic dimension."""
+    """Return the name of dimension 0 if all inputs with dynamic dimensions share it, or None."""
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }
@@ -115,7 +115,7 @@ def _resolve_size(spec: TensorSpec, axis: int, dim: int | str | None, size: int 
     if isinstance(dim, int):
         return dim
     if axis == 0:
-        return 1
+        return 1  # the batch
     if size is None:
         raise ConversionError(
             f"dimension {axis} of {spec.describe()} is dynamic, and pnnx requires its range",

@@ -1,4 +1,4 @@
-"""Replacement of operators that overflow in ncnn by formulas that do not.
+"""Replace operators that overflow in ncnn by formulas that do not.
 
 ncnn computes exponentials without subtracting the maximum first, its logarithm of 0 is NaN, and it
 computes powers from both.
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
 #: The largest exponent for which a power is written as products.
 _MAX_EXPONENT = 64.0
 
@@ -22,7 +24,7 @@ _MIN_THRESHOLD = 16.0
 
 
 def replace_unstable(graph: Any) -> None:
-    """Replace the operators in a TorchScript graph, in place."""
+    """Replace the operators that overflow in ncnn, in a TorchScript graph, in place."""
     import torch
 
     compiled: Any = torch.jit.CompilationUnit
@@ -38,7 +40,7 @@ def replace_unstable(graph: Any) -> None:
             node.destroy()
 
 
-def _write_logsumexp(*_: Any) -> str:
+def _write_logsumexp(*_: object) -> str:
     return """
 def stable(x: Tensor, dim: List[int], keepdim: bool):
     total = (x - x.amax(dim, True)).exp().sum(dim, keepdim)
@@ -46,7 +48,7 @@ def stable(x: Tensor, dim: List[int], keepdim: bool):
 """
 
 
-def _write_log_softmax(_: Any, dtype: Any) -> str | None:
+def _write_log_softmax(_: object, dtype: torch.Value) -> str | None:
     if dtype.toIValue() is not None:
         return None
     return """
@@ -64,7 +66,7 @@ _LOG1P = """
 """
 
 
-def _write_softplus(_: Any, threshold: Any) -> str | None:
+def _write_softplus(_: object, threshold: Any) -> str | None:
     known = threshold.toIValue()
     if known is None or known < _MIN_THRESHOLD:
         return None
@@ -76,7 +78,7 @@ def stable(x: Tensor, beta: float, threshold: float):
 """
 
 
-def _write_log_sigmoid(*_: Any) -> str:
+def _write_log_sigmoid(*_: object) -> str:
     return f"""
 def stable(x: Tensor):
     y = (-(x.abs())).exp()
@@ -85,11 +87,11 @@ def stable(x: Tensor):
 """
 
 
-def _write_power(exponent: Any) -> str | None:
-    """Write a power as products and a root: ncnn's own layer is wrong at zero and below.
+def _write_power(exponent: torch.Value) -> str | None:
+    """Write a power as products and a square root: ncnn's layer is wrong for bases up to zero.
 
-    If twice the exponent is not an integer, the power becomes a logarithm and an exponential,
-    multiplied by the sign of x for a base of zero.
+    If twice the exponent is not an integer, the power becomes the exponential of a logarithm,
+    multiplied by the sign of the base, so that a base of zero gives zero.
     """
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
@@ -115,9 +117,9 @@ def _write_power(exponent: Any) -> str | None:
     return "\n".join([f"def stable(x: Tensor, power: {kind}):", *lines, f"    return {result}", ""])
 
 
-#: The writer of each operator's replacement in TorchScript, which takes all inputs but the first.
-#: It returns None if the replacement would compute other numbers. No line uses a tensor twice:
-#: pnnx counts the readers of such a tensor wrongly.
+#: For each operator, a function that writes the replacement in TorchScript from all inputs but the
+#: first. It returns None if the replacement would compute other numbers. No line of a replacement
+#: reads a tensor twice: pnnx counts the readers of such a tensor wrongly.
 _SOURCES: dict[str, Callable[..., str | None]] = {
     "aten::logsumexp": _write_logsumexp,
     "aten::log_softmax": _write_log_softmax,

@@ -1,4 +1,4 @@
-"""TorchScript, frozen for pnnx and run once, with the source lines of its operators.
+"""Freeze TorchScript for pnnx, and run it once to get the expected outputs.
 
 It runs in a child process: random inputs may be indices beyond the end of a table, on which some
 operators crash instead of raising.
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import torch
     from torch import Tensor
 
     from enginebay.authors import NumpyArray
 
 _FRAME = re.compile(r"^(?P<file>.+\.py)\((?P<line>\d+)\)", re.MULTILINE)
 
-#: Parts of paths that do not belong to the model's code.
+#: Parts of the paths of source files that do not belong to the model.
 _FOREIGN_PATHS = ("/torch/", "/src/enginebay", "-packages/enginebay")
 
 #: The namespaces of operators that pnnx reads; it crashes on any other.
@@ -41,17 +42,17 @@ _MAX_TRIALS = 5
 
 @dataclass(frozen=True)
 class Frozen:
-    """A frozen module: constants folded, attributes inlined, outputs unchanged.
+    """A frozen TorchScript module: constants folded, attributes inlined, outputs unchanged.
 
     pnnx crashes on some modules that are not frozen.
 
     Attributes:
-        module: The module.
-        path: Its file, for pnnx.
-        examples: Example inputs in the model's order.
-        outputs: The outputs for these inputs.
-        named: The same inputs by name.
-        places: Lines of the model's source by operator.
+        module: The frozen module.
+        path: The file of the frozen module, for pnnx.
+        examples: The example inputs in the model's order.
+        outputs: The outputs for the example inputs.
+        named: The example inputs by name.
+        source_lines: Lines of the model's source code, by operator name.
     """
 
     module: Any
@@ -59,7 +60,7 @@ class Frozen:
     examples: tuple[Tensor, ...]
     outputs: tuple[NumpyArray, ...]
     named: Mapping[str, NumpyArray]
-    places: Mapping[str, list[str]]
+    source_lines: Mapping[str, list[str]]
 
     @classmethod
     def read(
@@ -68,8 +69,8 @@ class Frozen:
         """Freeze a TorchScript file.
 
         Args:
-            path: The file.
-            trials: Sets of inputs by name; the first that the file accepts becomes the examples.
+            path: The TorchScript file.
+            trials: Sets of inputs by name; the first set that the file accepts is the example.
             folder: The folder for the frozen file.
             timeout: Time limit of a run in seconds.
 
@@ -104,27 +105,28 @@ class Frozen:
 
     @property
     def has_attention(self) -> bool:
-        """True if the module may contain an attention."""
+        """True if the module contains an operator of which pnnx may make an attention layer."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
 
 
-def save_torchscript(module: Any, target: Path) -> None:
-    """Save TorchScript through a Python file: torch's own writer crashes on a full disk."""
+def save_torchscript(module: torch.jit.ScriptModule, target: Path) -> None:
+    """Save a TorchScript module to a file."""
     import torch
 
+    # Through a Python file object: on a full disk, torch's own file writer ends the process.
     with silence_warnings(), target.open("wb") as file:
         torch.jit.save(module, file)
 
 
 def summarize_error(err: Exception) -> str:
-    """Return the type of one of torch's errors and the first line of its message."""
+    """Return an error's type and the first line of its message."""
     lines = str(err).strip().splitlines()
     return f"{type(err).__name__}: {lines[0] if lines else repr(err)}"
 
 
 def _restore_numbers(model: Any) -> None:
-    """Turn float64 tensors back into numbers if a trace multiplies or divides by them.
+    """Replace float64 constants by numbers if a traced model multiplies or divides by them.
 
     A trace saves the 0.5 of ``indices * 0.5`` as a float64 tensor. When the file runs, the product
     is float32. When freezing folds a constant product, it is float64, and the frozen module fails.
@@ -150,14 +152,14 @@ def _restore_numbers(model: Any) -> None:
 
 @contextmanager
 def silence_warnings() -> Iterator[None]:
-    """Silence torch's warnings that TorchScript is deprecated: pnnx reads no newer format."""
+    """Silence torch's warnings, most of which say that TorchScript is deprecated."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def find_foreign_operators(module: Any) -> list[str]:
-    """Return the operators that are not torch's own: no other process has them."""
+def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
+    """Return the custom operators of a module: only this process has registered them."""
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
     return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)
 
@@ -165,7 +167,7 @@ def find_foreign_operators(module: Any) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first inputs that a file accepts, and its outputs.
+    """Return the first set of inputs that a file accepts, and the outputs for this set.
 
     Args:
         path: The TorchScript file.
@@ -198,8 +200,8 @@ def _first_run(
     raise ConversionError(message) from failure
 
 
-def flatten_outputs(outputs: Any) -> list[Any]:
-    """Return the tensors in a result of TorchScript, in order."""
+def flatten_outputs(outputs: object) -> list[Any]:
+    """Return the tensors in a nested result of TorchScript, in order."""
     if isinstance(outputs, dict):
         outputs = list(outputs.values())
     if isinstance(outputs, list | tuple):

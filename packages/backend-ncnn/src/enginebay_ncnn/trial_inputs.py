@@ -1,4 +1,4 @@
-"""Inputs for the first run of a model: random ones, then the caller's samples."""
+"""Make inputs for the first run of a model: random ones, then the caller's samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def make_trial_inputs(
     samples: Sequence[Mapping[str, NumpyArray]], shapes: Sequence[InputShape]
 ) -> list[dict[str, NumpyArray]]:
-    """Return inputs by name, in the order in which to try them.
+    """Return sets of inputs by name, in the order in which to try them.
 
-    The caller's samples come last. The artifact is verified with them, so only different numbers
-    show that a conversion is right for these samples alone.
+    The caller's samples come last. The artifact is verified with them later, so only other inputs
+    can show that a conversion is right for these samples alone.
 
     Args:
         samples: The caller's samples. Samples of other sizes than those in ``shapes`` are skipped.
@@ -38,12 +38,12 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return up to three sets of random inputs, for models that do not accept the first set.
+    """Return one to three sets of random inputs: some models reject the first set.
 
-    Floats are normally distributed. Integers are drawn between the caller's smallest and largest.
-    If the caller's are a mask or not known, they are ones and zeros: valid indices of any table and
-    values of any mask. Some models look up differences that must not be negative, such as the
-    widths of boxes: the integers are sorted in the second set and all ones in the third.
+    Floats are normally distributed. Integers have the range of the caller's samples. Without
+    samples, or if they are masks, integers are zeros and ones: valid as indices and as masks. Some
+    models use differences of inputs as indices, such as the widths of boxes, which must not be
+    negative: the integers are sorted in the second set, and all ones in the third.
     """
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])

@@ -1,14 +1,16 @@
-"""The weights of each layer: ncnn's file has them one after the other, without any index."""
+"""Split ncnn's weights file, which has no index, into the weights of each layer."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import ncnn
 
     from enginebay_ncnn.graph import Layer
 
@@ -18,10 +20,10 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def split_weights(layers: Sequence[Layer], data: bytes) -> list[bytes]:
-    """Cut the content of a ``.bin`` file into the bytes of each layer.
+    """Split the content of a ``.bin`` file into the bytes of each layer.
 
-    Only ncnn knows how many bytes a layer reads. So each layer is loaded in a separate network, all
-    from one reader.
+    Only ncnn knows how many bytes a layer reads. So each layer is loaded into a separate network,
+    and one reader counts the bytes.
 
     Raises:
         ConversionError: ncnn cannot load a layer alone, or bytes are left over.
@@ -40,7 +42,7 @@ def split_weights(layers: Sequence[Layer], data: bytes) -> list[bytes]:
     return parts
 
 
-def _load_layer(layer: Layer, reader: Any) -> None:
+def _load_layer(layer: Layer, reader: ncnn.DataReader) -> None:
     import ncnn
 
     inputs = [f"Input in{index} 0 1 {blob}" for index, blob in enumerate(layer.inputs)]
@@ -54,7 +56,7 @@ def _load_layer(layer: Layer, reader: Any) -> None:
         raise ConversionError(f"ncnn cannot load the layer '{layer.name}' ({layer.type}) alone")
 
 
-def _make_reader(data: bytes) -> Any:
+def _make_reader(data: bytes) -> ncnn.DataReader:
     import ncnn
 
     class Reader(ncnn.DataReader):  # type: ignore[misc]  # ncnn has no stubs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class NcnnWrapper(eb.Wrapper):
     """Runs one network; calls may overlap, since each has its own extractor.
 
     Attributes:
-        session: The network; deleted when the wrapper is closed.
+        session: The session of the network; deleted when the wrapper is closed.
     """
 
     concurrent = True
@@ -54,7 +54,7 @@ class NcnnWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
-        """Load the artifact's network for the request."""
+        """Load the network of the artifact that the request names."""
         params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load_network(param, weights, params)
@@ -92,7 +92,7 @@ class NcnnWrapper(eb.Wrapper):
         ]
 
     def first_piece(self, feed: dict[str, NumpyArray]) -> tuple[dict[str, NumpyArray], int]:
-        """Return the inputs of the first run of a call, and the number of its runs."""
+        """Return the inputs of a batch's first piece, and the number of pieces."""
         sizes = [feed[name].shape[axis] for name, axis in self._split_axes.items()]
         return (self._take_piece(feed, 0), sizes[0]) if sizes else (feed, 1)
 
@@ -103,8 +103,8 @@ class NcnnWrapper(eb.Wrapper):
         return piece
 
     def _run_empty_batch(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Return empty outputs; the network runs on zeros, because only ncnn knows their sizes."""
-        feed = dict(feed)
+        """Return the outputs for an empty batch."""
+        feed = dict(feed)  # run on zeros: only ncnn knows the other sizes of the outputs
         for name, axis in self._split_axes.items():
             shape = list(feed[name].shape)
             shape[axis] = 1
@@ -143,5 +143,5 @@ def _make_receipt(net: ncnn.Net, params: NcnnParams, fallbacks: list[str]) -> eb
     )
 
 
-def _make_details(net: ncnn.Net) -> dict[str, Any]:
+def _make_details(net: ncnn.Net) -> dict[str, str]:
     return {"threads": str(net.opt.num_threads), "layers": str(len(net.layers()))}

@@ -1,1 +1,1 @@
-"""The writing of lowered graphs in the dialect of TorchScript that pnnx converts correctly."""
+"""Write lowered graphs in the dialect of TorchScript that pnnx converts correctly."""

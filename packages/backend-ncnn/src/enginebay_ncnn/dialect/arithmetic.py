@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from enginebay_ncnn.dialect.layout import MAX_RANK, reshape, write_expand
-from enginebay_ncnn.dialect.values import Blob, Value, as_float, emit_call, is_constant
+from enginebay_ncnn.dialect.values import Blob, Operand, Value, as_float, emit_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-#: Stands for infinity, which ncnn does not handle.
+#: The number that replaces infinity, which ncnn does not handle.
 LARGEST = torch.finfo(torch.float32).max
 
 
-def apply_elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
-    """Apply a function to operands that broadcast, in at most four dimensions.
+def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Value:
+    """Apply an elementwise function to operands of any rank that broadcast.
 
     Args:
-        function: The function, which takes tensors of at most :data:`MAX_RANK` dimensions.
-        operands: Blobs, constants or numbers of any rank.
+        function: The function, called with tensors of at most :data:`MAX_RANK` dimensions.
+        operands: The operands: blobs, constants or numbers.
     """
     operands = tuple(map(_unwrap_scalar, operands))
     values = [
@@ -35,6 +35,7 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
     if sources := _common_reshape_sources(values):
         return reshape(emit_call(function, *sources), shape)
     if len(shape) <= MAX_RANK:
+        # A constant's leading ones may be taken for the batch, unless a blob has the full rank too.
         rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
         values = [_strip_leading_ones(each) if rank == len(shape) else each for each in values]
         rest = [
@@ -54,10 +55,10 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Any) -> Value:
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs that the values are reshapes of, if one reshape of the result is enough.
+    """Return the blobs before the values' reshapes, if the result can be reshaped instead.
 
-    That is the case if all values have one shape and all their sources have one shape. It avoids
-    reshapes between operators: for some of them pnnx takes the wrong dimension as the batch.
+    That requires that all values have the same shape, and all blobs too. It avoids reshapes between
+    operators: for some of these pnnx takes the wrong dimension as the batch.
     """
     sources = [
         each.reshape_source for each in values if isinstance(each, Blob) and each.reshape_source
@@ -68,7 +69,7 @@ def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
 
 
 def apply_unary(function: Callable[[Tensor], Tensor], operand: Value) -> Value:
-    """Apply a function of one element at a time to a value of any rank."""
+    """Apply an elementwise function of one operand to a value of any rank."""
     operand = as_float(operand)
     if sources := _common_reshape_sources([operand]):
         return reshape(emit_call(function, *sources), operand.shape)
@@ -86,8 +87,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(untyped(*shapes))
 
 
-def _unwrap_scalar(operand: Any) -> Any:
-    """Return the number in a constant of rank 0; return everything else unchanged."""
+def _unwrap_scalar(operand: Operand) -> Operand:
+    """Convert a number, or a constant of rank 0, to a finite float; return others unchanged."""
     if isinstance(operand, torch.Tensor) and operand.ndim == 0:
         operand = operand.item()
     if isinstance(operand, bool | int | float):
@@ -109,7 +110,7 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Merge neighbouring dimensions that broadcast alike; return the new shapes."""
+    """Merge neighbouring dimensions in which the same shapes broadcast; return the new shapes."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):
@@ -125,11 +126,11 @@ def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) ->
     return merged
 
 
-def write_add(a: Any, b: Any, alpha: float = 1) -> Value:
+def write_add(a: Operand, b: Operand, alpha: float = 1) -> Value:
     return apply_elementwise(lambda x, y: x + (y if alpha == 1 else y * alpha), a, b)
 
 
-def write_sub(a: Any, b: Any, alpha: float = 1) -> Value:
+def write_sub(a: Operand, b: Operand, alpha: float = 1) -> Value:
     return apply_elementwise(lambda x, y: x - (y if alpha == 1 else y * alpha), a, b)
 
 
@@ -146,7 +147,7 @@ def write_neg(operand: Value) -> Value:
     return apply_unary(lambda t: t * -1.0, operand)
 
 
-def write_div(a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+def write_div(a: Operand, b: Operand, rounding_mode: str | None = None) -> Value:
     if rounding_mode == "floor":
         return apply_elementwise(_floor_quotient, a, b)
     if rounding_mode == "trunc":
@@ -178,7 +179,7 @@ def write_atan2(a: Value, b: Value) -> Value:
     return apply_elementwise(torch.atan2, a, b)
 
 
-def write_pow(a: Any, b: Any) -> Value:
+def write_pow(a: Any, b: Operand) -> Value:
     b = _unwrap_scalar(b)
     if not isinstance(b, float):
         return apply_elementwise(torch.pow, a, b)
@@ -191,12 +192,12 @@ def write_pow(a: Any, b: Any) -> Value:
     return apply_elementwise(torch.pow, a, b)
 
 
-def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: Any) -> Value:
+def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: object) -> Value:
     return cast_to(operand, dtype or operand.dtype)
 
 
 def cast_to(operand: Value, target: torch.dtype) -> Value:
-    """Convert a value to the numbers that another dtype would hold; a blob stays float32."""
+    """Convert a value to another dtype; a blob stays float32, and its numbers are rounded."""
     if not isinstance(operand, Blob):
         return operand.to(target)
     if target is operand.dtype or target.is_floating_point:
@@ -209,19 +210,18 @@ def cast_to(operand: Value, target: torch.dtype) -> Value:
     return apply_unary(lambda t: t.clamp(-_INFINITY_AS_INDEX, _INFINITY_AS_INDEX).trunc(), operand)
 
 
-def not_equal(a: Tensor, b: Any) -> Tensor:
+def not_equal(a: Tensor, b: Tensor | float) -> Tensor:
     """Return 1 where two numbers differ, and 0 elsewhere."""
-    result: Tensor = (a - b).sign().abs()
-    return result
+    return (a - b).sign().abs()
 
 
 #: The integer that infinity is converted to: larger than any index, and exact in float32.
 _INFINITY_AS_INDEX = 2.0**31
 
 
-def as_bool(value: Any) -> Any:
-    """Convert a value to booleans, 1.0 and 0.0: true for numbers other than zero."""
-    if isinstance(value, torch.Tensor) or not is_constant(value):
+def as_bool(value: Operand) -> Operand:
+    """Convert numbers to booleans: 0.0 for zero, and 1.0 for all others."""
+    if isinstance(value, Value):
         return cast_to(value, torch.bool)
     return float(bool(value))
 

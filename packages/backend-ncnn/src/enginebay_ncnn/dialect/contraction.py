@@ -53,7 +53,7 @@ def write_matmul(a: Value, b: Value) -> Value:
     return reshape(result, (*batch, *result.shape[-2:]))
 
 
-def write_cumsum(operand: Value, dim: int, **_: Any) -> Value:
+def write_cumsum(operand: Value, dim: int, **_: object) -> Value:
     if not operand.ndim:
         return operand
     dim = normalize_axis(operand, dim)

@@ -1,7 +1,7 @@
-"""Look-ups.
+"""Embeddings, indexing, gathering and masked scatters.
 
-ncnn looks up tables only with int32 inputs. Every other index becomes a one-hot matrix, and the
-look-up a matrix product.
+ncnn indexes a table only with inputs of int32. Every other index becomes a one-hot matrix, and the
+indexing becomes a matrix product.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -65,7 +65,7 @@ def pick_along(operand: Value, dim: int, index: Value) -> Value:
 
 
 def _group_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Group positions into runs of neighbours: the start and the length of each."""
+    """Group positions into runs of consecutive ones; return the start and length of each run."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -79,7 +79,7 @@ def write_index_select(operand: Value, dim: int, index: Value) -> Value:
     return pick_along(operand, dim, reshape(index, (element_count(index),)))
 
 
-def write_embedding(weight: Value, indices: Value, *_: Any) -> Value:
+def write_embedding(weight: Value, indices: Value, *_: object) -> Value:
     shape = (*indices.shape, weight.shape[-1])
     is_integer = isinstance(indices, Blob) and indices.tensor.dtype is torch.int64
     if is_integer and is_constant(weight):
@@ -127,7 +127,7 @@ def _count_from_start(index: Value, size: int) -> Value:
 
 
 def _flatten_indices(indices: list[Value], sizes: list[int]) -> Value:
-    """Combine indices into several dimensions into one index into those dimensions flattened."""
+    """Combine the indices of several dimensions, like ``numpy.ravel_multi_index``."""
     combined: Value = indices[0]
     for index, size in zip(indices[1:], sizes[1:], strict=True):
         if isinstance(combined, torch.Tensor) and isinstance(index, torch.Tensor):
@@ -171,7 +171,7 @@ def write_masked_scatter(operand: Value, mask: Value, source: Value) -> Value:
     return reshape(result, shape)
 
 
-def write_gather(operand: Value, dim: int, index: Value, *_: Any, **__: Any) -> Value:
+def write_gather(operand: Value, dim: int, index: Value, *_: object, **__: object) -> Value:
     dim = normalize_axis(operand, dim)
     last = [*(axis for axis in range(operand.ndim) if axis != dim), dim]
     back = [last.index(axis) for axis in range(operand.ndim)]

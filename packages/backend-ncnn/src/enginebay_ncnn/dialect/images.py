@@ -1,9 +1,9 @@
-"""Operators on images, signals and volumes, in networks whose first dimension is not a batch.
+"""Operators on images, signals and volumes, with inputs whose first dimension has size one.
 
-ncnn has no batch among its dimensions. pnnx takes the first dimension of these operators' inputs
-for the batch, in the rest of the network too. If that dimension is larger than one (frames of a
-video, windows of an image), pnnx writes reshapes that ncnn cannot load. So the inputs get a first
-dimension of one: the original one is merged into a dimension that the operator leaves unchanged.
+ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs for the
+batch, in the rest of the network too. If that dimension is larger than one (frames of a video,
+windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is merged
+into a dimension that the operator leaves unchanged, and one of size one takes its place.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -27,8 +27,10 @@ from enginebay_ncnn.dialect.values import Value, emit_call, is_constant
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torch._ops import OpOverload
 
-def write_channelwise(operator: Any, operand: Value, *args: Any) -> Value:
+
+def write_channelwise(operator: OpOverload, operand: Value, *args: object) -> Value:
     """Write an operator that treats every channel alike, such as ``upsample_nearest2d.vec``."""
     name = operator._schema.name
     dims = int(name[-2]) if name[-1] == "d" else 2
@@ -139,7 +141,7 @@ def write_constant_pad_nd(operand: Value, pad: Sequence[int], value: float = 0) 
     return operand
 
 
-def write_grid_sampler(operand: Value, grid: Value, *args: Any) -> Value:
+def write_grid_sampler(operand: Value, grid: Value, *args: object) -> Value:
     # pnnx matches this operator, which serves both ranks.
     operator: Any = torch.ops.aten.grid_sampler
     pairs = [

@@ -1,4 +1,4 @@
-"""Operators that move numbers. A blob has at most four dimensions, and ncnn no strides."""
+"""Operators that change shapes or move elements, in at most four dimensions."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_RANK = 4
 
 
 def reshape(operand: Value, shape: Sequence[int]) -> Value:
-    """Return ``operand.reshape(shape)``; consecutive reshapes become one in the graph."""
+    """Return ``operand.reshape(shape)``; of consecutive reshapes only the last is written."""
     if not isinstance(operand, Blob):
         return operand.reshape(tuple(shape))
     source = operand.reshape_source or operand
@@ -47,18 +47,18 @@ def _to_scalar(operand: Tensor) -> Tensor:
 
 
 def normalize_axis(operand: Value, dim: int) -> int:
-    """Return the dimension counted from the front."""
+    """Return the index of a dimension, from 0; a negative index counts from the end."""
     return dim % max(operand.ndim, 1)
 
 
 def as_outer_dim_inner(operand: Value, dim: int) -> Value:
-    """Reshape to three dimensions: those before ``dim``, ``dim``, and those after it."""
+    """Reshape to three dimensions: all before ``dim``, ``dim`` itself, and all after it."""
     shape = operand.shape
     return reshape(operand, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
 
 def may_be_batch(operand: Value, dim: int) -> bool:
-    """Return True if pnnx may take a dimension for the batch, and would then not change it."""
+    """Return True if pnnx may take a dimension for the batch: it drops operations on a batch."""
     return dim == 0 and operand.shape[0] != 1 and operand.ndim > 1 and not is_constant(operand)
 
 
@@ -78,7 +78,7 @@ def _emit_slice(operand: Value, dim: int, start: int, length: int) -> Value:
     return emit_call(torch.ops.aten.slice, operand, dim, start, start + length)
 
 
-def write_view(operand: Value, shape: Sequence[int], *_: Any) -> Value:
+def write_view(operand: Value, shape: Sequence[int], *_: object) -> Value:
     known = -math.prod(shape)
     shape = (
         [element_count(operand) // known if size == -1 else size for size in shape]
@@ -119,7 +119,7 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 
 
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
-    """Permute by exchanging neighbouring blocks, one pair at a time: each is a 4-D permute."""
+    """Permute more than four dimensions by exchanges of two blocks, each a 4-D permute."""
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one
         large = [index for index in range(operand.ndim) if operand.shape[index] != 1]
@@ -154,7 +154,7 @@ def write_t(operand: Value) -> Value:
     return operand if operand.ndim < 2 else write_transpose(operand, -1, -2)
 
 
-def write_clone(operand: Value, **_: Any) -> Value:
+def write_clone(operand: Value, **_: object) -> Value:
     return operand
 
 
@@ -172,7 +172,7 @@ def write_slice(
 
 
 def _take_every(operand: Value, dim: int, first: int, count: int, step: int) -> Value:
-    """Return every ``step``-th element: the first one of each group of ``step`` elements."""
+    """Return every ``step``-th element: ncnn has no strides, so groups of ``step`` are cut."""
     shape = (*operand.shape[:dim], count, *operand.shape[dim + 1 :])
     whole = count if first + count * step <= operand.shape[dim] else count - 1
     pieces = []
@@ -227,7 +227,7 @@ def write_stack(tensors: Sequence[Value], dim: int = 0) -> Value:
     return write_cat([write_unsqueeze(tensor, dim) for tensor in tensors], dim)
 
 
-def write_expand(operand: Value, size: Sequence[int], *_: Any, **__: Any) -> Value:
+def write_expand(operand: Value, size: Sequence[int], *_: object, **__: object) -> Value:
     shape = [1] * (len(size) - operand.ndim) + list(operand.shape)
     counts = [
         target if current == 1 and target != -1 else 1
@@ -240,7 +240,7 @@ def write_expand(operand: Value, size: Sequence[int], *_: Any, **__: Any) -> Val
     return result
 
 
-def write_copy(operand: Value, src: Value, *_: Any) -> Value:
+def write_copy(operand: Value, src: Value, *_: object) -> Value:
     return write_expand(src, operand.shape)
 
 
@@ -256,7 +256,7 @@ def write_repeat(operand: Value, repeats: Sequence[int]) -> Value:
 
 
 def _repeat_rows(operand: Value, count: int) -> Value:
-    """Repeat the second of three dimensions, whose size is one."""
+    """Repeat a value of shape ``(n, 1, m)`` along its second dimension."""
     if isinstance(operand, Blob) and operand.tensor.dtype is not torch.float32:
         return _emit_cat([operand] * count, 1)  # integers that look up a table
     # A product has fewer layers than a concatenation.

@@ -13,13 +13,14 @@ from enginebay_ncnn.dialect.arithmetic import (
     apply_elementwise,
     apply_unary,
     as_bool,
+    cast_to,
     not_equal,
 )
 from enginebay_ncnn.dialect.reductions import write_amax, write_amin
-from enginebay_ncnn.dialect.values import Blob, Value
+from enginebay_ncnn.dialect.values import Blob, Operand, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -29,47 +30,47 @@ def _greater_than(a: Any, b: Any) -> Tensor:
     return result
 
 
-def write_eq(a: Value, b: Any) -> Value:
+def write_eq(a: Value, b: Operand) -> Value:
     return apply_elementwise(lambda x, y: 1.0 - not_equal(x, y), a, b)
 
 
-def write_ne(a: Value, b: Any) -> Value:
+def write_ne(a: Value, b: Operand) -> Value:
     return apply_elementwise(not_equal, a, b)
 
 
-def write_gt(a: Value, b: Any) -> Value:
+def write_gt(a: Value, b: Operand) -> Value:
     return apply_elementwise(_greater_than, a, b)
 
 
-def write_lt(a: Value, b: Any) -> Value:
+def write_lt(a: Value, b: Operand) -> Value:
     return apply_elementwise(lambda x, y: _greater_than(y, x), a, b)
 
 
-def write_ge(a: Value, b: Any) -> Value:
+def write_ge(a: Value, b: Operand) -> Value:
     return apply_elementwise(lambda x, y: 1.0 - _greater_than(y, x), a, b)
 
 
-def write_le(a: Value, b: Any) -> Value:
+def write_le(a: Value, b: Operand) -> Value:
     return apply_elementwise(lambda x, y: 1.0 - _greater_than(x, y), a, b)
 
 
 def write_logical_not(a: Value) -> Value:
-    return apply_unary(lambda x: 1.0 - x, as_bool(a))
+    return apply_unary(lambda x: 1.0 - x, cast_to(a, torch.bool))
 
 
-def write_logical_and(a: Any, b: Any) -> Value:
+def write_logical_and(a: Operand, b: Operand) -> Value:
     return apply_elementwise(lambda x, y: x * y, as_bool(a), as_bool(b))
 
 
-def write_logical_or(a: Any, b: Any) -> Value:
+def write_logical_or(a: Operand, b: Operand) -> Value:
     return apply_elementwise(_max_of_two, as_bool(a), as_bool(b))
 
 
-def write_logical_xor(a: Any, b: Any) -> Value:
+def write_logical_xor(a: Operand, b: Operand) -> Value:
     return apply_elementwise(not_equal, as_bool(a), as_bool(b))
 
 
-def write_where(condition: Value, a: Any, b: Any) -> Value:
+def write_where(condition: Value, a: Operand, b: Operand) -> Value:
     # One of the two products is zero, so nothing is rounded. Zero times infinity would be NaN.
     a, b = replace_nonfinite(a), replace_nonfinite(b)
     if isinstance(b, float) and b == 0.0:
@@ -79,8 +80,15 @@ def write_where(condition: Value, a: Any, b: Any) -> Value:
     return apply_elementwise(lambda c, x, y: x * c + y * (1.0 - c), condition, a, b)
 
 
-def write_clamp(operand: Value, min: Any = None, max: Any = None) -> Value:  # noqa: A002 - torch's names
-    low, high = (bound.item() if _is_scalar_tensor(bound) else bound for bound in (min, max))
+def write_clamp(
+    operand: Value,
+    min: Operand | None = None,  # noqa: A002 - torch's name
+    max: Operand | None = None,  # noqa: A002
+) -> Value:
+    low, high = (
+        bound.item() if isinstance(bound, torch.Tensor) and not bound.ndim else bound
+        for bound in (min, max)
+    )
     if isinstance(low, Value) or isinstance(high, Value):
         operand = operand if low is None else write_maximum(operand, low)
         return operand if high is None else write_minimum(operand, high)
@@ -90,15 +98,11 @@ def write_clamp(operand: Value, min: Any = None, max: Any = None) -> Value:  # n
     return apply_unary(lambda t: t.clamp(lowest, highest), operand)
 
 
-def _is_scalar_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not value.ndim
-
-
 def _clamp_to_float32(value: float) -> float:
     return sorted((-LARGEST, float(value), LARGEST))[1]
 
 
-def replace_nonfinite(value: Any) -> Any:
+def replace_nonfinite(value: Operand) -> Any:
     """Replace infinities in a constant by the largest float32 numbers, and NaN by 0."""
     if isinstance(value, torch.Tensor):
         value = value.float().nan_to_num()
@@ -108,12 +112,16 @@ def replace_nonfinite(value: Any) -> Any:
     return _clamp_to_float32(value) if math.isinf(value) else float(value)
 
 
-def write_any(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return write_amax(as_bool(operand), dim, keepdim)
+def write_any(
+    operand: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
+    return write_amax(cast_to(operand, torch.bool), dim, keepdim)
 
 
-def write_all(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
-    return write_amin(as_bool(operand), dim, keepdim)
+def write_all(
+    operand: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
+    return write_amin(cast_to(operand, torch.bool), dim, keepdim)
 
 
 def write_isnan(operand: Value) -> Value:
@@ -121,24 +129,24 @@ def write_isnan(operand: Value) -> Value:
     return torch.zeros(operand.shape, dtype=torch.bool)
 
 
-def write_nan_to_num(operand: Value, *_: Any, **__: Any) -> Value:
+def write_nan_to_num(operand: Value, *_: object, **__: object) -> Value:
     return operand
 
 
-def write_maximum(a: Any, b: Any) -> Value:
+def write_maximum(a: Operand, b: Operand) -> Value:
     return apply_elementwise(_max_of_two, a, b)
 
 
-def write_minimum(a: Any, b: Any) -> Value:
+def write_minimum(a: Operand, b: Operand) -> Value:
     return apply_elementwise(_min_of_two, a, b)
 
 
-def _max_of_two(operand: Tensor, y: Any) -> Tensor:
-    return torch.maximum(operand, y) if isinstance(y, torch.Tensor) else operand.clamp(y, LARGEST)
+def _max_of_two(a: Tensor, b: Tensor | float) -> Tensor:
+    return torch.maximum(a, b) if isinstance(b, torch.Tensor) else a.clamp(b, LARGEST)
 
 
-def _min_of_two(operand: Tensor, y: Any) -> Tensor:
-    return torch.minimum(operand, y) if isinstance(y, torch.Tensor) else operand.clamp(-LARGEST, y)
+def _min_of_two(a: Tensor, b: Tensor | float) -> Tensor:
+    return torch.minimum(a, b) if isinstance(b, torch.Tensor) else a.clamp(-LARGEST, b)
 
 
 #: The writers of this file by the names of their operators.

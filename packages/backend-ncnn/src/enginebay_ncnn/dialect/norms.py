@@ -1,4 +1,4 @@
-"""Normalisations, with a first dimension of one, which ncnn takes for the batch."""
+"""Normalisations, with inputs whose first dimension has size one: pnnx takes it for the batch."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write_layer_norm(
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
-    *_: Any,
+    *_: object,
 ) -> Value:
     sizes = operand.shape
     count = math.prod(shape)
@@ -45,10 +45,9 @@ def write_layer_norm(
 
 
 def _bias_or_zeros(weight: Value | None, bias: Value | None) -> Value | None:
-    """Return the bias, or zeros if only the weight is given: pnnx reads both or neither."""
     if weight is None or bias is not None:
         return bias
-    return torch.zeros(weight.shape)
+    return torch.zeros(weight.shape)  # pnnx reads a weight and a bias, or neither
 
 
 def _emit_layer_norm(rows: Value, weight: Value | None, bias: Value | None, eps: float) -> Value:
@@ -79,7 +78,7 @@ def write_native_batch_norm_legit_no_training(
 
 
 def _scale_and_shift(operand: Value, scale: Value | None, shift: Value | None) -> Value:
-    """Multiply and add one number for each channel."""
+    """Multiply each channel by its scale and add its shift."""
     shape = (-1, *[1] * (operand.ndim - 2))
     operand = operand if scale is None else write_mul(operand, reshape(scale, shape))
     return operand if shift is None else write_add(operand, reshape(shift, shape))
@@ -91,7 +90,7 @@ def write_group_norm(
     weight: Value | None = None,
     bias: Value | None = None,
     eps: float = 1e-5,
-    *_: Any,
+    *_: object,
 ) -> Value:
     sizes = operand.shape
     if sizes[0] == 1 and operand.ndim > 2:

@@ -1,6 +1,6 @@
-"""The operators of ATen that this folder writes for pnnx and ncnn, and the writer of each.
+"""The ATen operators that a lowered graph may contain, and the function that writes each.
 
-All other operators are lowered first: by the declarations in ``lowerings``, by core's, or by torch.
+All other operators are lowered to these first, by ``lowerings``, core or torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from enginebay_ncnn.dialect.values import Blob, UnsupportedError, emit_call
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Functions of one element at a time that ncnn has, written unchanged.
+    from torch._ops import OpOverload
+
+#: Elementwise functions of one operand that ncnn has, written unchanged.
 UNARY = (
     *("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf"),
     *("exp", "expm1", "floor", "log", "log10", "log1p", "reciprocal", "round", "rsqrt"),
@@ -76,17 +78,19 @@ OPERATORS = frozenset(
 )
 
 
-def write_operator(name: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def write_operator(
+    name: str, target: OpOverload, args: list[Any], kwargs: Mapping[str, object]
+) -> Any:
     """Write one call of an operator.
 
     Args:
         name: The operator's name, such as ``add``; not one of :data:`CONSTANTS`.
         target: The operator.
-        args: Its arguments: blobs, constants and options.
-        kwargs: Its keyword arguments.
+        args: The operator's arguments: blobs, constants and options.
+        kwargs: The operator's keyword arguments.
 
     Returns:
-        The operator's result, or a list of them.
+        The operator's result, or the list of its results.
 
     Raises:
         UnsupportedError: ncnn's operators cannot express the call.

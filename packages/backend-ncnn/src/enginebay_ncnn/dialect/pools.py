@@ -1,7 +1,7 @@
-"""Pools with a window, without windows that reach over the edge of the image.
+"""Pooling operators, written without windows that reach over the edge of the image.
 
-ncnn and pnnx treat the flags for such windows differently from torch. So the image gets a border,
-and the mean of a window is corrected by the share of the border in it.
+ncnn and pnnx treat the flags for such windows differently from torch. So the image is padded, and
+the mean of a window is corrected by the share of the padding in it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: The padding of a maximum pool, instead of -inf: ncnn's text format has no infinity.
 _LOWEST = torch.finfo(torch.float32).min
 
 
 def _fit_windows(
     image: Sequence[int], output: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the window and the border; the border as ``pad`` takes it, last dimension first.
+    """Return the kernel size, and the padding in the order of ``torch.nn.functional.pad``.
 
-    A dimension with one window needs no more of the window than what covers the image.
+    In a dimension with only one window, the kernel needs to be no larger than the image.
     """
     stride, padding, dilation = rest
     window, border = [], []
@@ -42,7 +43,7 @@ def _fit_windows(
 
 
 def write_pool(name: str, operand: Value, kernel: Sequence[int], *args: Any) -> Value:
-    """Write a pool such as ``max_pool2d``."""
+    """Write a pooling operator such as ``max_pool2d``."""
     operator, dims = getattr(torch.ops.aten, name), int(name[-2])
     front, image = operand.shape[: operand.ndim - dims], operand.shape[operand.ndim - dims :]
     stride, padding, dilation = _unpack_arguments(name, dims, kernel, args)

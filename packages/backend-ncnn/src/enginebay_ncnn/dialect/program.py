@@ -1,4 +1,4 @@
-"""TorchScript for pnnx, written from a lowered graph: the graph runs once, and torch traces it."""
+"""Write a lowered graph as TorchScript for pnnx: the graph runs once, and torch traces it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from enginebay_ncnn.dialect.repeated_inputs import copy_repeated_inputs
 from enginebay_ncnn.dialect.values import (
     Blob,
     Value,
-    as_float,
     element_count,
     emit_call,
     trace_into,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-#: Operators that do not change integers: their results can still look up a table.
+#: Operators that do not change integers: their results can still be indices of a table.
 _INTEGER_PRESERVING = frozenset(
     f"aten::{name}"
     for name in (
@@ -70,17 +69,17 @@ def write_program(
 ) -> list[int]:
     """Write a graph as TorchScript for pnnx.
 
-    The file takes all inputs as floats and returns all outputs as floats. Inputs that look up a
-    table are taken once more, as integers, after all others.
+    In the file, all inputs and outputs are floats. Inputs that are indices of an embedding table
+    are also inputs a second time, as integers, after all others.
 
     Args:
         program: The graph, of operators in :data:`OPERATORS` only.
-        examples: Its example inputs.
+        examples: The example inputs of the graph.
         target: The file to write.
         split_attention: Whether to prevent pnnx from making one layer of each attention.
 
     Returns:
-        The indices of the inputs that the file takes a second time.
+        The positions of the inputs that the file has a second time.
 
     Raises:
         ConversionError: ncnn's operators cannot express the graph, or torch cannot trace it.
@@ -104,13 +103,13 @@ def write_program(
 
 
 class DialectModule(torch.nn.Module):
-    """A graph in the dialect of TorchScript that pnnx converts.
+    """A module that runs a graph with the operators that pnnx converts, to be traced.
 
     Its arguments are all inputs as floats, then the inputs in ``tables`` as integers. Its results
     are floats.
 
     Attributes:
-        tables: The indices of the inputs that look up a table.
+        tables: The positions of the inputs that are indices of an embedding table.
     """
 
     def __init__(self, program: ExportedProgram, split_attention: bool = False) -> None:
@@ -177,8 +176,8 @@ class _GraphRun:
 
     Attributes:
         split_attention: Whether to prevent pnnx from making one layer of each attention.
-        values: The value of every node so far.
-        integers: The same as integers, for nodes that hold an input's integers unchanged.
+        values: The values of the nodes so far.
+        integers: The values as int64, of nodes whose integers are those of an input, unchanged.
     """
 
     def __init__(self, split_attention: bool) -> None:
@@ -213,7 +212,7 @@ class _GraphRun:
         self.values[node] = _restore_dtype(result, node.meta["val"])
 
     def _find_integers(self, node: Any) -> Blob | None:
-        """Return a node's value as integers if it holds an input's integers unchanged."""
+        """Return a node's value as int64 if its integers are those of an input, unchanged."""
         if node in self.integers or _operator_name(node) not in _INTEGER_PRESERVING:
             return self.integers.get(node)
         first, *rest = node.args
@@ -228,13 +227,13 @@ class _GraphRun:
         return source
 
 
-def _operator_name(node: Any) -> str:
+def _operator_name(node: object) -> str:
     schema = getattr(getattr(node, "target", None), "_schema", None)
     return schema.name if schema is not None else ""
 
 
 def _integer_source(node: Any) -> Node | None:
-    """Return the input whose integers a node holds unchanged, if any."""
+    """Return the input node from which a node's integers come unchanged, if there is one."""
     while _operator_name(node) in _INTEGER_PRESERVING and node.meta["val"].dtype in _INTEGER_DTYPES:
         node = node.args[0]
     is_input = (
@@ -243,16 +242,16 @@ def _integer_source(node: Any) -> Node | None:
     return node if is_input else None
 
 
-def _load_constant(value: Any) -> Any:
-    """Return a constant of the program, with floats of any width as float32."""
+def _load_constant(value: object) -> object:
+    """Return a constant of the program; convert floats of any precision to float32."""
     if isinstance(value, torch.Tensor):
         value = value.detach()
         return value.float() if value.dtype.is_floating_point else value
     return value
 
 
-def _restore_dtype(value: Any, example: Any) -> Any:
-    """Record the dtype that a value has in the model; a value without elements is a constant."""
+def _restore_dtype(value: object, example: Any) -> object:
+    """Set a blob's dtype to its dtype in the model; replace an empty blob by a constant."""
     if isinstance(value, list | tuple):
         return [_restore_dtype(*pair) for pair in zip(value, example, strict=True)]
     if not isinstance(value, Blob):
@@ -260,14 +259,14 @@ def _restore_dtype(value: Any, example: Any) -> Any:
     return replace(value, dtype=example.dtype) if element_count(value) else torch.empty(value.shape)
 
 
-def _finish_output(value: Any, model_input: Blob) -> Blob:
+def _finish_output(value: object, model_input: Blob) -> Blob:
     """Return an output as a blob of at most four dimensions."""
     if not isinstance(value, Value):
         raise ConversionError("the model's outputs are nested deeper than one level")
     if not element_count(value):
         raise ConversionError("an output is empty, and ncnn does not support empty tensors")
     if not isinstance(value, Blob):
-        return _tie_to_input(as_float(value), model_input)
+        return _tie_to_input(value.float(), model_input)
     if value.ndim <= MAX_RANK or value.reshape_source is None:
         return value
     # The plan has the shape, which the wrapper restores.

@@ -20,15 +20,17 @@ from enginebay_ncnn.dialect.layout import (
 from enginebay_ncnn.dialect.values import Value, as_float, element_count, emit_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    #: One dimension or several; None and an empty list mean all.
+    Dims = int | Sequence[int] | None
+
 
 def _reduce_dims(
-    function: Callable[..., Tensor], operand: Value, dim: Any = None, keepdim: bool = False
+    function: Callable[..., Tensor], operand: Value, dim: Dims = None, keepdim: bool = False
 ) -> Value:
-    """Reduce dimensions of a value of any rank."""
     operand = as_float(operand)
     shape = operand.shape
     if dim is None or dim == []:
@@ -48,24 +50,25 @@ def _reduce_dims(
     return reshape(emit_call(lambda t: function(t, [2], False), rows), sizes)
 
 
-def write_sum(operand: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def write_sum(operand: Value, dim: Dims = None, keepdim: bool = False, **_: object) -> Value:
     return _reduce_dims(torch.sum, operand, dim, keepdim)
 
 
-def write_mean(operand: Value, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def write_mean(operand: Value, dim: Dims = None, keepdim: bool = False, **_: object) -> Value:
     return _reduce_dims(torch.mean, operand, dim, keepdim)
 
 
-def write_amax(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
+def write_amax(operand: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return _reduce_dims(torch.amax, operand, dim, keepdim)
 
 
-def write_amin(operand: Value, dim: Any = None, keepdim: bool = False) -> Value:
+def write_amin(operand: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return _reduce_dims(torch.amin, operand, dim, keepdim)
 
 
-def write_prod(operand: Value, dim: int | None = None, keepdim: bool = False, **_: Any) -> Value:
-    def product(operand: Tensor, dims: Any, keepdim: bool) -> Tensor:
+def write_prod(operand: Value, dim: int | None = None, keepdim: bool = False, **_: object) -> Value:
+    # torch.prod takes one dimension only.
+    def product(operand: Tensor, dims: int | Sequence[int], keepdim: bool) -> Tensor:
         (axis,) = [dims] if isinstance(dims, int) else dims
         return torch.prod(operand, axis, keepdim)
 
@@ -73,7 +76,7 @@ def write_prod(operand: Value, dim: int | None = None, keepdim: bool = False, **
 
 
 def write_linalg_vector_norm(
-    operand: Value, p: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+    operand: Value, p: float = 2, dim: Dims = None, keepdim: bool = False, **_: object
 ) -> Value:
     if p == 2:
         return apply_unary(torch.sqrt, write_sum(write_mul(operand, operand), dim, keepdim))
@@ -86,15 +89,15 @@ def write_linalg_vector_norm(
 
 
 def write_softmax(
-    operand: Value, dim: int, *_: Any, split_attention: bool = False, **__: Any
+    operand: Value, dim: int, *_: object, split_attention: bool = False, **__: object
 ) -> Value:
     """Write a softmax.
 
     Args:
         operand: The value.
         dim: The dimension.
-        split_attention: Whether to write it so that pnnx does not recognise the attention around
-            it. pnnx turns an attention into one layer, writes some wrongly and crashes on others.
+        split_attention: Whether to write the softmax so that pnnx does not recognise an attention:
+            pnnx makes one layer of an attention, wrongly for some, and crashes on others.
     """
     dim = normalize_axis(operand, dim)
     if operand.ndim < MAX_RANK or (operand.ndim == MAX_RANK and not split_attention):
@@ -106,18 +109,12 @@ def write_softmax(
 
 def write_var(
     operand: Value,
-    dim: Any = None,
+    dim: Dims = None,
     unbiased: bool = True,
     keepdim: bool = False,
     correction: float | None = None,
 ) -> Value:
-    dims = (
-        list(range(operand.ndim))
-        if not dim and dim != 0
-        else [dim]
-        if isinstance(dim, int)
-        else dim
-    )
+    dims = [dim] if isinstance(dim, int) else list(dim or range(operand.ndim))
     correction = float(unbiased) if correction is None else correction
     count = math.prod(operand.shape[axis] for axis in dims)
     deviation = write_sub(operand, write_mean(operand, dims, True))

@@ -1,4 +1,4 @@
-"""Copies of tensors that one operator takes twice, which pnnx cannot count."""
+"""Copy tensors that one operator reads twice: pnnx counts the readers of such tensors wrongly."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 def copy_repeated_inputs(graph: Any) -> None:
     """Replace repeated inputs in a TorchScript graph by copies, in place.
 
-    These are: a tensor that one operator takes twice, and a list that two operators take. If other
+    Repeated are tensors that one operator reads twice, and lists that two operators read. If other
     operators read such a tensor too, pnnx counts its readers wrongly and writes outside of its
-    memory. From such a list, it makes a layer that ncnn lacks.
+    memory. For such a list, pnnx writes a layer that ncnn does not have.
     """
     for node in [*graph.nodes()]:
         if node.kind() == "prim::ListConstruct":
@@ -29,7 +29,7 @@ def copy_repeated_inputs(graph: Any) -> None:
             names.add(value.debugName())
 
 
-def _insert_copy(graph: Any, value: Any, before: Any) -> Any:
+def _insert_copy(graph: Any, value: torch.Value, before: torch.Node) -> torch.Value:
     # Two negations: neither torch nor pnnx removes them, and they preserve NaN and -0.
     for _ in range(2):
         node = graph.create("aten::neg", [value])

@@ -1,7 +1,7 @@
-"""The values that operators are written for: blobs of ncnn, and constants.
+"""The operands and results of the dialect's operators: blobs of ncnn, and constants.
 
-A value that depends on the inputs is a :class:`Blob`: float32, whatever its dtype is in the model;
-true is 1.0 and false is 0.0. Every other value is a plain tensor in the model's own dtype. An
+A value that depends on the model's inputs is a :class:`Blob`: float32, whatever its dtype is in the
+model; true is 1.0 and false is 0.0. Every other value is a torch tensor with the model's dtype. An
 operator on constants alone is computed at once and is not in the trace.
 """
 
@@ -27,19 +27,19 @@ _C: Any = torch._C
 
 
 class UnsupportedError(ConversionError):
-    """ncnn's operators cannot express this."""
+    """ncnn's operators cannot express an operator of the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """A value that depends on the inputs.
+    """A value that depends on the model's inputs.
 
     Attributes:
-        tensor: Its numbers for the example inputs, as the trace has recorded them.
-        trace: The trace that records it; None if nothing is traced.
-        dtype: Its dtype in the model.
-        reshape_source: The blob that it is a reshape of, if any.
-        row_source: The blob whose last dimension, of size one, it repeats, if any.
+        tensor: The blob's value for the example inputs, a tensor that the trace records.
+        trace: The trace that records the tensor; None if nothing is traced.
+        dtype: The value's dtype in the model.
+        reshape_source: The blob of which this blob is a reshape, if there is one.
+        row_source: The blob that this blob repeats along the last dimension, if there is one.
     """
 
     tensor: Tensor
@@ -59,17 +59,20 @@ class Blob:
         return self.tensor.ndim
 
 
-#: An input or output of an operator.
+#: A result of an operator.
 Value = Blob | torch.Tensor
 
+#: An operand: numbers of the model are not converted to tensors.
+Operand = Value | float
 
-def is_constant(value: Any) -> bool:
+
+def is_constant(value: object) -> bool:
     """Return True if a value is the same for every input of the model."""
     return not isinstance(value, Blob)
 
 
-def emit_call(function: Callable[..., Tensor], *arguments: Any) -> Value:
-    """Call a function of tensors with blobs and constants; trace the call if there is a blob."""
+def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
+    """Call a function of tensors with blobs and constants; trace the call if one is a blob."""
     blobs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Blob)]
     if not blobs:
         return function(*arguments)
@@ -80,8 +83,8 @@ def emit_call(function: Callable[..., Tensor], *arguments: Any) -> Value:
 
 
 @contextmanager
-def trace_into(trace: Any) -> Iterator[None]:
-    """Record calls into a trace inside the block; None records nothing."""
+def trace_into(trace: object) -> Iterator[None]:
+    """Record the calls in the ``with`` block into a trace; None records nothing."""
     outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:
@@ -90,13 +93,11 @@ def trace_into(trace: Any) -> Iterator[None]:
         _C._set_tracing_state(outer)
 
 
-def as_float(value: Any) -> Any:
-    """Return a constant as float32; a blob is float32 already."""
-    if isinstance(value, Blob) or value.dtype is torch.float32:
-        return value
-    return value.float()
+def as_float(value: Value) -> Value:
+    """Convert a constant to float32; a blob is float32 already."""
+    return value if isinstance(value, Blob) else value.float()
 
 
-def element_count(value: Any) -> int:
+def element_count(value: Value) -> int:
     """Return the number of a value's elements."""
     return math.prod(value.shape)

@@ -1,8 +1,8 @@
-"""Lowerings: operators that pnnx and ncnn lack, in terms of those that ``dialect`` writes.
+"""Lowerings of operators that pnnx and ncnn lack to the operators that ``dialect`` writes.
 
-Only operators for which the portable lowerings of Enginebay and those of torch are not as good.
-These are for ncnn in two ways: they do not handle NaN, which ncnn does not have, and they prefer a
-product with a constant matrix, since a layer costs more.
+Every other operator is lowered as well by Enginebay's portable lowerings or by torch. The lowerings
+here do not handle NaN, which ncnn does not have. They prefer a product with a constant matrix to
+several layers, since each layer costs more.
 """
 
 from __future__ import annotations

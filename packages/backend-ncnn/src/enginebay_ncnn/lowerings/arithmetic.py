@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay_ncnn.lowerings.common import LACKING, torch
@@ -61,10 +61,9 @@ def lower_logaddexp2(ctx: LoweringContext, a: Tensor, b: Tensor) -> Tensor:
 
 
 @lowerings.lowering("aten.lerp", needs=LACKING)
-def lower_lerp(ctx: LoweringContext, a: Tensor, b: Tensor, weight: Any) -> Tensor:
+def lower_lerp(ctx: LoweringContext, a: Tensor, b: Tensor, weight: Tensor | float) -> Tensor:
     # Torch's own decomposition has a second formula for large weights, to be exact at 1.
-    result: Tensor = a + (b - a) * weight
-    return result
+    return a + (b - a) * weight
 
 
 @lowerings.lowering("aten.var_mean.correction", needs=LACKING)
@@ -73,7 +72,7 @@ def lower_var_mean(
     x: Tensor,
     dim: Sequence[int] | None = None,
     *,
-    correction: Any = None,
+    correction: float | None = None,
     keepdim: bool = False,
 ) -> tuple[Tensor, Tensor]:
     dims = list(dim) if dim else list(range(x.ndim))

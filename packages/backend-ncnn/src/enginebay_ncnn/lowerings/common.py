@@ -1,4 +1,4 @@
-"""torch, imported at its first use: rewriters are listed even if torch is not installed."""
+"""torch, imported at its first use: rewriters can be listed even if torch is not installed."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ else:
 
 __all__ = ["LACKING", "torch"]
 
-#: Condition of lowerings that apply only to operators that the engine lacks, so not to ONNX files.
+#: The condition of lowerings that apply only to operators that the engine lacks.
 LACKING = ("lacking",)

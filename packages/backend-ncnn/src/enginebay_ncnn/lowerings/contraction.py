@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay_ncnn.lowerings.common import LACKING, torch
@@ -22,7 +22,7 @@ def lower_grouped_mm(
     b: Tensor,
     offs: Tensor | None = None,
     bias: Tensor | None = None,
-    out_dtype: Any = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Multiply each row by the matrix of its group.
 

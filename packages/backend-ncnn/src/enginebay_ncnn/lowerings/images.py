@@ -1,6 +1,6 @@
-"""Resizing of images: a product with a constant matrix for each dimension; circular pads.
+"""Lowerings of image resizing to products with constant matrices, and of circular padding.
 
-torch's own decompositions look up every number by its index, but ncnn can only cut slices.
+torch's own decompositions gather every element by its index, but ncnn can only cut slices.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def lower_pad(
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Write circular pads as slices; torch's decomposition assigns to parts of a new tensor."""
+    """Concatenate slices for circular padding; torch's decomposition assigns to slices instead."""
     if mode != "circular":
         unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
         return unchanged

@@ -1,4 +1,4 @@
-"""Sorting and extremes by comparing every pair of elements.
+"""Lowerings of sorting, which compare every pair of elements, and of extremes.
 
 ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 """
@@ -6,12 +6,14 @@ ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 # ruff: noqa: ARG001, D103 - each takes the arguments of its operator
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay_ncnn.lowerings.common import LACKING, torch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from enginebay.authors import LoweringContext
@@ -52,7 +54,13 @@ def lower_sort(
 
 @lowerings.lowering("aten.topk", needs=LACKING)
 def lower_topk(
-    ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any, **__: Any
+    ctx: LoweringContext,
+    x: Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    *_: object,
+    **__: object,
 ) -> tuple[Tensor, Tensor]:
     return _select_first(x, dim, k, largest)
 
@@ -85,15 +93,19 @@ def lower_argmin(
     return _find_extreme_index(x, torch.amin, dim, keepdim)
 
 
-def _find_extreme_index(x: Tensor, extreme: Any, dim: int | None, keepdim: bool) -> Tensor:
+def _find_extreme_index(
+    x: Tensor, extreme: Callable[..., Tensor], dim: int | None, keepdim: bool
+) -> Tensor:
     if dim is not None:
         return _find_extreme(x, extreme, dim, keepdim)[1]
     index = _find_extreme(x.reshape(-1), extreme, 0, False)[1]
     return index.reshape([1] * x.ndim) if keepdim else index
 
 
-def _find_extreme(x: Tensor, extreme: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Return the extreme along a dimension, and the first index where it is."""
+def _find_extreme(
+    x: Tensor, extreme: Callable[..., Tensor], dim: int, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the extreme along a dimension, and the index of its first occurrence."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     dim, size = dim % x.ndim, x.shape[dim]

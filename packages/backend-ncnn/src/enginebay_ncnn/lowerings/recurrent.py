@@ -6,7 +6,7 @@ pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript fi
 # ruff: noqa: D103 - each takes the arguments of its operator
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import enginebay as eb
 from enginebay.errors import ConversionError
@@ -27,7 +27,7 @@ _MAX_STEPS = 1024
 @lowerings.lowering("aten.gru.input", needs=LACKING)
 @lowerings.lowering("aten.rnn_tanh.input", needs=LACKING)
 @lowerings.lowering("aten.rnn_relu.input", needs=LACKING)
-def lower_recurrent(ctx: LoweringContext, x: Tensor, *args: Any) -> Any:
+def lower_recurrent(ctx: LoweringContext, x: Tensor, *args: object) -> object:
     steps = x.shape[1 if args[-1] else 0]  # the last argument is batch_first
     if steps > _MAX_STEPS:
         raise ConversionError(
