@@ -295,7 +295,9 @@ def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "libmine.so").write_bytes(b"a library, %d" % number)
         paths.append(str(folder / "libmine.so"))
-    with pytest.raises(UsageError, match=r"two plugin libraries have the name 'libmine\.so'"):
+    with pytest.raises(
+        UsageError, match=r"two plugin libraries have the same file name, 'libmine\.so'"
+    ):
         artifact(tmp_path, plugins=paths)
 
 

@@ -36,11 +36,11 @@ def from_onnx(
     path: str | Path,
     *,
     backend: BackendName = "tensorrt",
-    calibration_data: Any = None,
+    calibration_data: object = None,
     progress: Callable[[str], None] | None = None,
     **params: Any,
 ) -> bytes:
-    """Build an engine.
+    """Build an engine from an ``.onnx`` file.
 
     Args:
         path: An ``.onnx`` file.
@@ -139,7 +139,7 @@ def load(
 
 
 def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
-    """Write the weights in the precision that the engine was built in."""
+    """Write a copy of an ``.onnx`` file with the weights in the engine's precision."""
     from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):
@@ -151,5 +151,5 @@ def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
     return write_typed_graph(weights, params, None, folder, _ignore_progress)
 
 
-def _ignore_progress(_format_dims: str) -> None:
-    """Ignore a progress message."""
+def _ignore_progress(_text: str) -> None:
+    """Do nothing."""

@@ -1,10 +1,10 @@
-"""The builder: from an ``.onnx`` file to a serialized engine."""
+"""Build a serialized engine from an ``.onnx`` file."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    import tensorrt as trt
+
     from enginebay import TensorSpec
     from enginebay.authors import ShapeProfile
     from enginebay_tensorrt.library import Library
@@ -47,21 +49,21 @@ def build_plan(
     shapes: Mapping[str, ShapeProfile],
     progress: Callable[[str], None],
 ) -> None:
-    """Parse the model, configure the builder and build into a file.
+    """Parse the model, configure the builder, and write the engine to a file.
 
     Args:
         source: An ``.onnx`` file whose tensors have the types that the engine computes in.
         params: The backend's parameters.
         device: The GPU to build on and for; None if no GPU is needed.
-        file: The file for the plan that ``Runtime.deserialize_cuda_engine`` loads.
-        inputs: The model's inputs, to be compared with the parsed network's.
-        outputs: The model's outputs, also to be compared.
-        shapes: The known shapes of inputs, by name.
-        progress: Called with the builder's phases.
+        file: The file to write the plan to, TensorRT's name of a serialized engine.
+        inputs: The model's inputs, to be compared with the inputs of the parsed network.
+        outputs: The model's outputs, to be compared with the outputs of the parsed network.
+        shapes: The known shape ranges of inputs, by name.
+        progress: Called with the name of each phase of the build.
 
     Raises:
-        ParamsError: Shapes are missing or do not fit.
-        ConversionError: TensorRT does not support an operator or cannot build; names the nodes.
+        ParamsError: The shapes of an input are missing or do not fit.
+        ConversionError: TensorRT does not support an operator, or cannot build the engine.
         OSError: The file cannot be written.
     """
     library = get_library(params)
@@ -98,7 +100,6 @@ def build_plan(
 
 
 def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
-    """Return the hint if a parameter may have caused the failure."""
     if params.compute_capability and device is None:
         return "another --precision, or other GPUs in --compute-capability"
     if params.workspace_size:
@@ -124,7 +125,7 @@ def build_identity(params: Params) -> int:
         _configure_builder(library, config, params)
         plan = builder.build_serialized_network(network, config)
         if plan is None:
-            raise ConversionError(f"{library.title} cannot build: {reason(errors)}")
+            raise ConversionError(f"{library.title} cannot build an engine: {reason(errors)}")
         return len(memoryview(plan))
 
 
@@ -149,14 +150,14 @@ def _build_in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
         try:
             built = building.result()
         except BaseException as err:
-            monitor.interrupted = monitor.interrupted or err  # ends the build at its next step
+            monitor.interrupted = monitor.interrupted or err  # stops the build at its next step
             raise
     if monitor.interrupted is not None:
         raise monitor.interrupted
     return built
 
 
-def _check_dla(library: Library, builder: Any, params: Params) -> None:
+def _check_dla(library: Library, builder: trt.Builder, params: Params) -> None:
     if params.dla_core is not None and params.dla_core >= builder.num_DLA_cores:
         # TensorRT itself would build for the GPU without a warning.
         raise ParamsError(
@@ -166,7 +167,7 @@ def _check_dla(library: Library, builder: Any, params: Params) -> None:
         )
 
 
-def _configure_builder(library: Library, config: Any, params: Params) -> None:
+def _configure_builder(library: Library, config: trt.IBuilderConfig, params: Params) -> None:
     trt = library.trt
     # By default TensorRT computes fp32 as TF32, with the 10 mantissa bits of fp16.
     config.clear_flag(trt.BuilderFlag.TF32)
@@ -190,6 +191,7 @@ def _configure_builder(library: Library, config: Any, params: Params) -> None:
         if on:
             config.set_flag(getattr(trt.BuilderFlag, flag))
     if params.dla_core is not None:
+        # DLA supports few layers: the others run on the GPU.
         config.default_device_type = trt.DeviceType.DLA
         config.DLA_core = params.dla_core
         config.set_flag(trt.BuilderFlag.GPU_FALLBACK)
@@ -197,7 +199,7 @@ def _configure_builder(library: Library, config: Any, params: Params) -> None:
         config.set_flag(trt.BuilderFlag.FP16)
 
 
-def _set_capabilities(library: Library, config: Any, params: Params) -> None:
+def _set_capabilities(library: Library, config: trt.IBuilderConfig, params: Params) -> None:
     kinds = library.trt.ComputeCapability.__members__
     names = resolve_capabilities(library, params)
     config.num_compute_capabilities = len(names)
@@ -205,7 +207,7 @@ def _set_capabilities(library: Library, config: Any, params: Params) -> None:
         config.set_compute_capability(kinds[name], number)
 
 
-def _compatibility_level(library: Library, params: Params) -> Any:
+def _compatibility_level(library: Library, params: Params) -> trt.HardwareCompatibilityLevel:
     name = params.hardware_compatibility
     levels = library.trt.HardwareCompatibilityLevel.__members__
     if name.upper() not in levels:
@@ -217,7 +219,12 @@ def _compatibility_level(library: Library, params: Params) -> Any:
     return levels[name.upper()]
 
 
-def _add_profiles(library: Library, builder: Any, config: Any, profiles: Iterable[Profile]) -> None:
+def _add_profiles(
+    library: Library,
+    builder: trt.Builder,
+    config: trt.IBuilderConfig,
+    profiles: Iterable[Profile],
+) -> None:
     for profile in profiles:
         trt_profile = builder.create_optimization_profile()
         for name, shapes in profile.items():

@@ -1,14 +1,16 @@
-"""TensorRT's execution context: profiles, shapes, addresses and the launch of a call."""
+"""TensorRT's execution context: it holds the profile, the shapes and the addresses of a call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
 from enginebay_tensorrt.logger import reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import tensorrt as trt
 
     from enginebay_tensorrt.engine import Engine
 
@@ -18,15 +20,16 @@ if TYPE_CHECKING:
 
 
 class Allocator:
-    """Memory for an output whose shape depends on the data.
+    """Allocates memory for an output whose shape depends on the data.
 
-    The bindings never free an allocator before its context, so there is only one allocator for each
-    output, which uses the memory of the current call.
+    The bindings never free an allocator before its context. So each output has only one allocator,
+    which allocates with the function of the current call.
 
     Attributes:
-        grow: Reserves the call's memory; None between calls, so that the memory can be freed.
-        shape: The output's shape; known once the call has been enqueued.
-        error: The exception of ``grow``, which cannot pass through TensorRT.
+        grow: Allocates memory for the current call; None between calls, so that the memory of a
+            call can be freed.
+        shape: The output's shape, after the call has been enqueued.
+        error: The exception that ``grow`` raised, since it cannot pass through TensorRT.
     """
 
     interface = "IOutputAllocator"
@@ -45,7 +48,7 @@ class Allocator:
         alignment: int,  # noqa: ARG002  # CUDA's allocators align to 256 bytes, as TensorRT requires
         stream: int,  # noqa: ARG002
     ) -> int:
-        """Return the address of memory for the output; 0 if there is none."""
+        """Allocate memory for the output and return its address; return 0 if that fails."""
         try:
             return self.grow(int(size)) if self.grow else 0
         except Exception as err:  # noqa: BLE001  # raised again by enqueue
@@ -53,7 +56,7 @@ class Allocator:
             return 0
 
     def notify_shape(self, tensor_name: str, shape: object) -> None:  # noqa: ARG002
-        """Store the shape, which TensorRT reports as soon as it is known."""
+        """Store the output's shape; TensorRT calls this as soon as the shape is known."""
         self.shape = tuple(int(dim) for dim in shape)  # type: ignore[attr-defined]  # trt.Dims
 
 
@@ -64,7 +67,7 @@ class Context:
         engine: The engine; its device must be the calling thread's.
 
     Attributes:
-        errors: The list that collects what TensorRT logs during a call, set by the caller.
+        errors: The errors that TensorRT logs during the current call; the caller sets the list.
 
     Raises:
         RuntimeError: There is no memory for another context.
@@ -81,13 +84,13 @@ class Context:
                 )
         self._allocators: dict[str, Allocator] = {}
 
-    def watch(self, profiler: Any) -> None:
+    def watch(self, profiler: trt.IProfiler) -> None:
         """Report layer times to a profiler; each call then waits until the engine has finished."""
         self._raw.profiler = profiler
         self._raw.enqueue_emits_profile = True
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """Return the current profile if it includes the shapes, else the first that does.
+        """Return the index of a profile that includes the shapes, if possible the current one.
 
         Raises:
             InputError: No profile includes the shapes.
@@ -121,7 +124,7 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set the inputs' shapes and return the outputs': None for one that depends on the data."""
+        """Set the input shapes; return the output shapes, None for those that depend on data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")
@@ -129,7 +132,7 @@ class Context:
             self._check(self._raw.set_input_shape(name, shape), f"shape {shape} of input '{name}'")
         missing = self._raw.infer_shapes()
         if missing:
-            raise RuntimeError(f"TensorRT cannot infer shapes: {', '.join(missing)} has none")
+            raise RuntimeError(f"TensorRT cannot infer the shapes of {', '.join(missing)}")
         outputs: dict[str, Shape | None] = {}
         for name in self._engine.outputs:
             dims = tuple(int(dim) for dim in self._raw.get_tensor_shape(name))
@@ -144,11 +147,12 @@ class Context:
         """Enqueue the engine's work on a stream.
 
         Args:
-            stream: Its handle.
-            allocations: Allocates memory for each output whose shape depends on the data.
+            stream: The handle of the stream.
+            allocations: For each output whose shape depends on the data, a function that allocates
+                its memory.
 
         Returns:
-            The shapes of these outputs.
+            The shapes of these outputs by name.
         """
         allocators = {name: self._allocator(name) for name in allocations}
         for name, allocator in allocators.items():
@@ -157,7 +161,7 @@ class Context:
             done = self._raw.execute_async_v3(stream)
         finally:
             for allocator in allocators.values():
-                allocator.grow = None
+                allocator.grow = None  # it holds the results of this call
         for allocator in allocators.values():
             if allocator.error is not None:
                 raise allocator.error

@@ -1,4 +1,4 @@
-"""Conversion of ONNX to an engine: the graph is typed, parsed and built."""
+"""Convert an ONNX model to an engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
     """Write the engine, and the files that it needs, into the work folder.
 
     Returns:
-        The engine, then a stripped engine's weights, then plugin libraries.
+        The paths of the engine, the weights if the engine is stripped, and the plugin libraries.
 
     Raises:
         ParamsError: The installed TensorRT does not support the parameters, or calibration data or
@@ -100,7 +100,7 @@ def build(
     folder: Path,
     progress: Callable[[str], None],
 ) -> Path:
-    """Type the graph and build it into a file.
+    """Convert the graph to the precision of the parameters, and build an engine from it.
 
     Args:
         ir: The model.
@@ -108,12 +108,12 @@ def build(
         file: The file for the serialized engine.
         samples: The calibration data, if the precision requires it.
         keep: Names of nodes to leave in fp32.
-        shapes: The known shapes of inputs, by name.
-        folder: The folder for a graph that has to be changed.
+        shapes: The known shape ranges of inputs, by name.
+        folder: The folder for the converted graph.
         progress: Called with a short text at each stage.
 
     Returns:
-        The graph that was built.
+        The ``.onnx`` file that the engine was built from: the model's, or the converted graph.
     """
     # Find the device before calibration, which can take long.
     device = cuda.device(params) if needs_device(params) else None
@@ -132,7 +132,7 @@ def build(
 
 
 def _save_weights(source: Path, target: Path, params: Params) -> list[Path]:
-    """Save the graph and its weights: a stripped engine is refitted with them when it is loaded."""
+    """Save the graph with the weights that a stripped engine needs when it is loaded."""
     if not params.strip_plan:
         return []
     import onnx

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from enginebay_tensorrt.params import Params
 
-#: The finding on a machine without a driver.
+#: The text for a missing driver in messages and in check-env's report.
 NO_DRIVER = "no NVIDIA driver (libcuda.so.1)"
 INSTALL = "pip install 'cuda-bindings>=13,<14', or 'cuda-bindings>=12.6,<13' for CUDA 12"
 
@@ -23,10 +23,10 @@ class Device(msgspec.Struct, frozen=True):
     """A GPU.
 
     Attributes:
-        index: Its number.
-        name: ``NVIDIA H200``.
-        compute_capability: ``9.0``.
-        driver: The newest CUDA that the driver supports: ``13.0``.
+        index: The GPU's index for CUDA.
+        name: The name of the product, such as ``NVIDIA H200``.
+        compute_capability: The compute capability, such as ``9.0``.
+        driver: The newest version of CUDA that the driver supports, such as ``13.0``.
     """
 
     index: int
@@ -50,14 +50,14 @@ def runtime() -> Any:
     return bindings
 
 
-def call(name: str, *arguments: Any) -> Any:
+def call(name: str, *arguments: object) -> Any:
     """Call a function of the CUDA runtime.
 
     Returns:
-        None, the value or the tuple of values that follow the status.
+        The function's results without the status: None, one value, or a tuple of values.
 
     Raises:
-        RuntimeError: The status is not success; the message includes CUDA's own.
+        RuntimeError: The status is an error; the message includes CUDA's message.
     """
     cudart = runtime()
     status, *values = getattr(cudart, name)(*arguments)
@@ -84,7 +84,7 @@ def format_version(number: int) -> str:
 
 
 def device(params: Params) -> Device:
-    """Return the properties of the GPU in the parameters.
+    """Return the properties of the GPU that the parameters name.
 
     Raises:
         BackendUnavailableError: The GPU or the driver was not found.
@@ -106,7 +106,7 @@ def device(params: Params) -> Device:
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
-    """Make a GPU current in the calling thread, as TensorRT requires, and restore the old one."""
+    """Make a GPU the calling thread's current device, as TensorRT requires, in the block."""
     previous = call("cudaGetDevice")
     if previous == index:
         yield

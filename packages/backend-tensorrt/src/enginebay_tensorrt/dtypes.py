@@ -1,8 +1,11 @@
-"""The mapping between TensorRT's and NumPy's names of dtypes."""
+"""Convert TensorRT's names of dtypes to NumPy's."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tensorrt as trt
 
 #: NumPy's names by members of ``tensorrt.DataType``. NumPy has no arrays of 4-bit types.
 _NAMES = {
@@ -20,7 +23,7 @@ _NAMES = {
 SUPPORTED = ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool")
 
 
-def get_dtype_name(kind: Any) -> str:
-    """Return NumPy's name of a ``tensorrt.DataType``, or TensorRT's if NumPy has none."""
+def get_dtype_name(kind: trt.DataType) -> str:
+    """Return NumPy's name of a TensorRT dtype, or TensorRT's own name if NumPy has none."""
     name: str = kind.name
     return _NAMES.get(name, name.lower())

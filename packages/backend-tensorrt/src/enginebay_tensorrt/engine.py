@@ -1,4 +1,4 @@
-"""Loading of a serialized engine, on the device of the parameters."""
+"""Load a serialized engine on the GPU that the parameters name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from enginebay_tensorrt.logger import reason
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import tensorrt as trt
+
     from enginebay_tensorrt.params import Params
 
 
@@ -23,8 +25,8 @@ class Tensor(msgspec.Struct, frozen=True):
     """An input or output of an engine.
 
     Attributes:
-        spec: Its name, dtype and dimensions; each dynamic dimension has its own name.
-        profiles: The smallest and largest shape in each optimisation profile; inputs only.
+        spec: The name, dtype and dimensions; each dynamic dimension has a different name.
+        profiles: For an input, the smallest and the largest shape in each optimisation profile.
     """
 
     spec: TensorSpec
@@ -32,13 +34,13 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True):
-    """An engine with the properties that each call needs.
+    """A loaded engine with the properties that each call needs.
 
     Attributes:
-        library: The TensorRT that built it.
+        library: The installed TensorRT, which loaded the engine.
         cuda_engine: The ``ICudaEngine``.
-        runtime: Its ``Runtime``, which it must not outlive.
-        device: The GPU that it runs on.
+        runtime: The ``Runtime`` of the engine, which must exist as long as the engine.
+        device: The GPU that the engine runs on.
         inputs: The inputs by name.
         outputs: The outputs by name.
     """
@@ -52,7 +54,7 @@ class Engine(msgspec.Struct, frozen=True):
 
     @property
     def is_static(self) -> bool:
-        """True if every shape is fixed."""
+        """True if the shapes of all inputs and outputs are fixed."""
         return all(t.spec.is_static for t in (*self.inputs.values(), *self.outputs.values()))
 
 
@@ -61,7 +63,7 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
 
     Args:
         path: A file that :func:`~enginebay_tensorrt.builder.build_plan` wrote.
-        params: The parameters that it was built with.
+        params: The parameters that the engine was built with.
         weights: The ``.onnx`` file with the weights of a stripped engine.
 
     Raises:
@@ -85,12 +87,12 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
             )
         if weights is not None:
             refit(library, cuda_engine, weights)
-        inputs, outputs = _read_tensors(library.trt, cuda_engine)
+        inputs, outputs = _read_tensors(library, cuda_engine)
         return Engine(library, cuda_engine, runtime, device, inputs, outputs)
 
 
-def refit(library: Library, cuda_engine: Any, weights: Path) -> None:
-    """Set an engine's weights from an ``.onnx`` file with the same graph.
+def refit(library: Library, cuda_engine: trt.ICudaEngine, weights: Path) -> None:
+    """Replace an engine's weights by those of an ``.onnx`` file with the same graph.
 
     Raises:
         ConversionError: The engine cannot be refitted, or the graph differs.
@@ -107,23 +109,26 @@ def refit(library: Library, cuda_engine: Any, weights: Path) -> None:
             )
 
 
-def _read_tensors(trt: Any, cuda_engine: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _read_tensors(
+    library: Library, cuda_engine: trt.ICudaEngine
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    location, mode = library.trt.TensorLocation, library.trt.TensorIOMode
     inputs: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
     for number in range(cuda_engine.num_io_tensors):
         name = cuda_engine.get_tensor_name(number)
-        if cuda_engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
+        if cuda_engine.get_tensor_location(name) != location.DEVICE:
             raise ConversionError(
                 f"the engine requires '{name}' in host memory, which is not supported"
             )
-        if cuda_engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
+        if cuda_engine.get_tensor_mode(name) == mode.INPUT:
             inputs[name] = Tensor(_read_spec(cuda_engine, name), _read_profiles(cuda_engine, name))
         else:
             outputs[name] = Tensor(_read_spec(cuda_engine, name))
     return inputs, outputs
 
 
-def _read_spec(cuda_engine: Any, name: str) -> TensorSpec:
+def _read_spec(cuda_engine: trt.ICudaEngine, name: str) -> TensorSpec:
     dims = cuda_engine.get_tensor_shape(name)
     return TensorSpec(
         name,
@@ -133,7 +138,7 @@ def _read_spec(cuda_engine: Any, name: str) -> TensorSpec:
 
 
 def _read_profiles(
-    cuda_engine: Any, name: str
+    cuda_engine: trt.ICudaEngine, name: str
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     numbers = range(cuda_engine.num_optimization_profiles)
     dims = tuple(int(dim) for dim in cuda_engine.get_tensor_shape(name))

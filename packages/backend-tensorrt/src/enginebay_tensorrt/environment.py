@@ -1,4 +1,4 @@
-"""Checks that TensorRT is completely installed, and that the driver and the GPU fit it."""
+"""Check that TensorRT is completely installed, and that the driver and the GPU fit it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 
 
 def _find_wheels(product: Product, part: str) -> dict[str, str]:
-    """Return the versions of the wheels with this suffix, by CUDA's major version."""
+    """Return the versions of the installed wheels of one part, by the major version of CUDA."""
     versions = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
     return {cuda: version for cuda, version in versions.items() if version is not None}
 
@@ -111,7 +111,7 @@ def _check_imports(params: Params) -> eb.EnvReport:
 
 
 def _check_builder(params: Params) -> eb.EnvReport:
-    """Build an engine of one layer, without a GPU."""
+    """Check that the builder can build an engine of one layer without a GPU."""
     from enginebay_tensorrt.builder import build_identity
 
     name = "parser and builder"
@@ -126,7 +126,7 @@ def _check_builder(params: Params) -> eb.EnvReport:
 
 
 def _wheels_major(product: Product) -> str:
-    """Return the major version of CUDA that the installed bindings are for."""
+    """Return the major version of CUDA of the installed bindings; 13 if there are none."""
     return next(iter(_find_wheels(product, "-bindings")), "13")
 
 
@@ -136,7 +136,7 @@ def _reinstall_command(product: Product) -> str:
 
 
 def _libraries_wheel(product: Product) -> str:
-    """Return the wheel with the libraries for the installed bindings."""
+    """Return the requirement of the wheel with the libraries for the installed bindings."""
     major, version = next(iter(_find_wheels(product, "-bindings").items()), ("13", ""))
     return f"{product.wheels[major]}-libs{f'=={version}' if version else ''}"
 

@@ -1,8 +1,6 @@
-"""Folding of windows into an image, like ``torch.nn.functional.fold``.
+"""Fold windows into images, like ``torch.nn.functional.fold``: TensorRT has no ``Col2Im``.
 
-TensorRT's parser has no ``Col2Im``.
-
-The size of the image may come from a shape; then it is not an int while a model is traced.
+If the size of the image comes from another tensor's shape, it is not an int in a trace.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Return the images of windows that are side by side.
+    """Fold windows that do not overlap.
 
     Args:
         windows: The input of ``fold``.
@@ -45,18 +43,18 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Return the images of overlapping windows.
+    """Fold windows that may overlap.
 
-    Each position in a window is a channel. A transposed convolution places the channels in the
-    image, and sums those that fall on the same pixel.
+    Each position in a window is a channel. A transposed convolution adds the channels to the pixels
+    of the image.
 
     Args:
         windows: The input of ``fold``.
         size: The image's height and width.
         kernel: The height and width of a window.
-        dilation: The steps between the pixels of a window.
+        dilation: The distances between the pixels of a window.
         padding: The rows and columns around the image.
-        stride: The steps between windows.
+        stride: The distances between windows.
     """
     import torch
 
@@ -76,7 +74,7 @@ def fold_overlapping(
 def _crop_image(
     image: Tensor, windows: Tensor, size: tuple[Any, Any], padding: tuple[int, int]
 ) -> Tensor:
-    """Remove the padding, fill pixels that no window covers, and split batch and channels."""
+    """Remove the padding, set pixels that no window covers to 0, and split batch and channels."""
     from torch.nn import functional
 
     (height, width), (top, left) = size, padding

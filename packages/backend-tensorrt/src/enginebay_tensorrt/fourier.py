@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def multiply_by_dft(
     signal: Tensor, dims: Sequence[int], norm: str | None, *, inverse: bool, onesided: bool
 ) -> Tensor:
-    """Return the Fourier transform along some dimensions, as complex numbers.
+    """Return the Fourier transform of a tensor along some dimensions, as complex numbers.
 
     Args:
-        signal: Real or complex numbers.
+        signal: A tensor of real or complex numbers.
         dims: The dimensions.
-        norm: The argument of ``torch.fft.fft``.
-        inverse: True for the inverse transform.
-        onesided: True for only the first half of the frequencies.
+        norm: As for ``torch.fft.fft``.
+        inverse: Whether to compute the inverse transform.
+        onesided: Whether to compute only the first half of the frequencies.
     """
     import torch
 
@@ -45,7 +45,7 @@ def multiply_by_dft(
 def _dft_matrices(
     like: Tensor, dim: int, norm: str | None, *, inverse: bool, onesided: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the real and the imaginary part of an axis's matrix, scaled according to ``norm``."""
+    """Return the real and the imaginary part of the matrix for one dimension."""
     import torch
 
     length: Any = like.shape[dim]  # not an int in a trace
@@ -60,7 +60,7 @@ def _dft_matrices(
     return angles.cos() * scale, angles.sin() * scale
 
 
-def _norm_scale(size: Tensor, norm: str | None, *, inverse: bool) -> Any:
+def _norm_scale(size: Tensor, norm: str | None, *, inverse: bool) -> Tensor | float:
     if norm == "ortho":
         return size**-0.5
     return 1 / size if inverse == (norm != "forward") else 1

@@ -1,4 +1,4 @@
-"""The time of each layer, measured by TensorRT's profiler."""
+"""Time each layer of an engine with TensorRT's profiler."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from enginebay_tensorrt.params import Params
 
 #: TensorRT's names for fused nodes: ``a + b``, ``PWN(a, b)`` and ``{ForeignNode[a...b]}``.
-_PIECES = re.compile(r" \+ |, |\.\.\.")
-_AROUND = re.compile(r"^(?:PWN\(|\{ForeignNode\[)|\)$|\]\}$")
-#: Layers that TensorRT adds to change a tensor's layout or type.
+_SEPARATORS = re.compile(r" \+ |, |\.\.\.")
+_BRACKETS = re.compile(r"^(?:PWN\(|\{ForeignNode\[)|\)$|\]\}$")
+#: The first words in the names of layers that TensorRT adds to change a tensor's layout or type.
 _ADDED = ("Reformatting CopyNode", "__mye", "[trainStation")
 
 
 class Profiler:
-    """Collects the layers' times of one run.
+    """Collects the times of the layers in one run.
 
     Attributes:
-        seconds: Seconds by layer name, in the order in which the layers ran.
+        seconds: The times by layer name, in seconds and in the order in which the layers ran.
     """
 
     interface = "IProfiler"
@@ -37,12 +37,12 @@ class Profiler:
         self.seconds: dict[str, float] = {}
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
-        """Add a layer's time; TensorRT calls this for every layer after a run."""
+        """Add a layer's time; TensorRT calls this for each layer when a run has finished."""
         self.seconds[layer_name] = self.seconds.get(layer_name, 0.0) + ms * 1e-3
 
 
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
-    """Run the engine under a profiler; not as a CUDA graph, which has no layers for TensorRT.
+    """Time each layer; the engine does not run as a CUDA graph, whose layers TensorRT cannot time.
 
     Raises:
         ConversionError: TensorRT cannot load the engine.
@@ -71,7 +71,7 @@ def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
 
 
 def parse_fused_nodes(layer: str) -> tuple[str, ...]:
-    """Return the ONNX nodes in a layer's name.
+    """Return the names of the ONNX nodes that a layer's name contains.
 
     Example:
         >>> parse_fused_nodes("node_conv2d + node_relu")
@@ -86,9 +86,9 @@ def parse_fused_nodes(layer: str) -> tuple[str, ...]:
     if layer.startswith(_ADDED):
         return ()
     nodes = []
-    for piece in _PIECES.split(layer):
+    for piece in _SEPARATORS.split(layer):
         name, previous = piece, ""
-        while name != previous:
-            previous, name = name, _AROUND.sub("", name)
+        while name != previous:  # brackets may be nested
+            previous, name = name, _BRACKETS.sub("", name)
         nodes.append(name)
     return tuple(dict.fromkeys(name for name in nodes if name))

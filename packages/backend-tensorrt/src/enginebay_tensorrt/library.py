@@ -1,4 +1,4 @@
-"""An installed TensorRT: NVIDIA's module, imported once, and the properties of its version."""
+"""The installed TensorRT: NVIDIA's module, imported once, and the properties of its version."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from enginebay.errors import MissingDependencyError
 from enginebay_tensorrt.logger import Messages
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from enginebay_tensorrt.params import Params
     from enginebay_tensorrt.products import Product
 
@@ -26,8 +28,8 @@ class Library:
     Attributes:
         product: TensorRT or TensorRT for RTX.
         trt: NVIDIA's module.
-        logger: The only ``ILogger``: the library uses the first one that it gets, and ignores
-            all later ones.
+        logger: The only ``ILogger``: TensorRT uses the first logger that it gets, and ignores all
+            later ones.
         loaded: The digests of the plugin libraries that this process has registered.
 
     Raises:
@@ -43,7 +45,7 @@ class Library:
 
     @property
     def title(self) -> str:
-        """The name and version: ``TensorRT 11.4.0``."""
+        """The name and version of the library: ``TensorRT 11.4.0``."""
         return f"{self.product.title} {self.version}"
 
     @property
@@ -60,7 +62,7 @@ class Library:
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derived(self, methods: type[_T]) -> type[_T]:
-        """Return a class with these methods that implements an interface of the library.
+        """Derive a class from ``methods`` and from the TensorRT interface that it implements.
 
         Args:
             methods: A class whose attribute ``interface`` names the interface, and which calls
@@ -88,7 +90,7 @@ def _load_library(params: type[Params]) -> Library:
 
 
 def find_module_name(product: Product) -> str:
-    """Return the name of the installed module.
+    """Return the name of the installed module of the bindings.
 
     Raises:
         MissingDependencyError: No module is installed.
@@ -101,7 +103,7 @@ def find_module_name(product: Product) -> str:
     )
 
 
-def _import_bindings(product: Product) -> Any:
+def _import_bindings(product: Product) -> ModuleType:
     name = find_module_name(product)
     try:
         return import_module(name)

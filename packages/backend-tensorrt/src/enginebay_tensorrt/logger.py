@@ -1,20 +1,22 @@
-"""TensorRT's messages, forwarded to Python's logging and to the errors that users see."""
+"""Forward TensorRT's messages to Python's logging, and collect its errors for exceptions."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import tensorrt as trt
+
 _log = logging.getLogger("enginebay.tensorrt")
 # Without a handler Python prints errors, which are in the exceptions already.
 _log.addHandler(logging.NullHandler())
-#: Levels by the number of TensorRT's severity, INTERNAL_ERROR first. Numbers, because the bindings
-#: need 6 µs for the name of a member, and a build of BERT logs 11,000 messages.
+#: Python's levels, indexed by the value of TensorRT's severity. A value and not a name, because the
+#: bindings need 6 µs for the name of a member, and a build of BERT logs 11,000 messages.
 _LEVELS = (
     logging.ERROR,
     logging.ERROR,
@@ -22,14 +24,14 @@ _LEVELS = (
     logging.DEBUG,  # INFO: hundreds of lines a build
     logging.DEBUG,
 )
-#: The maximum length of a reason.
+#: The maximum length of the errors in an exception's message.
 _MAX_CHARACTERS = 500
-#: Without a driver, every error is followed by this one.
+#: Without a driver, TensorRT logs this error after each other error.
 _NO_DRIVER = "cudaError 35: CUDA driver version is insufficient"
 
 
 class Messages:
-    """Logs messages and collects errors; called from several threads at once."""
+    """TensorRT's logger; several threads may call it at once."""
 
     interface = "ILogger"
 
@@ -38,8 +40,8 @@ class Messages:
         self._lock = threading.Lock()
         self._listeners: list[list[str]] = []
 
-    def log(self, severity: Any, msg: str) -> None:
-        """Log one of TensorRT's messages; an error that is collected is logged as DEBUG."""
+    def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+        """Log a message; an error that is collected for an exception is logged as DEBUG."""
         level = _LEVELS[int(severity)]
         with self._lock:
             collecting = self._listeners if level >= logging.ERROR else []
@@ -57,6 +59,7 @@ class Messages:
             yield errors
         finally:
             with self._lock:
+                # By identity: two lists with the same errors are equal.
                 self._listeners = [
                     listener for listener in self._listeners if listener is not errors
                 ]

@@ -1,4 +1,4 @@
-"""TensorRT's progress, reported as short texts; Ctrl-C stops the build."""
+"""Report the progress of a build as short texts, and stop the build on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Reports the innermost phase and its steps; called from several threads at once.
+    """Reports each phase of a build and its steps; several threads may call it at once.
 
     Args:
         progress: Called with a short text.
 
     Attributes:
-        interrupted: The exception that stops the build: raised by ``progress``, or while the caller
-            waits for the build, such as a ``KeyboardInterrupt``. It cannot pass through TensorRT,
-            so the build stops at its next step and the caller raises the exception.
+        interrupted: The exception that stops the build: ``progress`` raised it, or the caller while
+            it waited for the build, such as a ``KeyboardInterrupt``. It cannot pass through
+            TensorRT, so the build stops at its next step and the caller raises the exception.
     """
 
     interface = "IProgressMonitor"
@@ -45,7 +45,7 @@ class Monitor:
         return self.interrupted is None
 
     def phase_finish(self, phase_name: str) -> None:
-        """Forget a phase, which may be unfinished."""
+        """Forget a phase; TensorRT calls this for a phase that was stopped too."""
         with self._lock:
             self._steps.pop(phase_name, None)
 

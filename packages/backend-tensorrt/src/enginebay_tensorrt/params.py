@@ -15,7 +15,7 @@ CURRENT = "current"
 
 
 class SharedParams(eb.BackendParams):
-    """Parameters of both products. Each product documents them, which makes them flags."""
+    """Parameters of both products; each subclass documents them, since flags need a docstring."""
 
     file_name: eb.FileName = eb.FileName("model", suffix=".engine")
     device: str = "cuda"
@@ -30,7 +30,7 @@ class SharedParams(eb.BackendParams):
 
     @property
     def device_index(self) -> int:
-        """Return the number of the CUDA device.
+        """Return the index of the CUDA device.
 
         Raises:
             ParamsError: The device is neither ``cuda`` nor ``cuda:N``.
@@ -49,7 +49,7 @@ class SharedParams(eb.BackendParams):
 
     @property
     def weights_file(self) -> str:
-        """Return the file with a stripped engine's weights, in the folder of the engine."""
+        """Return the name of the file with a stripped engine's weights, next to the engine."""
         return self.file_name.sibling(".onnx")
 
     def get_model_files(self) -> tuple[str, ...]:
@@ -103,11 +103,9 @@ class TensorrtParams(SharedParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Map MMDeploy's keys.
-
-        ``int8_mode`` comes last, so it overrides ``fp16_mode``. With both, MMDeploy let TensorRT
-        choose for each layer, which a typed graph does not allow.
-        """
+        """Return MMDeploy's keys, which are accepted too."""
+        # int8_mode comes after fp16_mode and so overrides it. With both, MMDeploy let TensorRT
+        # choose the precision of each layer, which a strongly typed network does not allow.
         return {
             "common_config.fp16_mode": eb.ConfigKey(
                 bool, lambda on: {"precision": "fp16"} if on else {}
@@ -148,7 +146,7 @@ class TensorrtRtxParams(SharedParams):
     """
 
     product: ClassVar[Product] = TENSORRT_RTX
-    # It has none of these: its engines are compiled for the GPU when they are loaded.
+    # TensorRT for RTX has none of these: it compiles an engine for the GPU at loading time.
     optimization_level: ClassVar[None] = None
     timing_cache: ClassVar[None] = None
     version_compatible: ClassVar[bool] = False

@@ -1,8 +1,8 @@
-"""The parser: from an ``.onnx`` file to TensorRT's network, or to a list of all errors."""
+"""Parse an ``.onnx`` file into a TensorRT network, or into a list of all errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError
 from enginebay_tensorrt.dtypes import get_dtype_name
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import tensorrt as trt
+
     from enginebay import TensorSpec
     from enginebay_tensorrt.library import Library
     from enginebay_tensorrt.params import Params
 
-#: The number of nodes in a message for each error; an operator often has hundreds of nodes.
+#: The largest number of nodes in a message, for each error: an operator may have hundreds of nodes.
 _MAX_NODES = 3
 
 
@@ -28,11 +30,11 @@ def make_creation_flags(library: Library, params: Params) -> int:
     return 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
 
 
-def parse(library: Library, network: Any, source: Path, params: Params) -> None:
-    """Parse a file into a network.
+def parse(library: Library, network: trt.INetworkDefinition, source: Path, params: Params) -> None:
+    """Parse an ``.onnx`` file into a network.
 
     Raises:
-        ConversionError: The parser rejects the file, or operators, which are all named.
+        ConversionError: The parser rejects the file; the message names all rejected operators.
     """
     trt = library.trt
     parser = trt.OnnxParser(network, library.logger)
@@ -48,7 +50,8 @@ def parse(library: Library, network: Any, source: Path, params: Params) -> None:
         if operator and operator not in text:
             text = f"{operator}: {text}"
         nodes.setdefault(text, []).extend([f"'{node}'"] if node else [])
-    reasons = [f"{text}{_at(names)}" for text, names in nodes.items()] or ["no reason was given"]
+    reasons = [f"{text}{_format_nodes(names)}" for text, names in nodes.items()]
+    reasons = reasons or ["no reason was given"]
     raise ConversionError(
         f"{library.product.title} cannot parse '{source.name}': {'; '.join(reasons)}",
         hint=f"enginebay preview MODEL --backend {library.product.backend} names the modules; "
@@ -56,8 +59,8 @@ def parse(library: Library, network: Any, source: Path, params: Params) -> None:
     )
 
 
-def _at(nodes: list[str]) -> str:
-    """Return the location of an error: its first nodes and the number of the others."""
+def _format_nodes(nodes: list[str]) -> str:
+    """Return the names of an error's first nodes and the number of its other nodes."""
     if not nodes:
         return ""
     others = len(nodes) - _MAX_NODES
@@ -66,10 +69,10 @@ def _at(nodes: list[str]) -> str:
 
 
 def list_parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
-    """Return the parser's errors about a file, without building anything.
+    """Return the errors of parsing a file; no engine is built.
 
     Returns:
-        The name of a node, which may be empty, and the parser's message, for each error.
+        For each error, the name of the node, which may be empty, and the parser's message.
     """
     library = get_library(params)
     trt, logger = library.trt, library.logger
@@ -83,32 +86,30 @@ def list_parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
         return [(error.node_name(), _describe_error(error)) for error in errors]
 
 
-def _describe_error(error: Any) -> str:
-    """Format a parser's error in one line.
-
-    For some operators the error is the source text of a failed assertion: ``false`` for an operator
-    that is not supported, and a condition with a message for one that ONNX does not define.
-    """
+def _describe_error(error: trt.ParserError) -> str:
+    """Format a parser's error in one line."""
     text = " ".join(error.desc().split())
+    # Some errors are the source text of a failed assertion: "false" for an operator that is not
+    # supported, and a condition with a message for an operator that ONNX does not define.
     if text == "false":
         return f"{error.node_operator()} is not supported"
     condition, separator, rest = text.partition(' && "')
     return rest.removesuffix('"') if separator and condition.isidentifier() else text
 
 
-def _list_ports(network: Any) -> tuple[list[Any], list[Any]]:
+def _list_ports(network: trt.INetworkDefinition) -> tuple[list[trt.ITensor], list[trt.ITensor]]:
     inputs = [network.get_input(n) for n in range(network.num_inputs)]
     return inputs, [network.get_output(n) for n in range(network.num_outputs)]
 
 
-def read_input_shapes(network: Any) -> dict[str, tuple[int, ...]]:
+def read_input_shapes(network: trt.INetworkDefinition) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a network's inputs, with -1 for dynamic dimensions."""
     return {tensor.name: tuple(tensor.shape) for tensor in _list_ports(network)[0]}
 
 
 def check_network_ports(
     library: Library,
-    network: Any,
+    network: trt.INetworkDefinition,
     source: Path,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -123,8 +124,8 @@ def check_network_ports(
     for tensor in ports[0]:
         if tensor.is_shape_tensor:
             raise ConversionError(
-                f"input '{tensor.name}' of '{source.name}' decides shapes: {title} would need "
-                "the range of its values",
+                f"the values of input '{tensor.name}' of '{source.name}' decide shapes, which is "
+                f"not supported with {title}",
                 hint="make it a constant of the model",
             )
     for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
@@ -134,11 +135,11 @@ def check_network_ports(
                 raise ConversionError(
                     f"{title}'s network lacks the {kind} '{spec.name}' of '{source.name}': "
                     f"found {', '.join(dtypes) or 'none'}",
-                    hint="no output may have the name of an input",
+                    hint="give each output a name that no input has",
                 )
             if dtypes[spec.name] != spec.dtype:
                 raise ConversionError(
                     f"{title} changed the dtype of {kind} '{spec.name}' of '{source.name}': "
                     f"expected {spec.dtype}, found {dtypes[spec.name]}",
-                    hint="convert it inside the model, to a dtype that TensorRT has",
+                    hint=f"convert it inside the model, to a dtype that {title} supports",
                 )

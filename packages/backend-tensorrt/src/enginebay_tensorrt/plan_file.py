@@ -1,20 +1,22 @@
-"""Writing of a plan from the builder to a file."""
+"""Write the plan, a serialized engine, from the builder to a file."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    import tensorrt as trt
+
     from enginebay_tensorrt.library import Library
     from enginebay_tensorrt.monitor import Monitor
 
 
 class PlanWriter:
-    """Writes the plan piece by piece until the build is stopped.
+    """Writes the plan in pieces, until the build is stopped.
 
     Args:
         file: The file to write.
-        monitor: The build's monitor: an error of the file stops the build, which raises it.
+        monitor: The monitor of the build, which stops the build if the file cannot be written.
     """
 
     interface = "IStreamWriter"
@@ -38,13 +40,14 @@ class PlanWriter:
 
 
 def write_plan(
-    library: Library, builder: Any, network: Any, config: Any, file: BinaryIO, monitor: Monitor
+    library: Library,
+    builder: trt.Builder,
+    network: trt.INetworkDefinition,
+    config: trt.IBuilderConfig,
+    file: BinaryIO,
+    monitor: Monitor,
 ) -> bool:
-    """Build a network into a file.
-
-    Returns:
-        False if it cannot be built.
-    """
+    """Build a network and write the plan; return False if the network cannot be built."""
     # New in 10.13. Streaming the plan saves a fifth of the memory of a BERT build.
     if hasattr(builder, "build_serialized_network_to_stream"):
         writer = library.derived(PlanWriter)(file, monitor)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Describe this backend."""
+    """Return the backend's name, parameters and capabilities."""
     return eb.BackendInfo(
         name=TENSORRT.backend,
         irs=("onnx",),
@@ -60,7 +60,7 @@ def to_backend(request: ConvertRequest[Params]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes that int8 and fp8 put Q/DQ nodes around."""
+    """Return the operators, by node name, that int8 and fp8 put Q/DQ nodes around."""
     from enginebay_tensorrt import quantize
 
     return quantize.quantizable_nodes(request.ir.path)
@@ -68,7 +68,7 @@ def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes of a model that the parser rejects."""
+    """Return the nodes of a model that the parser rejects, each with a reason."""
     from enginebay_tensorrt import preview
 
     return preview.unsupported_operators(request)

@@ -1,4 +1,4 @@
-"""TensorRT's own layer plugins, and users' shared libraries with plugins."""
+"""Load and copy plugins: TensorRT's own, and shared libraries of users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOLDER = "plugins"
 
 
 def load_plugins(library: Library, paths: Iterable[Path]) -> None:
-    """Register TensorRT's plugins and those of shared libraries in this process.
+    """Register TensorRT's own plugins and the plugins of shared libraries in this process.
 
     Raises:
         ConversionError: A library is missing or does not load.
@@ -43,7 +43,8 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Return the system loader's error, which TensorRT logs only while a builder exists."""
+    """Return the error of the system's loader for a shared library, if it cannot be loaded."""
+    # TensorRT logs this error only while a builder exists.
     try:
         ctypes.CDLL(str(path.resolve()))
     except OSError as err:
@@ -55,13 +56,13 @@ def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
     """Copy the libraries into the artifact and return their paths.
 
     Raises:
-        UsageError: Two libraries have one name.
+        UsageError: Two libraries have the same file name.
     """
     copies = []
     for library in libraries:
         copy = work_dir / FOLDER / Path(library).name
         if copy in copies:
-            raise UsageError(f"two plugin libraries have the name '{copy.name}'")
+            raise UsageError(f"two plugin libraries have the same file name, '{copy.name}'")
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(library, copy)
         copies.append(copy)

@@ -1,4 +1,4 @@
-"""The machines that an engine runs on: others reject it, or compute wrong results."""
+"""Determine the machines that an engine runs on; others reject it or compute wrong results."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# -- TensorRT for RTX: built for chosen compute capabilities, here or elsewhere -------------------
+# -- TensorRT for RTX: engines for the compute capabilities in the parameters ---------------------
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return the members of ``trt.ComputeCapability`` to build for; none for Ampere and newer.
+    """Return the members of ``trt.ComputeCapability`` to build for; [] means Ampere and newer.
 
     Raises:
         ParamsError: The library lacks a capability, or ``current`` is combined with others.
@@ -77,25 +77,26 @@ def resolve_capabilities(library: Library, params: Params) -> list[str]:
     if len(names) > 1 and CURRENT.upper() in names:
         raise ParamsError(
             f"compute_capability {CURRENT} cannot be combined with others",
-            hint="list this machine's own too: --compute-capability "
+            hint=f"write this machine's compute capability instead of {CURRENT}: "
+            "--compute-capability "
             + ",".join(name.lower() for name in names if name != CURRENT.upper()),
         )
     return list(dict.fromkeys(names))
 
 
 def _capability_member(text: str) -> str:
-    """Return the member for a capability: ``SM89`` for ``sm89``, ``8.9`` and ``89``."""
+    """Convert a capability to TensorRT's name: ``SM89`` for ``sm89``, ``8.9`` and ``89``."""
     digits = re.fullmatch(r"(?:sm_?)?(\d+)\.?(\d)", text.lower())
     return f"SM{digits[1]}{digits[2]}" if digits else text.upper()
 
 
 def _format_capability(member: str) -> str:
-    """Format a member: ``8.9`` for ``SM89``."""
+    """Convert TensorRT's name of a capability to CUDA's: ``8.9`` for ``SM89``."""
     return f"{member[2:-1]}.{member[-1]}"
 
 
 def needs_device(params: Params) -> bool:
-    """Return True if an engine is built for, and so on, this machine's GPU."""
+    """Return True if the engine is for this machine's GPU, which then must build it."""
     return [text.lower() for text in params.compute_capability] == [CURRENT]
 
 
@@ -112,7 +113,7 @@ def _chosen_facts(params: TensorrtRtxParams) -> dict[str, str]:
 
 
 def _device_or_reason(params: Params) -> cuda.Device | str:
-    """Return this machine's GPU, or the reason why it has none."""
+    """Return this machine's GPU, or the reason why none can be used."""
     try:
         return cuda.device(params)
     except MissingDependencyError as err:
@@ -138,10 +139,8 @@ def _is_supported(device: cuda.Device, params: TensorrtRtxParams) -> bool:
 
 
 def is_listed(device: cuda.Device, params: TensorrtRtxParams) -> bool:
-    """Return True if TensorRT for RTX supports a GPU: it does not support all, such as Hopper.
-
-    It lists the compute capabilities that it supports, and accepts all newer ones.
-    """
+    """Return True if TensorRT for RTX supports the GPU."""
+    # It lists the compute capabilities that it supports, without Hopper's, and accepts newer ones.
     members = get_library(params).trt.ComputeCapability.__members__
     listed = [(int(name[2:-1]), int(name[-1])) for name in members if name.startswith("SM")]
     return _parse_capability(device) in listed or _parse_capability(device) > max(listed)

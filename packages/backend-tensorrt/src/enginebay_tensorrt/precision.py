@@ -1,4 +1,4 @@
-"""The graph and the network for a requested precision.
+"""Convert a graph to the requested precision: by types in the graph, or by builder flags.
 
 =========  ===============================================  ===================================
            strongly typed (always in TensorRT 11)           by flags (DLA in TensorRT 10)
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def uses_flags(params: Params) -> bool:
-    """Return True if the network is untyped, and a flag lets the builder use fp16."""
+    """Return True if a builder flag sets the precision; else the types in the graph do."""
     # For DLA only, which does not accept strongly typed networks up to TensorRT 10.7.
     return params.dla_core is not None and get_library(params).has_precision_flags
 

@@ -1,4 +1,4 @@
-"""The nodes of a model that TensorRT's parser rejects; nothing is built."""
+"""Find the nodes of a model that TensorRT's parser rejects, without building an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's two products: TensorRT and TensorRT for RTX, their wheels and modules."""
+"""NVIDIA's two products, TensorRT and TensorRT for RTX: the names of their wheels and modules."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class Product(msgspec.Struct, frozen=True):
     """TensorRT or TensorRT for RTX.
 
     Attributes:
-        backend: The name of its backend.
-        title: Its name in messages.
-        modules: The Python modules that may contain its bindings; the first installed one is used.
-        wheels: The names of its wheels by CUDA's major version, without the suffixes ``-bindings``
+        backend: The name of the product's backend.
+        title: The product's name in messages.
+        modules: The Python modules that may contain the bindings; the first installed one is used.
+        wheels: The names of the wheels by CUDA's major version, without the suffixes ``-bindings``
             and ``-libs``.
-        extras: The extras of this package that install it, by CUDA's major version.
+        extras: The extras of this package that install the product, by CUDA's major version.
         versions: The versions that this package supports.
-        libraries: The prefix of its shared libraries' names.
-        index: The pip option of the package index with the libraries; empty for the default index.
-        install: The command to install it.
+        libraries: The prefix of the names of the shared libraries.
+        index: The pip option for the package index with the libraries; empty for the default index.
+        install: The command that installs the product.
     """
 
     backend: str
@@ -32,7 +32,7 @@ class Product(msgspec.Struct, frozen=True):
     install: str
 
     def requirements(self) -> tuple[str, ...]:
-        """Return the requirement for its bindings: any one of several distributions."""
+        """Return the requirement of the bindings: one of several wheels that contain them."""
         # Wheels by CUDA's version, NVIDIA's archives, and bindings without libraries.
         whole = [*self.wheels.values(), self.backend]
         bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]
@@ -40,14 +40,14 @@ class Product(msgspec.Struct, frozen=True):
 
     @property
     def uninstall(self) -> str:
-        """The command that uninstalls all its wheels."""
+        """The command that uninstalls all wheels of the product."""
         parts = ("", "-bindings", "-libs")
         return "pip uninstall -y " + " ".join(
             wheel + part for wheel in self.wheels.values() for part in parts
         )
 
     def install_for(self, cuda: str) -> str:
-        """Return the command that installs it for a version of CUDA."""
+        """Return the command that installs the product for a major version of CUDA."""
         return f"pip install 'enginebay-tensorrt[{self.extras[cuda]}]'"
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def resolve_profiles_for(
     inputs: Inputs, params: Params, known: Mapping[str, ShapeProfile]
 ) -> list[Profile]:
-    """Return the profiles of a network, each with every dynamic input; none if all are static.
+    """Return the profiles of a network, each with the shapes of all dynamic inputs.
 
     Args:
         inputs: The network's inputs.
-        params: The parameters: first their shapes, then their profiles.
-        known: Shapes that the deployment knows, used if the parameters have none.
+        params: The parameters: their shapes are the first profile, their ``profiles`` follow.
+        known: The shape ranges of the deployment, used if the parameters contain no shapes.
 
     Raises:
         ParamsError: A dynamic input has no shapes, or shapes do not fit the network.
@@ -63,7 +63,7 @@ def _name_profile(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shap
 
 
 def _select_dynamic(inputs: Inputs, profile: Profile) -> Profile:
-    """Check a profile and return the part of it that the network needs."""
+    """Check a profile and return its shapes of the dynamic inputs."""
     for name, shapes in profile.items():
         _check_profile(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]

@@ -1,4 +1,4 @@
-"""int8 and fp8: Q/DQ nodes around convolutions and matrix products, calibrated with samples.
+"""Quantise a model to int8 or fp8, by Q/DQ nodes around convolutions and matrix products.
 
 ONNX Runtime's quantiser runs the model on the samples and inserts the nodes. Its settings follow
 the rules of TensorRT 10 and 11 for explicitly quantised networks: zero points are 0, weights in
@@ -16,9 +16,13 @@ from enginebay.authors import quiet
 from enginebay.errors import ConversionError, EnginebayError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader
+
+    from enginebay.authors import NumpyArray
     from enginebay.hooks import CalibrationData
 
 #: The operators for which TensorRT has 8-bit kernels that are worth using.
@@ -37,9 +41,9 @@ def quantize(
     Args:
         source: An ``.onnx`` file.
         target: The file to write; weights of 1 GiB and more go into a file next to it.
-        samples: Inputs by name.
+        samples: The calibration data: input arrays by name.
         precision: ``int8`` or ``fp8``, which is E4M3.
-        keep: Names of nodes to leave out, from :func:`quantizable_nodes`.
+        keep: Names of nodes to leave unquantised, from :func:`quantizable_nodes`.
 
     Raises:
         MissingDependencyError: ONNX Runtime or onnx is not installed.
@@ -52,7 +56,7 @@ def quantize(
             f"precision {precision} requires ONNX Runtime's quantiser: {err}",
             hint="pip install 'enginebay-tensorrt[int8]'",
         ) from err
-    model = _raise_opset(source, precision)
+    model = _load_with_opset(source, precision)
     try:
         with quiet(), _protect_root_logger():
             quantize_static(
@@ -76,15 +80,14 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names."""
+    """Return the operators, by node name, that :func:`quantize` puts Q/DQ nodes around."""
     nodes = _load_nodes(source)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 
 
 @contextmanager
 def _protect_root_logger() -> Iterator[None]:
-    """Prevent the quantiser from configuring the root logger."""
-    # It calls logging.warning, which adds a handler to a root logger without one.
+    # The quantiser calls logging.warning, which adds a handler to a root logger without one.
     guard = logging.NullHandler()
     logging.getLogger().addHandler(guard)
     try:
@@ -114,12 +117,13 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
     }
 
 
-def _raise_opset(source: Path, precision: str) -> Any:
-    """Load the model, with an opset whose Q/DQ operators have the precision and channel scales."""
+def _load_with_opset(source: Path, precision: str) -> onnx.ModelProto:
+    """Load the model, converted if needed to an opset whose Q/DQ operators have the precision."""
     import onnx
     from onnx import version_converter
 
     model = onnx.load(source)
+    # Opset 13 adds scales for each channel, and opset 19 adds fp8.
     required = 13 if precision == "int8" else 19
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     if opset >= required:
@@ -135,14 +139,14 @@ def _raise_opset(source: Path, precision: str) -> Any:
         ) from err
 
 
-def _make_reader(samples: CalibrationData) -> Any:
+def _make_reader(samples: CalibrationData) -> CalibrationDataReader:
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no stubs
         def __init__(self) -> None:
             self._rest = iter(samples)
 
-        def get_next(self) -> Any:
+        def get_next(self) -> Mapping[str, NumpyArray] | None:
             return next(self._rest, None)
 
     return Reader()
@@ -157,7 +161,7 @@ def _check_quantized(target: Path, source: Path) -> None:
 
 
 def _set_scales_of_zero(target: Path) -> None:
-    """Replace scales of 0 by 1: the quantiser writes 0 for constant values, TensorRT rejects it."""
+    """Replace scales of 0 by 1: the quantiser writes 0 for constants, and TensorRT rejects it."""
     import onnx
     from onnx import numpy_helper
 

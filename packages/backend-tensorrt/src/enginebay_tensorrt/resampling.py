@@ -1,4 +1,4 @@
-"""Antialiased resizing as two matrix products: TensorRT's parser rejects ``Resize`` with antialias.
+"""Resize with antialias by two matrix products: TensorRT rejects ``Resize`` with antialias.
 
 Along each axis every output is a weighted sum of the inputs around its centre, so resizing an axis
 of fixed size is a product with a matrix. The weights are those of PyTorch
@@ -22,9 +22,9 @@ def resize_matrix(size: int, output_size: int, scale: float, mode: str) -> Numpy
     """Return the matrix that resizes an axis.
 
     Args:
-        size: The input elements.
-        output_size: The output elements.
-        scale: Input elements for one output element.
+        size: The number of input elements.
+        output_size: The number of output elements.
+        scale: The number of input elements for each output element.
         mode: ``bilinear`` or ``bicubic``.
 
     Returns:
@@ -63,19 +63,19 @@ def _filter_weight(distance: float, mode: str) -> float:
 def output_scales(
     shape: tuple[int, int], size: Any, factor: Any, recompute: bool | None
 ) -> tuple[tuple[int, int], tuple[float, float]]:
-    """Return the output's height and width, and the input elements for each output element.
+    """Return the output's height and width, and the two scales for :func:`resize_matrix`.
 
     Args:
         shape: The input's height and width.
-        size: As for ``torch.nn.functional.interpolate``.
-        factor: Its ``scale_factor``.
-        recompute: Its ``recompute_scale_factor``.
+        size: The argument of ``torch.nn.functional.interpolate``.
+        factor: The argument ``scale_factor`` of the same function.
+        recompute: The argument ``recompute_scale_factor`` of the same function.
     """
     if size is not None:
         height, width = (size, size) if isinstance(size, int) else size
     else:
         factors = (factor, factor) if isinstance(factor, int | float) else tuple(factor)
         height, width = (math.floor(n * f) for n, f in zip(shape, factors, strict=True))
-        if not recompute:
+        if not recompute:  # then torch computes with the factors, although the sizes are rounded
             return (height, width), (1 / factors[0], 1 / factors[1])
     return (height, width), (shape[0] / height, shape[1] / width)

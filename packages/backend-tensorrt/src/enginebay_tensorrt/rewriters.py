@@ -1,4 +1,4 @@
-"""Rewriters for operators that the ONNX parsers of TensorRT and of TensorRT for RTX reject.
+"""Rewriters for operators that the ONNX parser of TensorRT or of TensorRT for RTX rejects.
 
 The tests use the parser and the builder of TensorRT for RTX. The parser of TensorRT has the same
 source, https://github.com/onnx/onnx-tensorrt; of these operators, 10.1 supports only ``NonZero``.
@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 import enginebay as eb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
+    from torch.nn import AvgPool2d
 
     from enginebay.authors import Context
 
-#: Without a backend's name: each of both backends uses only the rewriters that its plugin returns.
+    Dims = int | Sequence[int] | None
+
+#: The set names no backend, since two backends use it: their plugins return it from their hooks.
 rewriters = eb.RewriterSet()
 
-#: A pooling window must have fewer elements.
+#: TensorRT builds only pooling windows with fewer elements.
 _MAX_WINDOW_ELEMENTS = 100_000
 
-#: The default dimensions of each transform; None for all.
-_TRANSFORMS: dict[str, Any] = {
+#: The default dimensions of each Fourier transform; None means all dimensions.
+_TRANSFORMS: dict[str, Dims] = {
     "fft": -1,
     "ifft": -1,
     "rfft": -1,
@@ -37,21 +40,21 @@ _TRANSFORMS: dict[str, Any] = {
 
 
 def is_torchscript_export(target: Any) -> bool:
-    """Return True for the TorchScript exporter: the default one writes other operators."""
+    """Return True for the TorchScript exporter: the default exporter writes other operators."""
     exporter: str | None = target.exporter
     return exporter == "torchscript"
 
 
 def writes_dft(target: Any) -> bool:
-    """Return True except for the TorchScript exporter, for which core decomposes transforms."""
+    """Return True if the exporter writes ``DFT``; for TorchScript, core lowers the transforms."""
     return not is_torchscript_export(target)
 
 
 @rewriters.function("torch.cat", ir="onnx")
 @rewriters.function("torch.concat", ir="onnx")
 @rewriters.function("torch.concatenate", ir="onnx")
-def cat(ctx: Context, tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
-    """Concatenate uint8 as int32: ``Concat`` does not support uint8, ``Cast`` does."""
+def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> object:
+    """Concatenate uint8 as int32: in TensorRT, ``Concat`` does not support uint8."""
     import torch
 
     axis = kwargs.pop("axis", dim)
@@ -70,7 +73,7 @@ def interpolate(
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Any:
+) -> object:
     """Resize with antialias by two matrix products, if height and width are fixed.
 
     In a trace of the TorchScript exporter they are not; it cannot export such resizing anyway.
@@ -105,10 +108,10 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
-    """Normalise by the batch's own mean and variance, without running statistics.
+) -> object:
+    """Normalise by the mean and variance of the batch, without running statistics.
 
-    Used for weight standardisation, and by layers without ``track_running_stats``.
+    Models use that for weight standardisation, and in layers without ``track_running_stats``.
     """
     import torch
 
@@ -128,8 +131,8 @@ def batch_norm(
 
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
-def avg_pool(ctx: Context, self: Any, input: Tensor) -> Any:  # noqa: A002  # torch's name
-    """Return the mean of the image if one window covers it and is too large to build."""
+def avg_pool(ctx: Context, self: AvgPool2d, input: Tensor) -> object:  # noqa: A002  # torch's name
+    """Return the mean of the image if one window covers it that is too large for TensorRT."""
     import torch
 
     from enginebay_tensorrt.folding import make_pairs
@@ -156,8 +159,8 @@ def fold(
     dilation: Any = 1,
     padding: Any = 0,
     stride: Any = 1,
-) -> Any:
-    """Place windows side by side, or sum overlapping ones with a transposed convolution."""
+) -> object:
+    """Fold windows by a reshape, or overlapping windows by a transposed convolution."""
     from enginebay_tensorrt.folding import fold_overlapping, fold_tiles, make_pairs
 
     size, kernel, steps, pads, strides = make_pairs(
@@ -178,8 +181,8 @@ def masked_scatter(
     input: Tensor,  # noqa: A002  # torch's name
     mask: Tensor,
     source: Tensor,
-) -> Any:
-    """Compute the source index of each element by counting: TensorRT for RTX has no ``NonZero``."""
+) -> Tensor:
+    """Find each element's index in the source by counting: TensorRT for RTX has no ``NonZero``."""
     import torch
 
     mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape
@@ -188,16 +191,16 @@ def masked_scatter(
     return torch.where(mask, picked.reshape(mask.shape), input)
 
 
-def _make_transform(name: str, default: Any) -> Callable[..., Any]:
+def _make_transform(name: str, default: Dims) -> Callable[..., object]:
     def multiply_by_dft(
         ctx: Context,
         input: Tensor,  # noqa: A002  # torch's name
-        length: Any = None,
-        dim: Any = default,
+        length: object = None,
+        dim: Dims = default,
         norm: str | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Multiply by the matrix of each dimension."""
+        **kwargs: object,
+    ) -> object:
+        """Compute the transform as a matrix product for each dimension."""
         import torch
 
         from enginebay_tensorrt.fourier import multiply_by_dft

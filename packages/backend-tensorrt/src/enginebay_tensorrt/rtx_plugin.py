@@ -34,7 +34,7 @@ __all__ = [
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Describe this backend."""
+    """Return the backend's name, parameters and capabilities."""
     return eb.BackendInfo(
         name=TENSORRT_RTX.backend,
         irs=("onnx",),

@@ -1,4 +1,4 @@
-"""The resources of one call at a time: an execution context, a stream and memory."""
+"""Run an engine, one call at a time, with one execution context, one stream and reused memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from enginebay_tensorrt.staging import Staging, copy_async, count_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import tensorrt as trt
     import torch
+    from cuda.bindings import runtime as cudart
 
     from enginebay.authors import NumpyArray
     from enginebay_tensorrt.context import Grow, Shape
@@ -32,11 +34,11 @@ class Runner:
 
     Args:
         engine: The engine.
-        as_graph: Whether to record the engine's work once as a CUDA graph and replay it; every
-            shape must be fixed.
+        as_graph: Whether to record the engine's work once as a CUDA graph and replay it in each
+            call; the shapes of all inputs and outputs must be fixed.
 
     Raises:
-        ConversionError: The engine's work cannot be recorded.
+        ConversionError: The engine's work cannot be recorded as a CUDA graph.
     """
 
     def __init__(self, engine: Engine, *, as_graph: bool = False) -> None:
@@ -67,16 +69,16 @@ class Runner:
                     hint="convert it again without --cuda-graph",
                 ) from err
 
-    def watch(self, profiler: Any) -> None:
-        """Report the layer times of every call to an ``IProfiler``."""
+    def watch(self, profiler: trt.IProfiler) -> None:
+        """Let each call report its layer times to a profiler."""
         self._context.watch(profiler)
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Yield the stream for a call, which starts after the previous call.
+        """Yield the stream for a call, on which the work starts after the previous call.
 
-        It is the caller's own stream, unless that is the default stream, on which TensorRT would
-        block the host. Then it is the runner's stream, and the caller's stream waits for it.
+        It is the caller's stream, unless that is the default stream, on which TensorRT would block
+        the host. Then it is the runner's stream, and the caller's stream waits for it.
         """
         stream = caller or self._stream
         with (
@@ -99,10 +101,10 @@ class Runner:
             cuda.call("cudaStreamWaitEvent", caller, self._done, 0)
 
     def _wait_for_caller(self, caller: int, stream: int) -> None:
-        """Make a stream wait for the work already on the caller's stream.
+        """Make a stream wait for the work that is already on the caller's stream.
 
-        Memory from torch may be reused at once only on the caller's stream. So call this after the
-        last allocation.
+        Earlier work on the caller's stream may still use the memory that torch allocates. So call
+        this after the last allocation.
         """
         if stream != caller:
             cuda.call("cudaEventRecord", self._ready, caller)
@@ -188,7 +190,7 @@ class Runner:
     def _replay_torch(
         self, arguments: Mapping[str, torch.Tensor], device: torch.device, caller: int
     ) -> dict[str, torch.Tensor]:
-        """Launch the CUDA graph on copies of tensors, since the graph's addresses are fixed."""
+        """Run the CUDA graph on copies of the tensors, since the graph contains fixed addresses."""
         shapes = _static_shapes(self._engine.outputs)
         results = {name: self._torch_empty(name, shape, device) for name, shape in shapes.items()}
         with self._take_turn(caller) as stream:
@@ -203,7 +205,6 @@ class Runner:
         return results
 
     def _find_address(self, name: str, tensor: torch.Tensor) -> int:
-        """Return a tensor's address."""
         # An empty tensor has address 0, which TensorRT rejects.
         return tensor.data_ptr() or self._staging[name].reserve(1)
 
@@ -219,7 +220,7 @@ class Runner:
         device: torch.device,
         streams: tuple[int, int],
     ) -> Grow:
-        """Return a function that reserves an output's memory with torch's allocator."""
+        """Return a function that allocates an output's memory with torch's allocator."""
         import torch
 
         def grow(nbytes: int) -> int:
@@ -235,10 +236,10 @@ class Runner:
         nbytes = count_bytes(shape, self._dtypes[name])
         return memory[:nbytes].view(getattr(torch, self._dtypes[name].name)).view(shape)
 
-    # -- CUDA graphs, and the end -----------------------------------------------------------------
+    # -- recording a CUDA graph, and freeing all resources ----------------------------------------
 
-    def _record_graph(self) -> Any:
-        """Run once on zeros, then once more into a CUDA graph."""
+    def _record_graph(self) -> cudart.cudaGraphExec_t:
+        """Run the engine once on zeros, then record a second run as a CUDA graph."""
         cudart = cuda.runtime()
         shapes = _static_shapes(self._engine.inputs)
         with self._take_turn(self._stream) as stream:
@@ -253,7 +254,7 @@ class Runner:
             cuda.call("cudaStreamBeginCapture", stream, mode)
             try:
                 self._context.enqueue(stream, {})
-            except RuntimeError:
+            except RuntimeError:  # a stream that still records rejects all other work
                 with suppress(RuntimeError):
                     cuda.call("cudaStreamEndCapture", stream)
                 raise
@@ -277,14 +278,14 @@ class Runner:
 
 
 def _static_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """Return the shapes of tensors whose shapes are all fixed."""
+    """Return the shapes of tensors; all dimensions must be fixed."""
     return {name: tensor.spec.dims for name, tensor in tensors.items()}  # type: ignore[misc]  # all ints
 
 
 def _merge_shapes(
-    outputs: Mapping[str, Shape | None], found: Mapping[str, Shape]
+    outputs: Mapping[str, Shape | None], reported: Mapping[str, Shape]
 ) -> dict[str, Shape]:
-    return {name: found[name] if shape is None else shape for name, shape in outputs.items()}
+    return {name: reported[name] if shape is None else shape for name, shape in outputs.items()}
 
 
 def _align_tensor(tensor: torch.Tensor) -> torch.Tensor:

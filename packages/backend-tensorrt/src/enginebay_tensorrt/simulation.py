@@ -1,6 +1,6 @@
-"""The graph that an engine is built from, run by ONNX Runtime on a machine without a suitable GPU.
+"""Run the graph that an engine is built from with ONNX Runtime, on a machine without the GPU.
 
-Its results show whether the graph is correct: rewritten, typed and quantised for the builder. They
+The results show whether the graph is correct after all rewriting, conversion and quantisation. They
 do not test TensorRT's kernels.
 """
 
@@ -24,11 +24,11 @@ GRAPH = "model.onnx"
 
 
 def link_graph(source: Path, folder: Path) -> None:
-    """Link the graph that was built into a folder, for :class:`GraphWrapper`.
+    """Create a link to an engine's graph, for :class:`GraphWrapper`.
 
     Args:
-        source: The ``.onnx`` file, which exists as long as the folder.
-        folder: The folder of ``ConvertRequest.simulation``.
+        source: The ``.onnx`` file of the graph, which must exist as long as the folder.
+        folder: The folder of the link: ``ConvertRequest.simulation``.
     """
     link = folder / GRAPH
     if source != link:
@@ -59,7 +59,7 @@ class GraphWrapper(eb.Wrapper):
         # Resolved: ONNX Runtime looks for external weights in the folder of the link.
         graph = (folder / GRAPH).resolve()
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 3  # errors only
         # Fusion turns Q/DQ nodes into 8-bit operators, which have no kernel in fp8.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
@@ -78,11 +78,12 @@ class GraphWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """The version and precision of ONNX Runtime."""
+        """The version of ONNX Runtime, and the precision of the graph."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         """Run the graph."""
+        # ONNX Runtime rejects inputs that the graph does not have.
         known = {value.name for value in self._session.get_inputs()}
         used = {name: array for name, array in feed.items() if name in known}
         outputs: Sequence[NumpyArray] = self._session.run(list(self.output_names), used)

@@ -1,4 +1,4 @@
-"""Memory that is reused between calls, on the device and pinned on the host."""
+"""Reuse memory between calls: device memory, and pinned memory on the host."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ class Staging:
     """The memory of one input or output, on device and host; it grows and never shrinks.
 
     Attributes:
-        device: The address on the device; 0 until :meth:`reserve`. The size is never 0: TensorRT
-            rejects a null address even for an empty tensor.
-        host: The address on the host, page-locked, so that copies run asynchronously.
+        device: The address on the device; 0 until the first :meth:`reserve`.
+        host: The address on the host; this memory is pinned, so that copies run asynchronously.
     """
 
     def __init__(self) -> None:
@@ -29,10 +28,10 @@ class Staging:
         self._capacity = 0
 
     def reserve(self, nbytes: int) -> int:
-        """Reserve ``nbytes`` and return the address on the device."""
+        """Allocate at least ``nbytes`` on device and host; return the address on the device."""
         if nbytes > self._capacity or not self._capacity:
             self.free()
-            capacity = max(nbytes, 1)
+            capacity = max(nbytes, 1)  # TensorRT rejects address 0 even for an empty tensor
             self.device = int(cuda.call("cudaMalloc", capacity))
             self.host = int(cuda.call("cudaMallocHost", capacity))
             self._capacity = capacity
@@ -46,7 +45,7 @@ class Staging:
         copy_async(self.device, self.host, array.nbytes, "HostToDevice", stream)
 
     def download(self, nbytes: int, stream: int) -> None:
-        """Start copying from the device; call :meth:`read` when the stream has finished."""
+        """Start a copy from the device; call :meth:`read` when the stream has finished."""
         copy_async(self.host, self.device, nbytes, "DeviceToHost", stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype) -> NumpyArray:
@@ -64,7 +63,7 @@ class Staging:
 
 
 def copy_async(target: int, source: int, nbytes: int, direction: str, stream: int) -> None:
-    """Copy on a stream; ``direction`` is a ``cudaMemcpyKind`` such as ``HostToDevice``."""
+    """Enqueue a copy; ``direction`` is a ``cudaMemcpyKind`` such as ``HostToDevice``."""
     if nbytes:  # an empty tensor of torch has address 0
         kind = getattr(cuda.runtime().cudaMemcpyKind, f"cudaMemcpy{direction}")
         cuda.call("cudaMemcpyAsync", target, source, nbytes, kind, stream)

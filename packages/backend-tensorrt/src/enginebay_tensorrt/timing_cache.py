@@ -1,4 +1,4 @@
-"""Cache of kernel timings for later builds on the same device with the same TensorRT."""
+"""Cache the timings of kernels for later builds on the same device with the same TensorRT."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import tensorrt as trt
+
     from enginebay_tensorrt.cuda import Device
 
 
 def locate_cache_file(folder: str, device: Device, version: str) -> Path:
-    """Return the file for a device and a version of TensorRT."""
+    """Return the path of the cache file for a device and a version of TensorRT."""
     # Timings of one device or version are useless for another.
     name = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     return Path(folder) / f"{name}-sm{device.compute_capability}-{version}.timing"
 
 
 @contextmanager
-def use_timing_cache(config: Any, file: Path | None) -> Iterator[None]:
-    """Load cached timings for a build, and save its own when the ``with`` block ends.
+def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[None]:
+    """Load cached timings for a build, and save the build's timings when the block ends.
 
     Timings that another build saved in the meantime are merged under a lock. A cache that TensorRT
     rejects (of another version, damaged) is replaced.
 
     Args:
-        config: The ``IBuilderConfig``.
-        file: The cache; None disables it.
+        config: The builder's configuration.
+        file: The cache file; None disables the cache.
     """
     if file is None:
         yield
@@ -47,6 +49,7 @@ def use_timing_cache(config: Any, file: Path | None) -> Iterator[None]:
         others = config.create_timing_cache(_read_cache(file))
         if others is not None:
             cache.combine(others, ignore_mismatch=False)
+        # An atomic replacement: other builds read the file without a lock.
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
         temporary.write_bytes(memoryview(cache.serialize()))
         temporary.replace(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import enginebay as eb
 from enginebay_tensorrt import cuda
@@ -15,6 +15,7 @@ from enginebay_tensorrt.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import tensorrt as trt
     import torch
 
     from enginebay import TensorSpec
@@ -30,15 +31,15 @@ Value = TypeVar("Value")
 class TensorrtWrapper(eb.Wrapper):
     """Runs one engine; overlapping calls use separate execution contexts.
 
-    CUDA tensors are passed by address in the order of the caller's current stream, and the call
-    returns as soon as the work is enqueued, like any torch operation. Arrays on the host are copied
-    through pinned memory, on a separate stream.
+    Like a torch operation, a call with CUDA tensors is enqueued on the caller's current stream and
+    returns at once; the tensors are not copied. Arrays on the host are copied through pinned
+    memory, on a separate stream.
 
     Args:
         engine: The engine.
-        params: The parameters that it was built with.
-        inputs: The inputs that callers pass; by default the engine's.
-        outputs: The outputs that they receive, in order; by default the engine's.
+        params: The parameters that the engine was built with.
+        inputs: The inputs that callers pass; by default the engine's inputs.
+        outputs: The outputs that callers receive, in order; by default the engine's outputs.
     """
 
     concurrent = True
@@ -77,12 +78,12 @@ class TensorrtWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run a call through pinned memory and wait for the result."""
+        """Run the engine on arrays and wait for the outputs."""
         with self._use_runner() as runner:
             return self._order_outputs(runner.run(feed))
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Enqueue a call on the current stream."""
+        """Enqueue a call with CUDA tensors on the caller's current stream."""
         with self._use_runner() as runner:
             outputs = self._order_outputs(runner.run_torch(feed))
         device = next(iter(feed.values())).device
@@ -91,8 +92,8 @@ class TensorrtWrapper(eb.Wrapper):
     def _order_outputs(self, outputs: dict[str, Value]) -> list[Value]:
         return [outputs[name] for name in self.output_names]
 
-    def watch(self, profiler: Any) -> None:
-        """Report the layer times of the next calls, which must not overlap, to a profiler."""
+    def watch(self, profiler: trt.IProfiler) -> None:
+        """Report the layer times of the next calls to a profiler; calls must not overlap."""
         self._idle[-1].watch(profiler)
 
     @contextmanager
