@@ -1,9 +1,9 @@
-"""Train a small network on handwritten digits, deploy it, and count what each engine gets right.
+"""Train a small network on handwritten digits, deploy it, and measure each engine's accuracy.
 
     python examples/digits/digits.py [--backend NAME] [--work-dir FOLDER]
 
-The 1797 digits come with scikit-learn; a fifth of them is held out. Engines with 8 bits are
-calibrated with 200 of the others.
+The 1797 digits come with scikit-learn; a fifth of them is held out. int8 is calibrated with 200
+training images.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
 from sklearn.datasets import load_digits
@@ -38,12 +37,12 @@ class DigitNet(nn.Module):
         self.classifier = nn.Linear(32 * 4, 10)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Ten logits for each image."""
+        """Return ten logits for each image."""
         return self.classifier(self.features(image).flatten(1))
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Training images, held-out images, training labels, held-out labels."""
+    """Return training images, held-out images, training labels and held-out labels."""
     bunch = load_digits()
     images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(bunch.target)
@@ -54,7 +53,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int = 30) -> None:
-    """Adam on shuffled batches of 64."""
+    """Train a model with Adam on shuffled batches of 64."""
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(epochs):
         for batch in torch.randperm(len(images)).split(64):
@@ -64,7 +63,7 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: 
 
 
 def trained() -> tuple[DigitNet, torch.Tensor]:
-    """The trained network with an example, as commands take a model: ``digits.py:trained``."""
+    """Return the trained network and an example input, for ``digits.py:trained`` in commands."""
     torch.manual_seed(0)
     images, _, labels, _ = digits()
     model = DigitNet()
@@ -73,12 +72,12 @@ def trained() -> tuple[DigitNet, torch.Tensor]:
 
 
 def calibration() -> list[dict[str, torch.Tensor]]:
-    """Training images as items of a data set: ``digits.py:calibration``."""
+    """Return the training images as a data set, for ``digits.py:calibration`` in commands."""
     return [{"image": image[None]} for image in digits()[0]]
 
 
 def held_out() -> list[dict[str, torch.Tensor]]:
-    """Held-out images with their labels, as items of a data set: ``digits.py:held_out``."""
+    """Return the held-out images and labels as a data set, for ``digits.py:held_out``."""
     _, images, _, labels = digits()
     return [
         {"image": image[None], "target": label[None]}
@@ -87,20 +86,25 @@ def held_out() -> list[dict[str, torch.Tensor]]:
 
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor) -> float:
-    """The share of images whose highest logit is the label's."""
+    """Return the share of images whose largest logit is that of their label."""
     return (logits.argmax(1) == labels).float().mean().item()
 
 
-def installed() -> list[str]:
-    """ONNX Runtime, and OpenVINO where all that it needs for int8 is here."""
+def list_backends() -> list[str]:
+    """Return ONNX Runtime, and OpenVINO if it is installed with NNCF, which int8 requires."""
     has_openvino = find_spec("enginebay_openvino") and find_spec("nncf")
     return ["onnxruntime", *(["openvino"] if has_openvino else [])]
 
 
 def deploy(
-    model: nn.Module, example: torch.Tensor, backend: str, precision: str, folder: Path, data: Any
+    model: nn.Module,
+    example: torch.Tensor,
+    backend: str,
+    precision: str,
+    folder: Path,
+    data: eb.DataSet | None,
 ) -> eb.Deployment:
-    """Deploy for batches of any size up to the held-out digits; int8 is calibrated with data."""
+    """Deploy for all batch sizes up to the size of the example; the data calibrates int8."""
     return eb.deploy(
         model,
         example[:1],
@@ -114,7 +118,7 @@ def deploy(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Train, deploy in fp32 and int8, compare."""
+    """Train the network, deploy it in fp32 and int8, and print a line for each engine."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", help="by default ONNX Runtime, and OpenVINO with NNCF")
     parser.add_argument("--work-dir", type=Path, default=Path("digits-artifacts"))
@@ -127,15 +131,16 @@ def main(argv: list[str] | None = None) -> int:
     images = eb.DataSet(calibration, take=200)
 
     print("engine       precision  PyTorch  artifact    drop      size  verdict")
-    for backend in [args.backend] if args.backend else installed():
+    for backend in [args.backend] if args.backend else list_backends():
         for precision, data in (("fp32", None), ("int8", images)):
-            done = deploy(model, test_images, backend, precision, args.work_dir, data)
-            with eb.load(done.artifact) as wrapper:
+            deployment = deploy(model, test_images, backend, precision, args.work_dir, data)
+            artifact = deployment.artifact
+            with eb.load(artifact) as wrapper:
                 found = accuracy(wrapper({"image": test_images})["output"], test_labels)
-            size = sum((done.artifact.path / file).stat().st_size for file in done.artifact.files)
+            size = sum((artifact.path / file).stat().st_size for file in artifact.files)
             print(
                 f"{backend:<12} {precision:<9} {expected:8.2%} {found:9.2%} {expected - found:7.2%}"
-                f" {size / 1000:6.1f} kB  {done.verdict}"
+                f" {size / 1000:6.1f} kB  {deployment.verdict}"
             )
     print(f"{len(test_labels)} digits held out; the artifacts are in {args.work_dir}")
     return 0

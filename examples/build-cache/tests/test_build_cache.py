@@ -1,4 +1,4 @@
-"""The cache with real engines: what hits, what misses and says why, and what never goes wrong."""
+"""The build cache with real engines: hits, misses and their reasons, damage and parallel use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -21,7 +21,10 @@ from enginebay.errors import UsageError
 from enginebay.testing import temporary_backend
 from enginebay_build_cache.command import main
 from enginebay_build_cache.plugin import CacheWarning
-from enginebay_build_cache.store import Store, parse_size
+from enginebay_build_cache.store import Entry, Store, parse_size
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 BACKENDS = ("onnxruntime", "openvino")
 CHANGED = {
@@ -53,13 +56,13 @@ build_wrapper, check_env = loopback.build_wrapper, loopback.check_env
 """
 
 
-def loop(body: str = "pass", version: str = "1") -> Any:
+def loop(body: str = "pass", version: str = "1") -> AbstractContextManager[Path]:
     return temporary_backend("loop", LOOPBACK.format(body=body), version=version)
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache's folder, which is not there yet."""
+    """Set the cache's folder, which does not exist yet."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENGINEBAY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("ENGINEBAY_CACHE_SIZE", raising=False)
@@ -68,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def ir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A linear layer as ONNX, float32[2, 4] → float32[2, 3]."""
+    """Export a linear layer and ReLU to ONNX, float32[2, 4] → float32[2, 3]."""
     return export(tmp_path_factory.mktemp("ir") / "net.onnx")
 
 
@@ -78,25 +81,25 @@ def export(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def deploy(ir: Path, backend: str, work_dir: str, **params: Any) -> tuple[eb.Deployment, str]:
-    """Deploy, and answer what the cache said about it."""
-    told: list[str] = []
-    made = eb.deploy(
+def deploy(ir: Path, backend: str, work_dir: str, **params: object) -> tuple[eb.Deployment, str]:
+    """Deploy a model; return the deployment and the cache's line about it."""
+    details: list[str] = []
+    deployment = eb.deploy(
         ir,
         torch.randn(2, 4),
         backend=backend,
         work_dir=work_dir,
         params=params,
-        watch=lambda step: told.append(step.detail),
+        watch=lambda step: details.append(step.detail),
     )
-    return made, next(text for text in told if text.startswith("build cache: "))[13:]
+    return deployment, next(text for text in details if text.startswith("build cache: "))[13:]
 
 
-def entries() -> list[Any]:
+def entries() -> list[Entry]:
     return Store.from_environment().entries()
 
 
-def convert(ir: Path, work_dir: str, backend: str = "loop", **params: Any) -> eb.Artifact:
+def convert(ir: Path, work_dir: str, backend: str = "loop", **params: object) -> eb.Artifact:
     return eb.convert(ir, backend=backend, work_dir=work_dir, params=params, overwrite=True)
 
 
@@ -112,7 +115,7 @@ def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
     assert len(entries()) == 1
 
 
-#: What makes the loopback a backend for other machines.
+#: Hooks that make the loopback a backend whose engines run on other machines.
 AHEAD = """pass
     if request.simulation:
         import shutil
@@ -133,7 +136,7 @@ def build_wrapper(request):
 def unused(request):"""
 
 
-def test_a_graph_that_is_run_in_the_engines_place_comes_back_too(ir: Path) -> None:
+def test_a_hit_restores_the_graph_of_an_engine_for_another_machine(ir: Path) -> None:
     with loop(AHEAD):
         first, _ = deploy(ir, "loop", "first")
         second, said = deploy(ir, "loop", "second")
@@ -157,7 +160,7 @@ def test_a_model_that_is_exported_twice_hits(backend: str) -> None:
 def test_the_verdict_is_computed_for_a_hit(
     backend: str, ir: Path, tmp_path: Path, folder: Path
 ) -> None:
-    """The kept files are swapped for another model's, digests and all."""
+    # The cached files, and their digests, are replaced by another model's.
     deploy(ir, backend, "a")
     deploy(export(tmp_path / "b.onnx", seed=1), backend, "b")
     b, a = (folder / "entries" / entry.digest for entry in entries())
@@ -190,7 +193,7 @@ def test_a_changed_parameter_misses_and_is_explained(
     assert deploy(ir, backend, "third", **change)[1].endswith(" hit")
 
 
-def test_backends_do_not_meet(ir: Path) -> None:
+def test_a_build_of_one_backend_is_a_miss_for_another(ir: Path) -> None:
     for backend in BACKENDS:
         assert "no entry of this backend" in deploy(ir, backend, backend)[1]
 
@@ -213,7 +216,7 @@ def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("attribute", ["", ":attr"], ids=["a path", "an object of a file"])
-def test_the_content_of_a_file_that_a_parameter_names_counts(
+def test_a_changed_file_that_a_parameter_names_is_a_miss(
     ir: Path, tmp_path: Path, attribute: str
 ) -> None:
     samples = tmp_path / "samples.npz"
@@ -225,7 +228,7 @@ def test_the_content_of_a_file_that_a_parameter_names_counts(
     assert fields == ["content.session_options.log"]
 
 
-def test_the_data_that_int8_is_calibrated_with_counts(ir: Path) -> None:
+def test_other_calibration_data_is_a_miss(ir: Path) -> None:
     def calibrated(value: float, work_dir: str) -> eb.Artifact:
         data = [np.full((2, 4), value, np.float32), np.ones((2, 4), np.float32)]
         params = {"precision": "int8"}
@@ -238,7 +241,7 @@ def test_the_data_that_int8_is_calibrated_with_counts(ir: Path) -> None:
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["calibration"]
 
 
-def test_the_nodes_that_stay_in_floating_point_count(tmp_path: Path) -> None:
+def test_other_nodes_in_floating_point_are_a_miss(tmp_path: Path) -> None:
     import torch
 
     path = tmp_path / "two.onnx"
@@ -250,8 +253,8 @@ def test_the_nodes_that_stay_in_floating_point_count(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["keep"]
 
 
-def test_outputs_that_may_come_in_another_order_count(tmp_path: Path) -> None:
-    """A backend may convert otherwise where their order does not count."""
+def test_other_unordered_outputs_are_a_miss(tmp_path: Path) -> None:
+    # A backend may convert a model differently if the order of an output is free.
     import torch
 
     with loop():
@@ -266,7 +269,9 @@ def test_outputs_that_may_come_in_another_order_count(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in entries()[0].about.missed[1:]] == ["unordered"]
 
 
-def test_plugin_version_source_and_binding_count(ir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_plugin_version_source_or_binding_is_a_miss(
+    ir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with loop():
         convert(ir, "a")
         monkeypatch.setenv("BOARD", "B")
@@ -292,7 +297,7 @@ def test_the_engine_and_its_version_are_in_the_key(ir: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["edited", "emptied", "gone", "description", "escape"])
-def test_a_damaged_entry_is_built_anew(damage: str, ir: Path, folder: Path) -> None:
+def test_a_damaged_entry_is_deleted_and_built_again(damage: str, ir: Path, folder: Path) -> None:
     first, _ = deploy(ir, "openvino", "first")
     (entry,) = (folder / "entries").iterdir()
     file = next((entry / "files").glob("*.bin"))
@@ -316,13 +321,13 @@ def test_a_damaged_entry_is_built_anew(damage: str, ir: Path, folder: Path) -> N
     assert deploy(ir, "openvino", "third")[1].endswith(" hit")
 
 
-def test_a_failed_build_is_not_kept(ir: Path) -> None:
+def test_a_failed_build_is_not_stored(ir: Path) -> None:
     with loop("raise ValueError('no')"), pytest.raises(eb.EnginebayError, match="ValueError: no"):
         convert(ir, "a")
     assert entries() == []
 
 
-def test_the_least_recently_used_goes_first(
+def test_the_least_recently_used_entry_is_deleted_first(
     ir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with loop():
@@ -336,16 +341,16 @@ def test_the_least_recently_used_goes_first(
         kept = {json.loads(entry.about.key["params.gain"]) for entry in entries()}
         assert kept == {1.0, 3.0, 4.0}
         monkeypatch.setenv("ENGINEBAY_CACHE_SIZE", "1")
-        convert(ir, "out", gain=5.0)  # too large by itself: it costs no other its place
+        convert(ir, "out", gain=5.0)  # larger than the limit: it is not stored
         assert len(entries()) == 3
 
 
-def test_check_env_builds_by_itself(folder: Path) -> None:
+def test_check_env_does_not_use_the_cache(folder: Path) -> None:
     assert eb.get_backend("onnxruntime").check_env().ok
     assert not folder.exists()
 
 
-def test_a_folder_that_cannot_be_written_costs_a_warning(ir: Path, folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_only_a_warning(ir: Path, folder: Path) -> None:
     folder.write_text("a file")
     with pytest.warns(CacheWarning, match=r"build cache '.*' cannot be written: ") as caught:
         convert(ir, "out", "onnxruntime")
@@ -353,13 +358,13 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(ir: Path, folder: Path)
     assert (Path("out") / "manifest.json").is_file()
 
 
-def test_a_wrong_size_is_one_line(
+def test_an_invalid_size_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, ir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_CACHE_SIZE", "much")
     with pytest.raises(UsageError) as caught:
         convert(ir, "out", "onnxruntime")
-    wanted = "ENGINEBAY_CACHE_SIZE is 'much'; expected a number with or without K, M, G or T"
+    wanted = "invalid ENGINEBAY_CACHE_SIZE 'much': expected a number with or without K, M, G or T"
     assert str(caught.value) == wanted
     assert main(["list"]) == 2
     assert capsys.readouterr().err == f"error: {wanted}\nhint: ENGINEBAY_CACHE_SIZE=10G\n"
@@ -381,7 +386,7 @@ def test_the_command_lists_explains_and_clears(
     assert "  no entry of this backend\n" in capsys.readouterr().out
     assert main(["explain", "xyz"]) == 2
     assert (
-        f"0 builds in the cache '{folder}' start with 'xyz'; expected one"
+        f"expected one build whose name starts with 'xyz' in the cache '{folder}', found 0"
         in capsys.readouterr().err
     )
     assert main(["clear"]) == 0
@@ -400,7 +405,7 @@ for number in range(12):
 
 
 def test_processes_share_a_folder(ir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four processes build, hit and evict the same three entries in a folder that holds two."""
+    # Four processes build, find and delete the same three entries in a folder for two.
     with loop() as plugin:
         convert(ir, "out", gain=9.0)
         size = entries()[0].size

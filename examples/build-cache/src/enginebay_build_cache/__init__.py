@@ -1,3 +1,3 @@
-"""A build cache for every backend of Enginebay, as an example of a plugin that sees them all."""
+"""A build cache for all backends of Enginebay, as an example of a plugin that serves them all."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""``enginebay-cache``: lists the builds, explains why one was needed, and deletes them."""
+"""The command ``enginebay-cache``: list builds, explain why a build ran, delete all builds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code: 0, or 2 if the call is wrong."""
+    """Run one command and return the exit code: 0, or 2 if the arguments are wrong."""
     parser = _make_parser()
     args = parser.parse_args(argv)
     try:
@@ -35,13 +35,16 @@ def _make_parser() -> argparse.ArgumentParser:
     for name, run, text in (
         ("list", _list_builds, "list the builds, the last used first"),
         ("explain", _explain_build, "explain why a build was not cached"),
-        ("clear", _clear_builds, "delete all of them"),
+        ("clear", _clear_builds, "delete all builds"),
     ):
         command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         command.set_defaults(run=run)
         if run is _explain_build:
             command.add_argument(
-                "build", nargs="?", default="", help="start of its name; by default the last build"
+                "build",
+                nargs="?",
+                default="",
+                help="the first characters of the build's name; by default the last build",
             )
     return parser
 
@@ -78,13 +81,13 @@ def _format_entry(entry: Entry) -> str:
 
 def _find_entry(store: Store, start: str) -> Entry:
     built = sorted(store.entries(), key=lambda entry: entry.about.built, reverse=True)
-    found = [entry for entry in built if entry.digest.startswith(start)]
+    matches = [entry for entry in built if entry.digest.startswith(start)]
     if not built:
         raise UsageError(f"the build cache '{store.root}' is empty")
-    if not found or (start and len(found) > 1):
+    if not matches or (start and len(matches) > 1):
         raise UsageError(
-            f"{_count_builds(len(found))} in the cache '{store.root}' "
-            f"start with '{start}'; expected one",
+            f"expected one build whose name starts with '{start}' in the cache '{store.root}', "
+            f"found {len(matches)}",
             hint="enginebay-cache list",
         )
-    return found[0]
+    return matches[0]

@@ -1,7 +1,7 @@
-"""The cache key of a build: everything that its files depend on, field by field.
+"""The cache key of a build: a field for everything that the files of the build depend on.
 
-The fields are flat texts, so that a message can list the differences of two keys:
-``params.precision`` is ``"fp16"`` in one and ``"fp32"`` in the other.
+All values are texts, so that a message can list the fields in which two keys differ:
+``params.precision`` is ``"fp16"`` in one key and ``"fp32"`` in the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -21,17 +21,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 import enginebay as eb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from enginebay.hooks import CalibrationData, ConvertRequest
 
 #: The fields of a key by their dotted names, each value as JSON.
 Key: TypeAlias = dict[str, str]
 
-#: Increased to invalidate older entries.
+#: The version of the key's format: a new number makes all older entries misses.
 KEY_FORMAT = 1
 
-#: Parameters with the target of the build: an existing file there is not an input.
+#: Parameters that name the output of the build: a file of that name is not an input.
 _TARGETS = ("work_dir", "file_name")
 
 
@@ -45,7 +45,7 @@ def make_key(request: ConvertRequest) -> Key:
     backend = eb.get_backend(request.backend)
     params = request.params.replace(work_dir=None).to_mapping()
     ir = request.ir
-    found: dict[str, Any] = {
+    fields: dict[str, object] = {
         "format": KEY_FORMAT,
         "backend": backend.name,
         "platform": f"{platform.system()} {platform.machine()}",
@@ -57,74 +57,71 @@ def make_key(request: ConvertRequest) -> Key:
         "ir.outputs": ir.outputs,
         **_prefix_fields("shapes", request.shapes),
         **_prefix_fields("params", params),
-        **_prefix_fields("content", dict(_named_files(params))),
-        "calibration": None if request.calibration is None else _data_digest(request.calibration),
+        **_prefix_fields("content", dict(_digest_files(params))),
+        "calibration": None if request.calibration is None else _digest_data(request.calibration),
         "keep": request.keep,
         "unordered": request.unordered,
         "simulation": request.simulation is not None,  # needs an entry with the graph
-        **_prefix_fields("version", _versions(backend)),
+        **_prefix_fields("version", _list_versions(backend)),
         **_prefix_fields("bound_to", backend.bound_to(request.params)),
-        "source": _source_digest(backend.name),
+        "source": _digest_source(backend.name),
     }
-    return {name: _encode_value(value) for name, value in found.items()}
+    return {name: _encode_value(value) for name, value in fields.items()}
 
 
 def digest_key(key: Key) -> str:
-    """Return the name of an entry: the SHA-256 of its key, in hex.
+    """Return the SHA-256 of a key in hex, which is the name of the key's entry.
 
     Example:
-        >>> digest_of({"a": "1", "b": "2"}) == digest_of({"b": "2", "a": "1"})
+        >>> digest_key({"a": "1", "b": "2"}) == digest_key({"b": "2", "a": "1"})
         True
     """
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
-def list_differences(here: Key, there: Key) -> list[str]:
+def list_differences(new: Key, old: Key) -> list[str]:
     """Return a line for each field in which two keys differ.
 
     Example:
-        >>> differences({"params.gain": "2.0", "backend": "1"}, {"backend": "1"})
-        ['params.gain: 2.0, was not there']
+        >>> list_differences({"params.gain": "2.0", "backend": "1"}, {"backend": "1"})
+        ['params.gain: 2.0, was missing']
     """
     return [
-        f"{name}: {_shorten(here.get(name))}, was {_shorten(there.get(name))}"
-        for name in sorted({*here, *there})
-        if here.get(name) != there.get(name)
+        f"{name}: {_shorten(new.get(name))}, was {_shorten(old.get(name))}"
+        for name in sorted({*new, *old})
+        if new.get(name) != old.get(name)
     ]
 
 
 def _shorten(text: str | None) -> str:
-    text = "not there" if text is None else text
+    text = "missing" if text is None else text
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _encode_value(value: Any) -> str:
+def _encode_value(value: object) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _prefix_fields(field: str, mapping: Any) -> dict[str, Any]:
+def _prefix_fields(field: str, mapping: Mapping[str, object]) -> dict[str, object]:
     return {f"{field}.{name}": value for name, value in mapping.items()}
 
 
-def _named_files(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the digest of each file that a parameter names, such as a custom-op library.
-
-    Folders are skipped: some are caches of the engine, which change often and change no result.
-    """
+def _digest_files(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the parameter and the digest of each file that a parameter's value names."""
     if isinstance(value, dict):
         for key, item in value.items():
             if name or key not in _TARGETS:
-                yield from _named_files(item, f"{name}.{key}" if name else key)
+                yield from _digest_files(item, f"{name}.{key}" if name else key)
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _named_files(item, f"{name}.{number}")
-    elif isinstance(value, str) and (path := _named_file(value)):
+            yield from _digest_files(item, f"{name}.{number}")
+    # Not folders: some are caches of the engine, which change often and change no result.
+    elif isinstance(value, str) and (path := _find_file(value)):
         with path.open("rb") as file:
             yield name, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _data_digest(data: CalibrationData) -> str:
-    """Return the SHA-256 of a data set, which is read once."""
+def _digest_data(data: CalibrationData) -> str:
     digest = hashlib.sha256()
     for sample in data:
         for name, array in sorted(sample.items()):
@@ -133,8 +130,8 @@ def _data_digest(data: CalibrationData) -> str:
     return digest.hexdigest()
 
 
-def _named_file(text: str) -> Path | None:
-    """Return the file that a path or ``file.py:attr`` names, if there is one."""
+def _find_file(text: str) -> Path | None:
+    """Return the file that a text names, as a path or as ``file.py:attr``, if there is one."""
     for path in (Path(text), Path(text.partition(":")[0])):
         try:
             if path.is_file():
@@ -144,24 +141,25 @@ def _named_file(text: str) -> Path | None:
     return None
 
 
-def _versions(backend: eb.Backend) -> dict[str, str]:
-    """Return the versions of core, the plugin, its engine and its dependencies."""
+def _list_versions(backend: eb.Backend) -> dict[str, str]:
+    """Return the versions of Enginebay, the plugin, its engine and its dependencies."""
     alternatives = [part for text in backend.info.runtime_distributions for part in text.split("|")]
     with suppress(PackageNotFoundError):
         alternatives += requires(backend.distribution) or []
-    found = {"enginebay": eb.__version__, backend.distribution: backend.distribution_version}
+    versions = {"enginebay": eb.__version__, backend.distribution: backend.distribution_version}
     for text in alternatives:
         try:
             name = Requirement(text).name
-            found[name] = version(name)
+            versions[name] = version(name)
         except (InvalidRequirement, PackageNotFoundError):
-            continue
-    return found
+            continue  # an alternative that is not installed
+    return versions
 
 
-def _source_digest(backend: str) -> str:
-    """Return the SHA-256 of the plugin's Python files, which may change without a new version."""
-    (status,) = (one for one in eb.list_backends() if one.name == backend)
+def _digest_source(backend: str) -> str:
+    """Return the SHA-256 of the plugin's Python files."""
+    # During development, the source changes without a new version.
+    (status,) = (status for status in eb.list_backends() if status.name == backend)
     spec = find_spec(status.module.partition(".")[0])
     digest = hashlib.sha256()
     if spec is not None:

@@ -1,8 +1,8 @@
-"""The hooks: a build is looked up before the backend is called, and stored afterwards.
+"""The hooks of the plugin: look up each build before the backend is called, and store new builds.
 
-A wrapper cannot stop the backend from being called: pluggy requires it to yield. So there are two
-implementations of ``to_backend``. The wrapper is outside of all others: it looks up the build and
-stores a new one. The other is called before the backend and returns the cached files, if any.
+A hook wrapper cannot skip the backend: pluggy requires the wrapper to yield. So the plugin
+implements ``to_backend`` twice. The wrapper looks up the build, and stores a new one. The other
+implementation is called before the backend, and returns the cached files if there are any.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CacheWarning(UserWarning):
 
 
 class Lookup:
-    """One build, looked up in the cache.
+    """The result of looking up one build in the cache.
 
     Attributes:
         files: The files of an earlier build, copied into the work_dir; None for a miss.
-        missed: The reasons for a miss, a line each.
+        missed: The reasons for a miss, one line each.
     """
 
     def __init__(self, request: ConvertRequest, store: Store) -> None:
@@ -55,21 +55,21 @@ class Lookup:
             self.missed = [f"the entry was damaged: {err}"]
             return
         if files is None:
-            self.missed = why_missed(self._key, self._store)
+            self.missed = _explain_miss(self._key, self._store)
             return
-        # The graph is back in its folder, and none of the engine's files.
+        # A simulated graph is copied into its folder, but it is not a file of the engine.
         graph = self._request.simulation
         self.files = [file for file in files if graph is None or not file.is_relative_to(graph)]
 
-    def keep(self, files: list[Any]) -> None:
+    def keep(self, files: list[str | Path]) -> None:
         """Store the files that the backend wrote, if all of them are in the work_dir."""
         root = self._request.work_dir.resolve()
-        found = [(root / file).resolve() for file in files]
-        if not found or not all(file.is_file() and file.is_relative_to(root) for file in found):
-            return  # core rejects them
+        written = [(root / file).resolve() for file in files]
+        if not written or not all(file.is_file() and file.is_relative_to(root) for file in written):
+            return  # core rejects such files
         if graph := self._request.simulation:
-            found += [path.resolve() for path in sorted(graph.rglob("*")) if path.is_file()]
-        paths = [file.relative_to(root).as_posix() for file in found]
+            written += [path.resolve() for path in sorted(graph.rglob("*")) if path.is_file()]
+        paths = [file.relative_to(root).as_posix() for file in written]
         seconds = time.perf_counter() - self._started
         try:
             self._store.keep(
@@ -79,39 +79,42 @@ class Lookup:
             _warn_about_cache("written", self._store, err)
 
 
-def why_missed(key: Key, store: Store) -> list[str]:
+def _explain_miss(key: Key, store: Store) -> list[str]:
     """Return a line for each field in which a key differs from the most similar entry."""
-    rivals = [one for one in store.entries() if one.about.key.get("backend") == key["backend"]]
-    compared = [(list_differences(key, rival.about.key), rival.digest) for rival in rivals]
+    compared = [
+        (list_differences(key, entry.about.key), entry.digest)
+        for entry in store.entries()
+        if entry.about.key.get("backend") == key["backend"]
+    ]
     if not compared:
         return ["no entry of this backend"]
     lines, digest = min(compared, key=lambda pair: len(pair[0]))  # the last used of equal ones
     return [f"the nearest entry was {digest[:12]}", *lines]
 
 
-#: The build under way in this thread.
+#: The build that runs in this thread.
 _lookup: ContextVar[Lookup | None] = ContextVar("lookup", default=None)
 
-#: The folders of environment checks, whose builds must show that the converter works.
+#: The folders of environment checks: these must show that the converter works, so they build.
 _checks: set[Path] = set()
 
 
 @eb.hookimpl(wrapper=True)
 def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
-    """Remember the folder of the check, so that its build does not come from the cache."""
+    """Exclude the folder of the check from the cache."""
     _checks.add(request.work_dir)
     return (yield)
 
 
 @eb.hookimpl(wrapper=True)
 def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
-    """Look up the build, let :func:`from_cache` or the backend return it, and store a new one."""
+    """Look up the build, yield to :func:`from_cache` and the backend, and store a new build."""
     lookup = None if request.work_dir in _checks else _look_up(request)
-    before = _lookup.set(lookup)
+    token = _lookup.set(lookup)
     try:
         files = yield
     finally:
-        _lookup.reset(before)
+        _lookup.reset(token)
     if lookup is None or lookup.files is not None or files is None or isinstance(files, str | Path):
         return files
     files = list(files)  # it may be a generator
@@ -121,7 +124,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build; None calls the backend."""
+    """Return the files of an earlier build; after None, pluggy calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

@@ -1,7 +1,7 @@
 """The folder of cached builds: each entry is a folder with the files and a description.
 
 Entries are created and deleted by atomic renames. So several processes may share the folder without
-a lock; an entry that one process deletes while another reads it is a miss for the other. Every file
+a lock: an entry that one process deletes while another process reads it is a miss there. Every file
 is checked against its digest when it is used.
 """
 
@@ -39,7 +39,7 @@ class File(msgspec.Struct, frozen=True):
     Attributes:
         path: The path relative to the build's folder, with ``/`` as separator.
         sha256: The SHA-256 of the content, in hex.
-        size: The size in bytes.
+        size: The size of the file in bytes.
     """
 
     path: str
@@ -48,14 +48,14 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """The description of an entry.
+    """The description of an entry, stored as JSON next to the files.
 
     Attributes:
-        key: The key of the build.
+        key: The cache key of the build.
         files: The files in the order in which the backend returned them.
-        built: Time of the build, in seconds since 1970.
-        seconds: Duration of the build.
-        missed: The reasons why it was built, a line each.
+        built: The time of the build, in seconds since 1970.
+        seconds: The duration of the build.
+        missed: The reasons why the build was not in the cache, one line each.
     """
 
     key: Key
@@ -69,9 +69,9 @@ class Entry(msgspec.Struct, frozen=True):
     """One entry of the cache.
 
     Attributes:
-        digest: Its name.
-        about: Its description.
-        used: Time of its build or last use, in seconds since 1970.
+        digest: The name of the entry's folder: the digest of the key.
+        about: The description of the entry.
+        used: The time of the last use, or of the build, in seconds since 1970.
     """
 
     digest: str
@@ -85,14 +85,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class DamagedError(Exception):
-    """An entry was changed after it was stored; it has been deleted."""
+    """An entry was changed after it was stored; the cache has deleted it."""
 
 
 class Store:
-    """A folder of builds.
+    """A folder of cached builds.
 
     Args:
-        root: The folder; created with the first entry.
+        root: The folder; it is created with the first entry.
         limit: The maximum size of all files together, in bytes.
     """
 
@@ -104,7 +104,7 @@ class Store:
 
     @classmethod
     def from_environment(cls) -> Store:
-        """Return the store that ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE`` describe.
+        """Create the store from ``ENGINEBAY_CACHE_DIR`` and ``ENGINEBAY_CACHE_SIZE``.
 
         Raises:
             UsageError: The size is not valid.
@@ -116,8 +116,8 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """Return every entry that can be read, the last used first."""
-        found = [self._read_entry(path) for path in self._list_paths()]
-        return sorted(filter(None, found), key=lambda entry: entry.used, reverse=True)
+        entries = [self._read_entry(path) for path in self._list_paths()]
+        return sorted(filter(None, entries), key=lambda entry: entry.used, reverse=True)
 
     def take(self, digest: str, folder: Path) -> list[Path] | None:
         """Copy an entry's files into a folder and return their paths; None if there is no entry.
@@ -143,7 +143,7 @@ class Store:
                 self._delete_entry(path)
                 raise DamagedError(f"'{file.path}' was changed after it was stored")
         with suppress(OSError):  # a deleted entry does not matter: the copies are complete
-            os.utime(path / DESCRIPTION)
+            os.utime(path / DESCRIPTION)  # the time of the last use
         return copies
 
     def keep(
@@ -167,23 +167,23 @@ class Store:
         self._entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._scratch.mkdir(mode=0o700, exist_ok=True)
         self._delete_abandoned()
-        whole = Path(mkdtemp(dir=self._scratch))
+        unfinished = Path(mkdtemp(dir=self._scratch))
         try:
             files = tuple(
-                _store_file(folder / path, whole / "files" / path, path) for path in paths
+                _store_file(folder / path, unfinished / "files" / path, path) for path in paths
             )
             if sum(file.size for file in files) > self.limit:
                 return
             about = Description(key, files, time.time(), seconds, tuple(missed))
-            (whole / DESCRIPTION).write_bytes(msgspec.json.encode(about))
-            with suppress(FileExistsError):
-                _rename(whole, self._entries / digest)
+            (unfinished / DESCRIPTION).write_bytes(msgspec.json.encode(about))
+            with suppress(FileExistsError):  # another process has stored the same build
+                _rename(unfinished, self._entries / digest)
         finally:
-            shutil.rmtree(whole, ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
         self._make_room(digest)
 
     def clear(self) -> int:
-        """Delete every entry, and return their number."""
+        """Delete all entries, and return the number of deleted entries."""
         return sum(self._delete_entry(path) for path in self._list_paths())
 
     def _list_paths(self) -> list[Path]:
@@ -196,22 +196,23 @@ class Store:
             about = msgspec.json.decode(text, type=Description)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None
+        # A path that leads out of the entry's folder was not written by this class.
         return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
 
     def _delete_entry(self, path: Path) -> bool:
         """Delete an entry; return False if another process did."""
         self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        grave = Path(mkdtemp(dir=self._scratch))
+        discarded = Path(mkdtemp(dir=self._scratch))
         try:
-            path.rename(grave / path.name)
+            path.rename(discarded / path.name)  # atomic: no process sees half an entry
         except FileNotFoundError:
             return False
         finally:
-            shutil.rmtree(grave, ignore_errors=True)
+            shutil.rmtree(discarded, ignore_errors=True)
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete the least recently used entries to stay below the limit, but never the newest."""
+        """Delete the least recently used entries above the limit, but never the newest entry."""
         total = 0
         entries = self.entries()
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):
@@ -220,7 +221,7 @@ class Store:
                 self._delete_entry(self._entries / entry.digest)
 
     def _delete_abandoned(self) -> None:
-        """Delete the folders of killed processes."""
+        """Delete the scratch folders of killed processes."""
         for folder in self._scratch.iterdir():
             with suppress(OSError):
                 if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
@@ -240,7 +241,8 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)", text.strip().upper())
     if match is None:
         raise UsageError(
-            f"ENGINEBAY_CACHE_SIZE is '{text}'; expected a number with or without K, M, G or T",
+            f"invalid ENGINEBAY_CACHE_SIZE '{text}': "
+            "expected a number with or without K, M, G or T",
             hint=f"ENGINEBAY_CACHE_SIZE={DEFAULT_LIMIT}",
         )
     return int(match[1]) * _UNITS[match[2]]
@@ -275,10 +277,10 @@ def _sha256(path: Path) -> str:
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Rename a folder; raise FileExistsError if the target exists, on every system."""
+    """Rename a folder; raise FileExistsError if the target exists."""
     try:
         source.rename(target)
-    except OSError as err:
+    except OSError as err:  # the class for an existing target differs between systems
         if target.exists():
             raise FileExistsError(str(target)) from err
         raise
