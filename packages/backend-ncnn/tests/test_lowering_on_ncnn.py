@@ -127,14 +127,14 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_bare")
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_it_fails_as_it_is(deploy, name):
+def test_an_unlowered_model_is_refused(deploy, name):
     with pytest.raises(ConversionError):
         deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.one_in(3)
-def test_it_is_verified_once_lowered(deploy, name):
+def test_a_lowered_model_is_verified(deploy, name):
     deployed = deploy(Apply(OPERATIONS[name]), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
 
@@ -156,7 +156,7 @@ def test_a_network_that_pnnx_simplifies_too_far_is_a_mismatch(deploy):
 
 
 @pytest.mark.usefixtures("_powers_kept")
-def test_the_network_that_is_nearest_is_taken(deploy):
+def test_the_candidate_with_the_smallest_error_is_used(deploy):
     x = 4 * torch.randn(1, 16, 8)
     deployed = deploy(Apply(written_out_gelu), x, ir="torchscript")
     assert deployed.verdict == "verified"
@@ -186,7 +186,7 @@ def with_itself(x):
 
 
 @pytest.mark.parametrize("function", [rows_of_a_slice, with_itself])
-def test_a_tensor_that_one_operator_takes_twice(deploy, function):
+def test_a_tensor_that_one_operator_reads_twice_is_verified(deploy, function):
     deployed = deploy(Apply(function), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
 
@@ -196,7 +196,7 @@ class SameTwice(nn.Module):
         return x + x, x - x, x * x, torch.maximum(x, x), torch.minimum(x, x), x.cummax(1).values
 
 
-def test_what_is_taken_twice_keeps_nan_and_infinities(deploy):
+def test_copies_of_repeated_inputs_keep_nan_and_infinities(deploy):
     deployed = deploy(SameTwice(), torch.randn(1, 2, 4), ir="torchscript")
     x = torch.tensor([[[math.nan, math.inf, -math.inf, -0.0], [1, 2, 3, 4]]])
     with eb.load(deployed.artifact.path) as wrapper:
@@ -212,7 +212,7 @@ class WithAnchors(nn.Module):
         return x.cummax(1).values, torch.arange(6.0).reshape(1, 3, 2).expand(x.shape[0], 3, 2)
 
 
-def test_an_output_that_no_input_changes(deploy):
+def test_a_constant_output_is_verified(deploy):
     deployed = deploy(WithAnchors(), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
     wrapper = eb.load(deployed.artifact.path)
@@ -234,7 +234,7 @@ class Frames(nn.Module):
         return torch.cat([self.token.expand(batch * frames, -1, -1), patches], 1).cumsum(1)
 
 
-def test_a_video_has_more_dimensions_than_ncnn(deploy):
+def test_a_video_of_five_dimensions_is_verified(deploy):
     assert deploy(Frames(), torch.randn(1, 3, 3, 4, 4)).verdict == "verified"
 
 
@@ -246,7 +246,7 @@ class Chosen(nn.Module):
         return torch.where(x.isfinite(), shifted, torch.full_like(x, math.nan)), lengths
 
 
-def test_a_constant_that_is_no_number_and_an_input_that_is_returned(deploy):
+def test_a_nan_constant_and_a_returned_input_are_verified(deploy):
     deployed = deploy(Chosen(), (torch.randn(1, 3, 8), torch.tensor([20, 15])), ir="torchscript")
     assert deployed.verdict == "verified"
 
@@ -266,7 +266,7 @@ class TwoStories(nn.Module):
         return self.upper(self.between(self.lower(rows)[0]))[0]
 
 
-def test_a_constant_behind_a_batch_and_behind_none(deploy):
+def test_a_constant_added_with_and_without_a_batch_is_verified(deploy):
     deployed = deploy(TwoStories(), torch.randn(1, 1, 8, 6), ir="torchscript")
     assert deployed.verdict == "verified"
 
@@ -279,7 +279,7 @@ class TwoLists(nn.Module):
         return torch.cat(parts, 1), torch.cat(parts, 2)
 
 
-def test_a_list_that_two_operators_take(deploy):
+def test_a_list_that_two_operators_read_is_verified(deploy):
     assert deploy(TwoLists(), torch.randn(1, 3, 8), ir="torchscript").verdict == "verified"
 
 
@@ -290,7 +290,7 @@ class Normalized(nn.Module):
         return nn.functional.normalize(x.cumsum(2), dim=3).tile(1, 2, 1, 1)
 
 
-def test_what_is_repeated_often_takes_few_layers(deploy):
+def test_many_repetitions_need_few_layers(deploy):
     deployed = deploy(Normalized(), torch.randn(1, 2, 4, 512), ir="torchscript")
     assert deployed.verdict == "verified"
     layers = (deployed.artifact.path / "model.param").read_text().splitlines()[2:]
@@ -314,5 +314,5 @@ class Modes(nn.Module):
         return mixed + self.skip(x.flatten(2)).reshape(x.shape)
 
 
-def test_complex_products_of_many_matrices(deploy):
+def test_complex_products_of_many_matrices_are_verified(deploy):
     assert deploy(Modes(), torch.randn(1, 4, 8, 8), ir="torchscript").verdict == "verified"

@@ -98,7 +98,7 @@ BATCHES = [1, 3]
         {"kernel_size": 3, "padding": "same"},
     ],
 )
-def test_convolutions_of_several_images(batch, size, options):
+def test_convolutions_of_several_images_match_torch(batch, size, options):
     part = nn.Conv2d(4, 6, **options)
     check(lambda conv, x: conv(x), torch.randn(batch, 4, size, 9), part=part)
 
@@ -133,15 +133,15 @@ def test_convolutions_of_several_images(batch, size, options):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else str(len(value)),
 )
-def test_modules_of_images_and_signals(batch, part, shape):
+def test_modules_on_images_and_signals_match_torch(batch, part, shape):
     check(lambda module, x: module(x), torch.randn(batch, *shape), part=part)
 
 
-def test_an_image_without_a_batch():
+def test_a_convolution_of_an_image_without_a_batch_matches_torch():
     check(lambda conv, x: conv(x), torch.randn(4, 6, 7), part=nn.Conv2d(4, 2, 3))
 
 
-def test_samples_of_several_images():
+def test_grid_samples_of_several_images_match_torch():
     def sample(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
         return functional.grid_sample(x, grid, align_corners=False)
 
@@ -183,7 +183,7 @@ FOURIER = {
 
 
 @pytest.mark.parametrize("normalization", [0, 1, 2])
-def test_what_torch_takes_transforms_apart_into(normalization):
+def test_the_operators_of_decomposed_transforms_match_torch(normalization):
     check(lambda x: aten._fft_r2c(x, [1, 2], normalization, True).imag, torch.randn(2, 5, 6))
     check(lambda x: aten._fft_r2c(x, [1], normalization, False).real, torch.randn(2, 5, 6))
     for forward in (True, False):
@@ -200,18 +200,18 @@ def test_what_torch_takes_transforms_apart_into(normalization):
 
 
 @pytest.mark.parametrize("name", FOURIER)
-def test_fourier_transforms(name):
+def test_fourier_transforms_match_torch(name):
     check(FOURIER[name], torch.randn(2, 5, 6))
 
 
-def test_what_complex_numbers_cannot_do_is_refused():
+def test_unsupported_operators_of_complex_numbers_are_refused():
     with pytest.raises(ConversionError, match=r"aten\.tan of complex numbers"):
         check(lambda x: torch.fft.fft(x).tan().real, torch.randn(2, 4))
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "bias": False}])
-def test_recurrent_networks(kind, options):
+def test_recurrent_networks_match_torch(kind, options):
     part = kind(4, 3, batch_first=True, **options)
 
     def run(module: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -282,17 +282,17 @@ WRITES = [
 
 
 @pytest.mark.parametrize("function", WRITES, ids=lambda function: function.__name__)
-def test_writes_reach_all_that_shares_their_memory(function):
+def test_assignments_change_all_views_of_the_memory(function):
     check(function, torch.randn(2, 5, 6))
 
 
-def test_writes_by_a_mask():
+def test_assignments_by_a_mask_match_torch():
     x, keep = torch.randn(2, 5), torch.randint(0, 2, (2, 5))
     check(lambda x, keep: x.index_put((keep > 0,), torch.tensor(2.0)), x, keep)
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_scatters(live):
+def test_scatters_match_torch(live):
     x, src = torch.randn(3, 6), torch.randn(3, 4)
     index = torch.stack([torch.randperm(6)[:4] for _ in range(3)])
 
@@ -308,7 +308,7 @@ def test_scatters(live):
 
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
-def test_scatters_that_reduce(reduce, include_self):
+def test_scatters_with_a_reduction_match_torch(reduce, include_self):
     x, src = torch.randn(3, 4), torch.randn(3, 7)
     index = torch.randint(0, 4, (3, 7))
     check(
@@ -317,7 +317,7 @@ def test_scatters_that_reduce(reduce, include_self):
     )
 
 
-def test_writes_along_one_dimension():
+def test_index_assignments_along_one_dimension_match_torch():
     x, src, index = torch.randn(4, 5), torch.randn(2, 5), torch.tensor([2, 0])
 
     def writes(x: torch.Tensor, src: torch.Tensor, index: torch.Tensor) -> tuple[Any, ...]:
@@ -328,7 +328,7 @@ def test_writes_along_one_dimension():
 
 
 @pytest.mark.parametrize("right", [False, True])
-def test_places_in_a_sorted_row(right):
+def test_searchsorted_matches_torch(right):
     edges, x = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([[-1.0, 0.0, 0.5, 2.0, 3.0]])
 
     def places(x: torch.Tensor, edges: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -337,14 +337,14 @@ def test_places_in_a_sorted_row(right):
     check(places, x, constants=(edges,))
 
 
-def test_counts():
+def test_histograms_and_counts_match_torch():
     x = torch.tensor([0.0, 1.0, 1.0, 3.0])
     check(lambda x: torch.histc(x, 4, 0, 3), x)
     check(lambda x: functional.one_hot(x, 4).sum(0), x.long())
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_products_of_groups(live):
+def test_grouped_products_match_torch(live):
     a, b = torch.randint(-3, 4, (8, 8)).float(), torch.randint(-3, 4, (3, 8, 16)).float()
     ends = torch.tensor([2, 2, 8])
 
@@ -359,7 +359,7 @@ def test_products_of_groups(live):
 
 
 @pytest.mark.parametrize("divisor", [3, -7])
-def test_whole_numbers_are_divided_exactly(divisor):
+def test_integers_are_divided_exactly(divisor):
     def divided(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.full_like(x, divisor)
         every = [(x // each, x % each, x.fmod(each)) for each in (y, divisor)]
@@ -368,13 +368,13 @@ def test_whole_numbers_are_divided_exactly(divisor):
     check(divided, torch.arange(-50, 50))
 
 
-def test_strides_are_those_of_the_tensor_that_is_meant():
+def test_as_strided_uses_the_strides_of_its_own_tensor():
     check(lambda x: x.transpose(0, 1).as_strided((4, 3), (2, 1), 1), torch.randn(4, 5))
     with pytest.raises(ConversionError, match="outside of its tensor"):
         check(lambda x: x[1:].as_strided((3,), (1,), 0), torch.randn(4, 5))
 
 
-def test_an_ellipsis():
+def test_einsum_with_an_ellipsis_matches_torch():
     a, b = torch.randn(1, 2, 3, 4, 5), torch.randn(1, 2, 6, 4, 5)
     check(lambda a, b: torch.einsum("...qhd,...khd->...hqk", a, b), a, b)
 
@@ -397,7 +397,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_is_composed_of_others(name):
+def test_composed_operators_match_torch(name):
     check(OTHERS[name], torch.randn(2, 5, 6))
 
 
@@ -414,7 +414,7 @@ def looking(x: torch.Tensor):
 
 
 @pytest.mark.parametrize("turn", [True, False])
-def test_a_branch_that_is_fixed_is_taken(turn):
+def test_a_constant_branch_is_followed(turn):
     with silence_warnings():
         scripted = torch.jit.script(turning)
     check(lambda x: scripted(x, turn) + 1, torch.randn(2, 5, 6))
@@ -427,7 +427,7 @@ def test_a_branch_that_depends_on_the_inputs_is_refused():
         check(lambda x: scripted(x) + 1, torch.randn(2, 5, 6))
 
 
-def test_a_scatter_into_infinities():
+def test_a_scatter_into_infinities_matches_torch():
     index, table = torch.tensor([[1], [0]]), torch.full((2, 3), -torch.inf)
     check(
         lambda index, table: table.scatter(1, index, torch.ones(2, 1)).clamp(-2),
@@ -436,6 +436,6 @@ def test_a_scatter_into_infinities():
     )
 
 
-def test_a_scatter_of_infinity():
+def test_a_scatter_of_infinity_matches_torch():
     index = torch.tensor([[1], [0]])
     check(lambda index: torch.ones(2, 3).scatter(1, index, -torch.inf).clamp(-2), index)

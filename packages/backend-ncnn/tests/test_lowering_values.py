@@ -115,7 +115,7 @@ def test_arithmetic_broadcasts_at_any_rank(name, both):
 
 
 @given(both=broadcasting())
-def test_powers_of_tensors(both):
+def test_powers_by_tensors_match_torch(both):
     a, b = map(numbers, both)
     check(written("pow", a.abs(), b), a.abs() ** b)
     check(written("pow", a.abs(), Constant(b)), a.abs() ** b)
@@ -138,7 +138,7 @@ def test_comparisons_see_the_smallest_difference(name):
 
 @pytest.mark.parametrize("mode", [None, "floor", "trunc"])
 @given(both=broadcasting())
-def test_divisions(mode, both):
+def test_divisions_match_torch(mode, both):
     a, b = whole(both[0], -20, 21), whole(both[1], 1, 5)
     wanted = torch.div(a, b, rounding_mode=mode)
     check(written("div", a, b, rounding_mode=mode), wanted)
@@ -146,27 +146,27 @@ def test_divisions(mode, both):
 
 @few
 @given(both=broadcasting())
-def test_remainders(both):
+def test_remainders_match_torch(both):
     a, b = whole(both[0], -20, 21), whole(both[1], 1, 5)
     check_lowered(lambda a, b: (a % b, a.fmod(b), a // b), a, b)
 
 
 @pytest.mark.parametrize("mode", [None, "floor", "trunc"])
-def test_rounding_of_divisions(mode):
+def test_rounded_divisions_match_torch(mode):
     a, b = torch.tensor([7.0, -7.0, 6.0]), torch.tensor([2.0, 2.0, -4.0])
     check(written("div", a, b, rounding_mode=mode), torch.div(a, b, rounding_mode=mode))
 
 
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "logical_xor"])
 @given(both=broadcasting())
-def test_logic(name, both):
+def test_logical_operators_match_torch(name, both):
     a, b = map(truths, both)
     check(written(name, a, b), getattr(aten, name)(a, b))
     check(written("logical_not", a), a.logical_not())
 
 
 @given(both=broadcasting())
-def test_where_takes_either_number_unrounded(both):
+def test_where_returns_both_values_unrounded(both):
     condition, a = truths(both[0]), numbers(both[1]) * 1e20
     b = numbers(both[0])
     found = written("where", condition, a, b)
@@ -174,7 +174,7 @@ def test_where_takes_either_number_unrounded(both):
 
 
 @pytest.mark.parametrize("value", [-math.inf, torch.finfo(torch.float32).min, 3.5])
-def test_a_mask_with_the_least_number(value):
+def test_a_mask_filled_with_the_lowest_number_matches_torch(value):
     x, mask = torch.randn(2, 3, 4), torch.rand(2, 1, 4) < 0.5
     mask[..., 0] = False
     found = written("where", mask, value, x)
@@ -182,7 +182,7 @@ def test_a_mask_with_the_least_number(value):
 
 
 @given(shape=shapes, data=st.data())
-def test_permutations_at_any_rank(shape, data):
+def test_permutations_of_any_rank_match_torch(shape, data):
     x = numbers(shape)
     order = data.draw(st.permutations(range(len(shape))))
     assert torch.equal(written("permute", x, order), x.permute(order))
@@ -196,7 +196,7 @@ def test_copies_broadcast(both):
 
 @few
 @given(shape=shapes, data=st.data())
-def test_assignments_to_slices_with_steps(shape, data):
+def test_assignments_to_slices_with_steps_match_torch(shape, data):
     x = numbers(shape)
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     start, end = (data.draw(st.none() | st.integers(-5, 5)) for _ in range(2))
@@ -207,7 +207,7 @@ def test_assignments_to_slices_with_steps(shape, data):
 
 
 @given(shape=shapes, data=st.data())
-def test_slices_with_steps(shape, data):
+def test_slices_with_steps_match_torch(shape, data):
     x = numbers(shape)
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     start, end = (data.draw(st.none() | st.integers(-5, 5)) for _ in range(2))
@@ -225,7 +225,7 @@ def test_an_empty_slice_is_left_out_of_a_concatenation():
 
 
 @given(shape=shapes, data=st.data())
-def test_pieces_and_their_assembly(shape, data):
+def test_splits_and_concatenations_match_torch(shape, data):
     x = numbers(shape)
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     index = data.draw(st.integers(-shape[dim], shape[dim] - 1))
@@ -240,7 +240,7 @@ def test_pieces_and_their_assembly(shape, data):
 
 
 @given(shape=shapes, data=st.data())
-def test_reductions_at_any_rank(shape, data):
+def test_reductions_of_any_rank_match_torch(shape, data):
     x = numbers(shape)
     dims = data.draw(
         st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape), unique=True)
@@ -259,7 +259,7 @@ def test_reductions_at_any_rank(shape, data):
 
 @few
 @given(shape=shapes, data=st.data())
-def test_pieces_that_others_are_made_of(shape, data):
+def test_composed_splits_match_torch(shape, data):
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     parts = data.draw(st.integers(1, 3))
     check_lowered(
@@ -277,7 +277,7 @@ def test_pieces_that_others_are_made_of(shape, data):
 
 @few
 @given(shape=shapes, data=st.data())
-def test_orders_and_extremes(shape, data):
+def test_sorts_and_extremes_match_torch(shape, data):
     dim = data.draw(st.integers(-len(shape), len(shape) - 1))
     keep = data.draw(st.booleans())
     k = data.draw(st.integers(1, shape[dim]))
@@ -294,7 +294,7 @@ def test_orders_and_extremes(shape, data):
 
 
 @given(shape=shapes, data=st.data(), live=st.booleans())
-def test_look_ups(shape, data, live):
+def test_indexing_matches_torch(shape, data, live):
     x = numbers(shape)
     dim = data.draw(st.integers(0, len(shape) - 1))
     count = data.draw(st.integers(1, 5))
@@ -310,7 +310,7 @@ def test_look_ups(shape, data, live):
 
 
 @given(shape=st.lists(sizes, min_size=2, max_size=4).map(tuple), live=st.booleans())
-def test_several_indices_at_once(shape, live):
+def test_several_indices_at_once_match_torch(shape, live):
     x = numbers(shape)
     rows = torch.randint(-shape[0], shape[0], (3, 1))
     columns = torch.randint(-shape[-1], shape[-1], (2,))
@@ -321,7 +321,7 @@ def test_several_indices_at_once(shape, live):
 
 
 @given(batch=shapes, n=sizes, k=sizes, m=sizes, data=st.data())
-def test_products_of_any_rank(batch, n, k, m, data):
+def test_matrix_products_of_any_rank_match_torch(batch, n, k, m, data):
     batch = batch[:4]
     left = tuple(size if data.draw(st.booleans()) else 1 for size in batch)
     a, b = numbers((*left, n, k)), numbers((*batch, k, m))
@@ -345,14 +345,14 @@ def test_products_of_any_rank(batch, n, k, m, data):
         ("ij,ij", [(3, 4), (3, 4)]),
     ],
 )
-def test_einsum(equation, shapes):
+def test_einsum_matches_torch(equation, shapes):
     operands = [torch.randn(shape) for shape in shapes]
     check_lowered(lambda *operands: torch.einsum(equation, *operands), *operands)
 
 
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
 @pytest.mark.parametrize("mask", [None, "bool", "float"])
-def test_attention(options, mask):
+def test_attention_matches_torch(options, mask):
     if mask and options.get("is_causal"):
         pytest.skip("torch refuses both")
     query, key, value = (torch.randn(1, 4, 5, 8) for _ in range(3))
@@ -365,7 +365,7 @@ def test_attention(options, mask):
     check(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_attention_of_grouped_queries():
+def test_attention_with_grouped_queries_matches_torch():
     query, key = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8)
     wanted = aten.scaled_dot_product_attention(query, key, key, enable_gqa=True)
     found = written("scaled_dot_product_attention", query, key, key, enable_gqa=True)
@@ -373,7 +373,7 @@ def test_attention_of_grouped_queries():
 
 
 @given(shape=shapes, data=st.data())
-def test_normalisations(shape, data):
+def test_normalisations_match_torch(shape, data):
     x = numbers(shape)
     kept = shape[data.draw(st.integers(0, len(shape) - 1)) :]
     weight, bias = numbers(kept), numbers(kept)
@@ -386,7 +386,7 @@ def test_normalisations(shape, data):
 
 @few
 @given(shape=shapes, data=st.data())
-def test_windows(shape, data):
+def test_unfold_matches_torch(shape, data):
     x = numbers(shape)
     dim = data.draw(st.integers(0, len(shape) - 1))
     size = data.draw(st.integers(1, shape[dim]))
@@ -394,7 +394,7 @@ def test_windows(shape, data):
     check_lowered(lambda x: x.unfold(dim, size, step), x, rtol=0, atol=0)
 
 
-def test_every_operator_listed_is_one_that_torch_has():
+def test_torch_has_every_listed_operator():
     unknown = [name for name in OPERATORS if not hasattr(aten, name.removeprefix("aten."))]
     assert unknown == []
 
@@ -409,14 +409,14 @@ def test_no_operator_has_two_writers():
 
 @few
 @given(both=broadcasting())
-def test_functions_of_two(both):
+def test_functions_of_two_tensors_match_torch(both):
     a, b = map(numbers, both)
     check_lowered(lambda a, b: (torch.hypot(a, b), torch.copysign(a, b)), a, b)
 
 
 @few
 @given(shape=shapes, data=st.data())
-def test_norms_that_others_are_made_of(shape, data):
+def test_composed_norms_match_torch(shape, data):
     x = numbers(shape)
     kept = shape[data.draw(st.integers(0, len(shape) - 1)) :]
     weight = numbers(kept)
@@ -430,14 +430,14 @@ def test_norms_that_others_are_made_of(shape, data):
 
 @few
 @given(shape=shapes)
-def test_functions_of_one(shape):
+def test_elementwise_functions_match_torch(shape):
     x = numbers(shape)
     check_lowered(lambda x: (x.exp2(), torch.erfc(x), x.signbit()), x, atol=1e-6, rtol=1e-5)
 
 
 @few
 @given(shape=shapes, dim=st.integers(-1, 0))
-def test_running_extremes_and_flips(shape, dim):
+def test_running_extremes_and_flips_match_torch(shape, dim):
     check_lowered(
         lambda x: (x.flip(dim), *torch.cummax(x, dim), *torch.cummin(x, dim)), whole(shape).float()
     )
@@ -446,7 +446,7 @@ def test_running_extremes_and_flips(shape, dim):
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("unitriangular", [False, True])
-def test_triangular_systems(upper, left, unitriangular):
+def test_triangular_systems_match_torch(upper, left, unitriangular):
     a = numbers((2, 1, 4, 4)) + 4 * torch.eye(4)
     b = numbers((3, 4, 5) if left else (3, 5, 4))
     flags = {"upper": upper, "left": left, "unitriangular": unitriangular}
@@ -457,7 +457,7 @@ def test_triangular_systems(upper, left, unitriangular):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_masked_scatter_takes_the_source_in_order(wide):
+def test_masked_scatter_reads_the_source_in_order(wide):
     x, source, mask = numbers((2, 5, 3)), numbers((2, 6, 3)), truths((2, 5, 1))
     check_lowered(
         lambda x, mask, source: x.masked_scatter(mask.expand(2, 5, 3) if wide else mask, source),
@@ -477,7 +477,7 @@ def test_masked_scatter_takes_the_source_in_order(wide):
     ],
     ids=str,
 )
-def test_means_of_windows_at_the_edge(images, arguments):
+def test_average_pools_at_the_edge_match_torch(images, arguments):
     x = numbers((images, 2, 8, 6))
     kernel, stride, padding, *rest = arguments
     lists = ([kernel] * 2, [stride] * 2, [padding] * 2, *rest)
@@ -485,7 +485,7 @@ def test_means_of_windows_at_the_edge(images, arguments):
 
 
 @pytest.mark.parametrize("arguments", [(3, 2, 1, 1, True), (2, 1, 0, 2), (16, 16, 0, 1, True)])
-def test_maxima_of_windows_at_the_edge(arguments):
+def test_maximum_pools_at_the_edge_match_torch(arguments):
     x = numbers((2, 3, 8, 6))
     kernel, stride, padding, dilation, *rest = arguments
     lists = ([kernel] * 2, [stride] * 2, [padding] * 2, [dilation] * 2, *rest)
@@ -494,6 +494,6 @@ def test_maxima_of_windows_at_the_edge(arguments):
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 @given(shape=shapes)
-def test_bounds_that_are_one_number(name, shape):
+def test_extremes_with_a_scalar_tensor_match_torch(name, shape):
     x, bound = numbers(shape), torch.tensor(0.25)
     check(written(name, x, Constant(bound)), getattr(aten, name)(x, bound))

@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> eb.IRModel:
     return eb.export(Segments(), example, path=tmp_path / "segments.pt", options=options)
 
 
-def test_it_is_one_error(file: eb.IRModel, tmp_path: Path) -> None:
+def test_a_crashing_model_is_one_error(file: eb.IRModel, tmp_path: Path) -> None:
     with pytest.raises(ConversionError) as caught:
         eb.convert(file, backend="ncnn", work_dir=tmp_path / "artifact")
     assert str(caught.value) == (
@@ -41,7 +41,7 @@ def test_it_is_one_error(file: eb.IRModel, tmp_path: Path) -> None:
     )
 
 
-def test_it_runs_on_the_callers_inputs_where_random_ones_end_it(
+def test_a_model_that_crashes_on_random_inputs_runs_on_the_callers(
     file: eb.IRModel, tmp_path: Path
 ) -> None:
     backend = eb.get_backend("ncnn")

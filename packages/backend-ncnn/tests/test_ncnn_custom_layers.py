@@ -26,7 +26,7 @@ def params(layer: str) -> dict[str, object]:
     return {"module_ops": (MODULE,), "custom_layers": {MODULE: f"ncnn_test_layers:{layer}"}}
 
 
-def test_a_module_becomes_a_layer_of_ones_own(deploy, net):
+def test_a_module_becomes_a_custom_layer(deploy, net):
     deployed = deploy(net, torch.randn(1, 4), ir="torchscript", params=params("DecodeLayer"))
     assert deployed.verdict == "verified"
     assert MODULE in (deployed.artifact.path / "model.param").read_text()
@@ -36,7 +36,7 @@ def test_a_module_becomes_a_layer_of_ones_own(deploy, net):
             torch.testing.assert_close(loaded({"input": x})["output"], net(x))
 
 
-def test_a_module_of_a_file_becomes_a_layer(deploy, net, tmp_path, monkeypatch):
+def test_a_module_of_a_script_becomes_a_custom_layer(deploy, net, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "its.py").write_text(
         "from torch import nn\n"
@@ -68,18 +68,18 @@ def test_a_module_of_a_file_becomes_a_layer(deploy, net, tmp_path, monkeypatch):
         (MODULE, "onnx", "module_ops: an ONNX file has no modules", "--ir torchscript"),
     ],
 )
-def test_a_module_op_that_the_model_does_not_have(deploy, net, name, ir, message, hint):
+def test_an_unknown_module_op_is_refused(deploy, net, name, ir, message, hint):
     with pytest.raises(ParamsError) as caught:
         deploy(net, torch.randn(1, 4), ir=ir, params={"module_ops": (name,)})
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
-def test_a_module_op_without_a_layer_is_named(deploy, net):
+def test_a_module_op_without_a_custom_layer_is_named(deploy, net):
     with pytest.raises(ConversionError, match="it contains an unknown layer"):
         deploy(net, torch.randn(1, 4), ir="torchscript", params={"module_ops": (MODULE,)})
 
 
-def test_a_crash_in_the_engine_is_contained_and_told(deploy, net):
+def test_a_crash_of_ncnn_is_an_error(deploy, net):
     with pytest.raises(ConversionError) as caught:
         deploy(net, torch.randn(1, 4), ir="torchscript", params=params("CrashingLayer"))
     assert "ncnn cannot run pnnx's network: " in str(caught.value)
@@ -94,17 +94,17 @@ def check_custom_ops(**layers: str) -> eb.Check:
     return check
 
 
-def test_check_env_loads_the_layers(net):
+def test_check_env_loads_the_custom_layers(net):
     assert check_custom_ops(Decode="ncnn_test_layers:DecodeLayer").found == "Decode"
 
 
-def test_check_env_says_that_no_layer_is_named():
+def test_check_env_fails_without_custom_layers():
     check = check_custom_ops()
     assert (check.found, check.wanted) == ("none is specified", "at least one that loads")
     assert check.fix == "--custom-layers Type=package.module:Class"
 
 
-def test_check_env_names_a_layer_that_is_none(net):
+def test_check_env_names_a_class_that_is_no_layer(net):
     check = check_custom_ops(Decode=MODULE.replace(".", ":"))
     layer = "custom layer Decode='ncnn_test_layers:Decode'"
     assert check.found == f"{layer} is not a class derived from ncnn.Layer"

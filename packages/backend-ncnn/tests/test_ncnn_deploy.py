@@ -24,14 +24,14 @@ def test_a_network_of_convolutions_is_verified(deploy, convolutions):
     assert not [note for note in deployed.notes if "was not used" in note]
 
 
-def test_the_artifact_holds_three_files_of_ours_and_nothing_of_pnnx(deploy, convolutions):
+def test_the_artifact_contains_no_other_files_of_pnnx(deploy, convolutions):
     path = deploy(*convolutions).artifact.path
     assert sorted(entry.name for entry in path.iterdir()) == [
         *("manifest.json", "model.bin", "model.param", "model.plan.json", "samples.npz")
     ]
 
 
-def test_names_order_shapes_and_dtypes_are_the_models(deploy, convolutions):
+def test_the_wrapper_has_the_models_names_shapes_and_dtypes(deploy, convolutions):
     model, args = convolutions
     with eb.load(deploy(model, args).artifact) as net:
         found = net(dict(zip(net.input_names, args, strict=True)))
@@ -42,7 +42,7 @@ def test_names_order_shapes_and_dtypes_are_the_models(deploy, convolutions):
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def test_an_open_batch_is_run_in_pieces(deploy, convolutions):
+def test_a_dynamic_batch_is_run_in_pieces(deploy, convolutions):
     model, args = convolutions
     deployed = deploy(model, args, dynamic={"image": {0: ("batch", 1, 4)}})
     with eb.load(deployed.artifact) as net:
@@ -65,7 +65,7 @@ def test_an_empty_batch_gives_empty_outputs(deploy, convolutions):
     }
 
 
-def test_a_fixed_batch_is_run_at_once(deploy, convolutions):
+def test_a_fixed_batch_is_run_in_one_call(deploy, convolutions):
     model, args = convolutions
     args = (torch.randn(3, 3, 8, 8), *args[1:])
     assert deploy(model, args).verdict == "verified"
@@ -98,7 +98,7 @@ class BatchSecond(nn.Module):
         return self.linear(x).transpose(0, 1)
 
 
-def test_an_output_whose_batch_is_not_first(deploy):
+def test_an_output_with_a_later_batch_axis_is_joined(deploy):
     model, x = BatchSecond(), torch.randn(2, 5, 4)
     deployed = deploy(model, x, dynamic={"x": {0: "batch"}})
     with eb.load(deployed.artifact) as net:
@@ -107,7 +107,7 @@ def test_an_output_whose_batch_is_not_first(deploy):
 
 
 @pytest.mark.filterwarnings("ignore:.*the same in all samples")
-def test_integers_and_booleans_come_in_and_go_out(deploy, tokens):
+def test_integers_and_booleans_keep_their_dtypes(deploy, tokens):
     model, args = tokens
     deployed = deploy(model, args)
     assert deployed.verdict == "verified"
@@ -121,7 +121,7 @@ def test_integers_and_booleans_come_in_and_go_out(deploy, tokens):
 
 
 @pytest.mark.filterwarnings("ignore:.*the same in all samples")
-def test_an_integer_that_a_blob_cannot_hold_is_refused(deploy, tokens):
+def test_an_integer_beyond_int32_is_refused(deploy, tokens):
     model, args = tokens
     with eb.load(deploy(model, args).artifact) as net:
         ids = torch.full((1, 6), 2**40)
@@ -145,7 +145,7 @@ def test_an_integer_that_would_be_rounded_is_refused(deploy, dtype):
             net({"ids": ids})
 
 
-def test_half_precision_is_stored_only_when_asked(deploy):
+def test_half_precision_is_stored_only_if_requested(deploy):
     model, x = nn.Linear(64, 64), torch.randn(1, 64)
     sizes = {
         precision: (deploy(model, x, params={"precision": precision}).artifact.path / "model.bin")
@@ -157,7 +157,7 @@ def test_half_precision_is_stored_only_when_asked(deploy):
     assert sizes["fp16"] < sizes["fp32"] * 0.6
 
 
-def test_onnx_is_converted_too(deploy, convolutions):
+def test_an_onnx_model_is_verified(deploy, convolutions):
     deployed = deploy(*convolutions, ir="onnx")
     assert deployed.verdict == "verified"
     assert deployed.artifact.manifest.ir.kind == "onnx"

@@ -18,7 +18,7 @@ class Boxes(nn.Module):
         return self.table(box[..., 2] - box[..., 0]) + self.table(box[..., 3] - box[..., 1])
 
 
-def test_a_table_is_looked_up_with_differences(deploy):
+def test_a_table_indexed_with_differences_is_verified(deploy):
     box = torch.tensor([[[0, 1, 5, 7], [2, 2, 3, 9]]])
     assert deploy(Boxes(), box, ir="torchscript").verdict == "verified"
 
@@ -32,7 +32,7 @@ class Masked(nn.Module):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_number_does_not_make_float64_of_integers(deploy, seed: int):
+def test_a_number_times_integers_stays_float32(deploy, seed: int):
     torch.manual_seed(seed)
     inputs = (torch.randn(1, 2, 4, 8), torch.tensor([[1, 1, 1, 0]]))
     assert deploy(Masked(), inputs, ir="torchscript").verdict == "verified"
@@ -49,6 +49,6 @@ class Codes(nn.Module):
         return self.table(codes - 40)
 
 
-def test_it_is_tried_with_the_callers_own_inputs(deploy):
+def test_a_model_that_rejects_random_inputs_runs_on_the_callers(deploy):
     codes = torch.tensor([[41, 47, 43]])
     assert deploy(Codes(), codes, ir="torchscript").verdict == "verified"

@@ -32,7 +32,7 @@ os._exit(not np.array_equal(before, after))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("first", ["ncnn", "torch"])
-def test_an_artifact_is_loaded_after_a_fork(tmp_path, first) -> None:
+def test_an_artifact_runs_after_a_fork(tmp_path, first) -> None:
     model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3))
     out = tmp_path / "out"
     eb.deploy(model, randn(1, 3, 32, 32), backend="ncnn", params={"threads": 2}, work_dir=out)

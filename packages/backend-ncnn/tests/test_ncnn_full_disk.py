@@ -43,11 +43,11 @@ def command(tmp_path) -> list[str]:
     return [sys.executable, "-W", "ignore", "-c", _CONVERT, str(ir.path), target]
 
 
-def test_a_file_that_torch_cannot_write(tmp_path, command) -> None:
+def test_a_file_above_the_size_limit_in_torch_is_an_error(tmp_path, command) -> None:
     expect(tmp_path, [*command, "100000"], "File too large")
 
 
-def test_files_that_pnnx_cannot_write(tmp_path, command) -> None:
+def test_a_full_disk_in_pnnx_is_an_error(tmp_path, command) -> None:
     try:
         expect(
             tmp_path,

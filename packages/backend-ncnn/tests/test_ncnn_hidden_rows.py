@@ -40,7 +40,7 @@ class Padded(nn.Module):
     ids=["causal", "causal, two", "padded", "padded, two"],
 )
 @pytest.mark.one_in(2)
-def test_a_mask_that_hides_whole_rows(deploy, model, dtype, seen) -> None:
+def test_attention_with_hidden_rows_matches_torch(deploy, model, dtype, seen) -> None:
     x, hiding = torch.randn(len(seen), 6, 8), torch.tensor(seen, dtype=dtype)
     example = torch.tensor([[1, 1, 1, 1, 0, 0]] * len(seen), dtype=dtype)
     deployed = deploy(model, {"x": x, "seen": example}, ir="torchscript")
@@ -60,5 +60,5 @@ class Fixed(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask).cummax(1).values
 
 
-def test_a_fixed_mask_that_hides_a_row(deploy) -> None:
+def test_attention_with_a_constant_hidden_row_matches_torch(deploy) -> None:
     assert deploy(Fixed(), -torch.rand(1, 6, 8), ir="torchscript").verdict == "verified"

@@ -71,7 +71,7 @@ def test_products_are_right_on_every_processor(deploy):
     np.testing.assert_allclose(found, wanted, rtol=0.01)
 
 
-def test_layers_are_kept(deploy):
+def test_layers_in_keep_stay_in_floats(deploy):
     data = items(1, 3, 12, 12)
     done = deploy(
         Net().eval(), torch.randn(1, 3, 12, 12), params=INT8, data=data, int8_keep=["Convolution"]
@@ -84,7 +84,7 @@ def test_layers_are_kept(deploy):
     assert done.artifact.manifest.kept
 
 
-def test_the_greatest_item_counts_wherever_it_is(deploy):
+def test_ranges_include_all_items_of_the_data(deploy):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 2)).eval()
     data = items(1, 3, 6, 6)
     data[3] *= 50
@@ -96,7 +96,7 @@ def test_the_greatest_item_counts_wherever_it_is(deploy):
     )
 
 
-def test_weights_are_cut_as_ncnn_reads_them(deploy):
+def test_weights_are_split_as_ncnn_reads_them(deploy):
     artifact = deploy(Net().eval(), torch.randn(1, 3, 12, 12)).artifact
     layers = Graph.read(artifact.path / "model.param").layers
     data = (artifact.path / "model.bin").read_bytes()
@@ -112,12 +112,12 @@ def test_weights_are_cut_as_ncnn_reads_them(deploy):
         split_weights(layers, data[:-50])
 
 
-def test_nothing_to_quantise(deploy):
+def test_a_network_without_quantisable_layers_is_refused(deploy):
     with pytest.raises(ConversionError, match="the network has no layers to quantise"):
         deploy(nn.Softmax(-1), torch.randn(2, 5), params=INT8, data=items(2, 5))
 
 
-def test_custom_layers_are_refused(deploy):
+def test_custom_layers_with_int8_are_refused(deploy):
     params = {**INT8, "custom_layers": {"Mine": "json:JSONDecoder"}}
     with pytest.raises(ParamsError, match="int8 and custom_layers cannot be combined"):
         deploy(nn.Linear(4, 4), torch.randn(1, 4), params=params, data=items(1, 4))

@@ -10,7 +10,7 @@ from enginebay.backend import time_layers
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_every_layer_has_its_time(deploy, convolutions, batch):
+def test_every_layer_is_timed(deploy, convolutions, batch):
     model, args = convolutions
     artifact = deploy(model, args, dynamic={"image": {0: ("batch", 1, 4)}}).artifact
     inputs = {

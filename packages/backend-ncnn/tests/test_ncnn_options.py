@@ -19,7 +19,7 @@ from enginebay.errors import FallbackError
     ],
     ids=lambda options: "-".join(options),
 )
-def test_options_of_the_engine(deploy, convolutions, options):
+def test_options_of_ncnn_are_applied(deploy, convolutions, options):
     deployed = deploy(*convolutions, params=options)
     assert deployed.verdict == "verified"
     with eb.load(deployed.artifact) as net:
@@ -27,7 +27,7 @@ def test_options_of_the_engine(deploy, convolutions, options):
         assert net.receipt.precision == options.get("precision", "fp32")
 
 
-def test_a_vulkan_device_that_is_not_there_is_refused(deploy, convolutions):
+def test_a_missing_vulkan_device_is_refused(deploy, convolutions):
     import ncnn
 
     device = f"vulkan:{ncnn.get_gpu_count()}"
@@ -49,7 +49,7 @@ class Pyramid(nn.Module):
         return self.up(torch.relu(self.down(x)))
 
 
-def test_an_image_of_any_size_between_two(deploy):
+def test_an_image_with_a_dynamic_size_is_verified(deploy):
     model = Pyramid().eval()
     deployed = deploy(
         model,

@@ -50,21 +50,21 @@ def lacking(model: nn.Module, folder: Path) -> dict[str, str] | None:
     return backend.unsupported_operators(request)
 
 
-def test_an_operator_of_somebody_elses(tmp_path: Path) -> None:
+def test_preview_names_a_custom_operator(tmp_path: Path) -> None:
     assert lacking(Foreign(), tmp_path) == {
         "ncnn_preview::wibble": "pnnx reads only torch's own operators"
     }
 
 
-def test_an_operator_that_is_left(tmp_path: Path) -> None:
+def test_preview_names_an_operator_that_ncnn_lacks(tmp_path: Path) -> None:
     found = lacking(Left(), tmp_path)
     assert found == {"aten::special_bessel_j0": "ncnn has no layer for it"}
 
 
-def test_an_operator_that_is_left_of_what_is_lowered(tmp_path: Path) -> None:
+def test_preview_names_an_operator_that_cannot_be_lowered(tmp_path: Path) -> None:
     found = lacking(LeftOfTwo(), tmp_path)
     assert found == {"aten::special_bessel_j0": "ncnn has no layer or lowering for it"}
 
 
-def test_an_operator_that_is_lowered_is_not_lacking(tmp_path: Path) -> None:
+def test_preview_does_not_name_a_lowered_operator(tmp_path: Path) -> None:
     assert lacking(Lowered(), tmp_path) == {}

@@ -34,7 +34,7 @@ class Bits(nn.Module):
         return torch.bitwise_and(x, 3)
 
 
-def test_an_operator_that_ncnn_lacks_is_named_with_its_place(deploy):
+def test_an_operator_that_ncnn_lacks_is_named_with_its_source_line(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8), ir="torchscript")
     assert re.search(
@@ -42,7 +42,7 @@ def test_an_operator_that_ncnn_lacks_is_named_with_its_place(deploy):
     )
 
 
-def test_its_place_may_be_in_a_folder_with_a_blank(deploy):
+def test_the_source_line_may_be_in_a_folder_with_a_space(deploy):
     module = {"torch": torch}
     code = "def bits(x):\n    return torch.bitwise_and(x, 3)"
     exec(compile(code, "/my models/net.py", "exec"), module)
@@ -55,7 +55,7 @@ def test_its_place_may_be_in_a_folder_with_a_blank(deploy):
         deploy(Model(), torch.arange(8), ir="torchscript")
 
 
-def test_the_reasons_of_every_attempt_are_told(deploy):
+def test_the_message_has_the_reason_of_each_attempt(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8))
     text = str(caught.value)
@@ -64,7 +64,7 @@ def test_the_reasons_of_every_attempt_are_told(deploy):
     assert "onnx: " in text
 
 
-def test_the_way_through_onnx_says_which_way_lowers(deploy):
+def test_a_failed_onnx_conversion_hints_at_torchscript(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8), ir="onnx")
     assert str(caught.value).startswith("ncnn has no layer for ")
@@ -74,7 +74,7 @@ def test_the_way_through_onnx_says_which_way_lowers(deploy):
     )
 
 
-def test_an_open_size_without_a_range(deploy):
+def test_a_dynamic_size_without_a_range_is_refused(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(nn.ReLU(), torch.randn(1, 3, 8), dynamic={"input": {2: "length"}})
     assert (
@@ -83,12 +83,12 @@ def test_an_open_size_without_a_range(deploy):
     )
 
 
-def test_a_dtype_that_ncnn_does_not_have(deploy):
+def test_an_unsupported_dtype_is_refused(deploy):
     with pytest.raises(ConversionError, match="'input' is float64, and backend 'ncnn' takes"):
         deploy(nn.ReLU(), torch.randn(1, 3, dtype=torch.float64))
 
 
-def test_nothing_is_left_where_a_conversion_failed(deploy, tmp_path):
+def test_a_failed_conversion_leaves_no_files(deploy, tmp_path):
     with pytest.raises(ConversionError):
         deploy(Bits(), torch.arange(8))
     assert list(tmp_path.iterdir()) == []
@@ -134,7 +134,7 @@ while True:
         (lambda limit: {"timeout": limit}, ChildTimeoutError, "the conversion"),
     ],
 )
-def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
+def test_an_endless_pnnx_is_ended_with_its_children(
     limits, error, message, deploy, convolutions, tmp_path, tmp_path_factory, monkeypatch, soon
 ):
     folder = tmp_path_factory.mktemp("endless")
@@ -149,7 +149,7 @@ def test_a_pnnx_without_end_is_ended_with_all_that_it_started(
     assert not [command for command in commands if str(program) in command]
 
 
-def test_where_pnnx_does_not_end_on_a_model_its_lowered_form_has_time(
+def test_the_lowered_model_has_time_if_pnnx_does_not_end(
     deploy, tmp_path_factory, monkeypatch, soon
 ):
     program = tmp_path_factory.mktemp("endless") / "pnnx"
@@ -199,14 +199,14 @@ def test_a_time_limit_ends_the_writing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_device_that_is_none():
+def test_an_unknown_device_is_refused():
     with pytest.raises(ParamsError) as caught:
         parse_vulkan_index("cuda")
     assert str(caught.value) == ("unknown device 'cuda' for ncnn: expected cpu, vulkan or vulkan:N")
     assert [parse_vulkan_index(device) for device in ("cpu", "vulkan", "vulkan:2")] == [None, 0, 2]
 
 
-def test_a_custom_layer_that_cannot_be_found():
+def test_a_custom_layer_that_cannot_be_imported_is_refused():
     with pytest.raises(ParamsError, match=r"expected package\.module:Class"):
         load_network("x", "y", NcnnParams(custom_layers={"Mine": "nowhere"}))
     with pytest.raises(MissingDependencyError, match="cannot be imported"):
@@ -222,7 +222,7 @@ def test_a_damaged_plan_is_an_artifact_error(deploy, convolutions):
         Plan.read(path)
 
 
-def test_an_onnx_model_too_large_for_one_file(deploy, convolutions, monkeypatch):
+def test_an_onnx_model_too_large_for_one_file_is_refused(deploy, convolutions, monkeypatch):
     monkeypatch.setattr("enginebay_ncnn.onnx_files._MAX_BYTES", 100)
     with pytest.raises(ConversionError, match=r"pnnx reads one file of at most 2\.1 GB"):
         deploy(*convolutions, ir="onnx")

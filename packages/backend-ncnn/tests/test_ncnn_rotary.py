@@ -36,7 +36,7 @@ class Attention(nn.Module):
 
 
 @pytest.mark.parametrize("halves", ["equal", "different"])
-def test_grouped_attention_of_rotated_keys(tmp_path: Path, halves: str) -> None:
+def test_grouped_attention_with_rotary_embeddings_is_verified(tmp_path: Path, halves: str) -> None:
     torch.manual_seed(0)
     cos, sin = torch.randn(2, 1, 6, 8)
     if halves == "equal":

@@ -37,7 +37,7 @@ class Applied(torch.nn.Module):
     ],
     ids=["broadcast", "one dimension", "an output too"],
 )
-def test_a_scalar_crosses_a_cut(deploy: Any, function: Callable[..., Any]) -> None:
+def test_a_scalar_at_a_cut_is_verified(deploy: Any, function: Callable[..., Any]) -> None:
     model, x = Applied(function), torch.randn(1, 3, 4)
     deployed = deploy(model, x, cuts=["scalar"], exporter="torchscript")
     assert deployed.verdict == "verified"
@@ -46,7 +46,7 @@ def test_a_scalar_crosses_a_cut(deploy: Any, function: Callable[..., Any]) -> No
     assert next(s for s in second.inputs if s.name == "scalar").dims == ()
 
 
-def test_a_scalar_crosses_two_cuts(deploy: Any) -> None:
+def test_scalars_at_two_cuts_are_verified(deploy: Any) -> None:
     model = Applied(lambda x, mean: eb.mark(mean * x, "scaled").exp() + mean)
     cuts = ["scalar", "scaled"]
     deployed = deploy(model, torch.randn(1, 3, 4), cuts=cuts, exporter="torchscript")
@@ -54,7 +54,7 @@ def test_a_scalar_crosses_two_cuts(deploy: Any) -> None:
     assert len(deployed.artifact.manifest.parts) == 3
 
 
-def test_a_scalar_that_is_an_integer(deploy: Any) -> None:
+def test_an_integer_scalar_is_verified(deploy: Any) -> None:
     class Picked(torch.nn.Module):
         def forward(self, x: Tensor, factor: Tensor) -> Any:
             return x * factor, factor + 1
@@ -64,7 +64,7 @@ def test_a_scalar_that_is_an_integer(deploy: Any) -> None:
 
 
 @pytest.mark.parametrize("ir", ["torchscript", "onnx"])
-def test_a_scalar_input(deploy: Any, ir: str) -> None:
+def test_a_scalar_input_is_verified(deploy: Any, ir: str) -> None:
     class Scaled(torch.nn.Module):
         def forward(self, x: Tensor, factor: Tensor) -> Tensor:
             return x.relu() * factor
@@ -76,7 +76,7 @@ def test_a_scalar_input(deploy: Any, ir: str) -> None:
         assert (wrapper({"x": x, "factor": np.float32(3)})["output"] == 3).all()
 
 
-def test_the_name_behind_a_scalar_is_its_own(tmp_path: Any) -> None:
+def test_the_name_added_for_a_scalar_input_is_unused(tmp_path: Any) -> None:
     header = '<ir_version: 8, opset_import: ["": 17]> graph '
     text = "(float s) => (float y) { s_scalar = Exp(s) y = Add(s, s_scalar) }"
     model = onnx.parser.parse_model(header + text)

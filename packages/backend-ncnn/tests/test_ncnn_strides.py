@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])
-def test_an_image_with_its_channels_last_in_memory_is_read_as_it_is(
+def test_a_channels_last_image_is_copied_correctly(
     deploy: Callable[..., eb.Deployment], kind: str
 ) -> None:
     deployed = deploy(nn.Conv2d(3, 4, 3), randn(1, 3, 32, 32), input_names=["image"])

@@ -27,7 +27,7 @@ class Powers(nn.Module):
         return some + [x.abs() ** power for power in OTHERS if power > 0]
 
 
-def test_powers(tmp_path: Path) -> None:
+def test_powers_match_torch(tmp_path: Path) -> None:
     x = torch.linspace(-2, 2, 24).reshape(1, 3, 8)
     deployed = eb.deploy(Powers(), x, backend="ncnn", work_dir=tmp_path / "out")
     assert deployed.verdict == "verified"
@@ -36,7 +36,7 @@ def test_powers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layer", ["0=6", "0=9"])
-def test_no_layer_takes_a_number_to_a_power(layer: str, tmp_path: Path) -> None:
+def test_no_layer_computes_a_power(layer: str, tmp_path: Path) -> None:
     eb.deploy(Powers(), torch.rand(1, 3, 8), backend="ncnn", work_dir=tmp_path / "out")
     lines = (tmp_path / "out" / "model.param").read_text().splitlines()
     assert not [line for line in lines if line.startswith("BinaryOp") and f" {layer} 1=1" in line]

@@ -23,7 +23,7 @@ class Padded(nn.Module):
         return self.attention(x, x, x, key_padding_mask=padding, need_weights=False)[0]
 
 
-def test_lengths_are_as_the_callers(deploy):
+def test_random_integers_have_the_range_of_the_samples(deploy):
     deployed = deploy(Padded(), (torch.randn(9, 2, 16), torch.tensor([9, 6])), ir="torchscript")
     assert deployed.verdict == "verified"
 
@@ -31,7 +31,7 @@ def test_lengths_are_as_the_callers(deploy):
 @pytest.mark.parametrize(
     ("given", "wanted"), [([7, 5], {5, 6, 7}), ([1, 1], {0, 1}), ([0, 1], {0, 1}), (None, {0, 1})]
 )
-def test_integers_are_drawn_between_the_callers(given, wanted):
+def test_integers_are_drawn_from_the_range_of_the_samples(given, wanted):
     shape = InputShape("n", "int64", (2,), (2,))
     samples = [] if given is None else [{"n": np.array(given)}]
     first, *_ = make_trial_inputs(samples, [shape])

@@ -42,7 +42,7 @@ def deployed(tmp_path: Path, data: Any = None, exporter: Any = "torchscript", **
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.verdict.VerdictWarning")
-def test_a_gpu_makes_the_verdict(no_gpu: Callable[[], None], tmp_path: Path) -> None:
+def test_only_a_gpu_gives_a_verdict(no_gpu: Callable[[], None], tmp_path: Path) -> None:
     made = deployed(tmp_path)
     found = made.artifact.manifest.verification
     assert (made.verdict, found.reason) == ("unverified", REASON)
@@ -64,7 +64,7 @@ def test_a_gpu_makes_the_verdict(no_gpu: Callable[[], None], tmp_path: Path) -> 
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.verdict.VerdictWarning")
-def test_a_gpu_that_it_was_not_built_for(
+def test_an_engine_for_another_gpu_is_refused(
     no_gpu: Callable[[], None], machine: Any, tmp_path: Path
 ) -> None:
     made = deployed(tmp_path)
@@ -94,7 +94,7 @@ def test_quantised_graphs_are_built(
     ("precision", "generation", "lacking"),
     [("fp16", "Ampere", ""), ("fp8", "Ada", "NVIDIA Fake 1 of compute capability 8.6")],
 )
-def test_the_first_gpus_that_have_the_precision(
+def test_the_oldest_generation_depends_on_the_precision(
     machine: Any, precision: Any, generation: str, lacking: str
 ) -> None:
     machine.capability = (8, 6)
@@ -103,7 +103,7 @@ def test_the_first_gpus_that_have_the_precision(
     assert built_for(params) == BuiltFor(machines, lacking=lacking)
 
 
-def test_a_gpu_that_the_library_does_not_run_on(machine: Any) -> None:
+def test_a_gpu_that_tensorrt_for_rtx_does_not_support_is_named(machine: Any) -> None:
     machine.capability = (9, 0)
     lacking = "NVIDIA Fake 1 of compute capability 9.0, on which TensorRT for RTX does not run"
     machines = "a GPU of Ampere or a newer generation"

@@ -50,7 +50,7 @@ X = np.array([1, -2, 3], np.float32)
 # -- bound to a device and a version --------------------------------------------------------------
 
 
-def test_the_manifest_says_what_the_engine_is_bound_to(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_manifest_has_what_the_engine_is_bound_to(stand_ins: Any, tmp_path: Path) -> None:
     import platform
 
     assert artifact(tmp_path).manifest.pinned == {
@@ -69,7 +69,7 @@ def test_the_manifest_says_what_the_engine_is_bound_to(stand_ins: Any, tmp_path:
         ({"hardware_compatibility": "ampere_plus"}, {"gpu_generation": "Ampere or newer"}),
     ],
 )
-def test_compatible_engines_are_bound_to_less(
+def test_compatible_engines_are_bound_to_fewer_properties(
     stand_ins: Any, tmp_path: Path, params: dict[str, Any], wanted: dict[str, str]
 ) -> None:
     pinned = dict(artifact(tmp_path, **params).manifest.pinned)
@@ -120,7 +120,7 @@ def test_another_version_is_refused_before_the_engine_is_read(
     assert stand_ins.LOG == []
 
 
-def test_a_newer_gpu_will_do_for_ampere_plus(machine: Any, tmp_path: Path) -> None:
+def test_a_newer_gpu_is_accepted_for_ampere_plus(machine: Any, tmp_path: Path) -> None:
     made = artifact(tmp_path, hardware_compatibility="ampere_plus")
     machine.names, machine.capability = ["NVIDIA Newer"], (12, 0)
     eb.load(made).close()
@@ -129,7 +129,7 @@ def test_a_newer_gpu_will_do_for_ampere_plus(machine: Any, tmp_path: Path) -> No
         eb.load(made)
 
 
-def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
+def test_loading_without_a_gpu_is_a_one_line_error(machine: Any, tmp_path: Path) -> None:
     made = artifact(tmp_path)
     machine.names = []
     with pytest.raises(BackendUnavailableError) as caught:
@@ -139,7 +139,9 @@ def test_no_gpu_is_one_clear_line(machine: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda:0", "cuda:2"])
-def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, device: str) -> None:
+def test_building_without_a_gpu_is_a_one_line_error(
+    machine: Any, tmp_path: Path, device: str
+) -> None:
     machine.names = machine.names if device == "cuda:2" else []
     np.savez(tmp_path / "c.npz", x=X[None])
     with pytest.raises(BackendUnavailableError) as caught:
@@ -157,7 +159,7 @@ def test_no_gpu_to_build_on_is_one_clear_line(machine: Any, tmp_path: Path, devi
     ],
     ids=["another file", "truncated", "another version"],
 )
-def test_a_plan_that_tensorrt_refuses(
+def test_a_plan_that_tensorrt_rejects_is_an_error(
     stand_ins: Any, tmp_path: Path, damage: Any, reason: str
 ) -> None:
     """The real one reads no plan without a driver; the stand-in looks at the real plan's head."""
@@ -171,7 +173,7 @@ def test_a_plan_that_tensorrt_refuses(
     assert re.fullmatch(rf"TensorRT for RTX 1\.7\.1\.116 cannot load 'm.engine': {reason}", text)
 
 
-def test_a_truncated_plan_in_an_artifact(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_truncated_plan_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     made = artifact(tmp_path)
     engine = made.path / "model.engine"
     engine.write_bytes(engine.read_bytes()[:1000])
@@ -206,7 +208,7 @@ def test_weights_are_replaced(stand_ins: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["refit", "strip_plan"])
-def test_weights_take_the_form_that_the_engine_was_built_in(
+def test_weights_are_converted_to_the_engines_precision(
     stand_ins: Any, tmp_path: Path, how: str
 ) -> None:
     from enginebay_tensorrt import api
@@ -218,7 +220,7 @@ def test_weights_take_the_form_that_the_engine_was_built_in(
         np.testing.assert_array_equal(wrapper({"x": X})["y"], X * 2)
 
 
-def test_weights_for_a_calibrated_graph(stand_ins: Any, tmp_path: Path) -> None:
+def test_weights_for_a_calibrated_engine_are_refused(stand_ins: Any, tmp_path: Path) -> None:
     from enginebay_tensorrt import api
 
     with pytest.raises(ParamsError) as caught:
@@ -229,7 +231,7 @@ def test_weights_for_a_calibrated_graph(stand_ins: Any, tmp_path: Path) -> None:
     )
 
 
-def test_weights_of_another_graph(stand_ins: Any, tmp_path: Path) -> None:
+def test_weights_of_another_graph_are_refused(stand_ins: Any, tmp_path: Path) -> None:
     from enginebay_tensorrt import api
 
     api.save(api.from_onnx(scaled(tmp_path / "m.onnx")), tmp_path / "m.engine")  # not refittable
@@ -243,7 +245,7 @@ def test_weights_of_another_graph(stand_ins: Any, tmp_path: Path) -> None:
 # -- plugins --------------------------------------------------------------------------------------
 
 
-def test_plugin_libraries_travel_with_the_artifact(stand_ins: Any, tmp_path: Path) -> None:
+def test_plugin_libraries_are_copied_into_the_artifact(stand_ins: Any, tmp_path: Path) -> None:
     library = tmp_path / "libmine.so"
     library.write_bytes(f"a library of {tmp_path}".encode())
     made = artifact(tmp_path, plugins=[str(library)])
@@ -261,7 +263,7 @@ def load(plugins: list[str]) -> None:
     load_plugins(get_library(TensorrtRtxParams()), map(Path, plugins))
 
 
-def test_plugin_libraries_that_do_not_load(tmp_path: Path) -> None:
+def test_plugin_libraries_that_do_not_load_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"plugin library 'no\.so' is not a file"):
         load(plugins=["no.so"])
     broken = tmp_path / "libbroken.so"
@@ -274,7 +276,7 @@ def test_plugin_libraries_that_do_not_load(tmp_path: Path) -> None:
     assert "cudaError" not in text  # without a driver it is logged beside each error
 
 
-def test_a_library_without_plugins(tmp_path: Path) -> None:
+def test_a_library_without_plugins_is_refused(tmp_path: Path) -> None:
     source, library = tmp_path / "empty.c", tmp_path / "libempty.so"
     source.write_text(
         "void *getCreators(int *count) { *count = 0; return 0; }\n"
@@ -288,7 +290,7 @@ def test_a_library_without_plugins(tmp_path: Path) -> None:
         load(plugins=[str(library)])
 
 
-def test_two_libraries_of_one_name(stand_ins: Any, tmp_path: Path) -> None:
+def test_two_libraries_with_one_name_are_refused(stand_ins: Any, tmp_path: Path) -> None:
     paths = []
     for number in range(2):
         folder = tmp_path / str(number)

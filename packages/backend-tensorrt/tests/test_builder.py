@@ -37,7 +37,7 @@ def flags_of(stand_ins: Any, config: Any) -> set[str]:
 # -- settings -------------------------------------------------------------------------------------
 
 
-def test_defaults_turn_tf32_off_and_leave_the_rest(stand_ins: Any, tmp_path: Path) -> None:
+def test_defaults_turn_off_tf32_only(stand_ins: Any, tmp_path: Path) -> None:
     config = config_of(stand_ins, tmp_path)
     untouched = stand_ins.trt.Builder(config_logger()).create_builder_config()
     assert flags_of(stand_ins, untouched) - flags_of(stand_ins, config) == {"TF32"}
@@ -51,7 +51,7 @@ def config_logger() -> Any:
     return get_library(TensorrtRtxParams()).logger
 
 
-def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
+def test_parameters_reach_the_builder(stand_ins: Any, tmp_path: Path) -> None:
     config = config_of(
         stand_ins,
         tmp_path,
@@ -84,7 +84,7 @@ def test_what_the_builder_is_told(stand_ins: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_capabilities_that_cannot_be_built_for(
+def test_unknown_capabilities_are_refused(
     stand_ins: Any, tmp_path: Path, wanted: tuple[str, ...], message: str, hint: str
 ) -> None:
     with pytest.raises(ParamsError) as caught:
@@ -92,14 +92,14 @@ def test_capabilities_that_cannot_be_built_for(
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
-def test_turing_computes_no_products_in_fp32(stand_ins: Any, tmp_path: Path) -> None:
+def test_fp32_products_for_turing_are_refused(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="FP32 GEMM is not supported") as caught:
         config_of(stand_ins, tmp_path, compute_capability=("sm75",))
     assert caught.value.hint == "another --precision, or other GPUs in --compute-capability"
     config_of(stand_ins, tmp_path, compute_capability=("sm75",), precision="fp16")
 
 
-def test_current_needs_a_gpu(machine: Any, tmp_path: Path) -> None:
+def test_the_current_capability_requires_a_gpu(machine: Any, tmp_path: Path) -> None:
     machine.names = []
     with pytest.raises(BackendUnavailableError) as caught:
         config_of(None, tmp_path, compute_capability=("current",))
@@ -108,7 +108,7 @@ def test_current_needs_a_gpu(machine: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["refit", "strip_plan"])
-def test_engines_without_weights_need_a_gpu(machine: Any, tmp_path: Path, how: str) -> None:
+def test_stripped_engines_require_a_gpu(machine: Any, tmp_path: Path, how: str) -> None:
     machine.driver, machine.names = 0, []
     with pytest.raises(BackendUnavailableError) as caught:
         config_of(None, tmp_path, **{how: True})
@@ -118,13 +118,13 @@ def test_engines_without_weights_need_a_gpu(machine: Any, tmp_path: Path, how: s
     )
 
 
-def test_a_workspace_that_is_too_small(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_workspace_that_is_too_small_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="within workspace limit") as caught:
         config_of(stand_ins, tmp_path, workspace_size=1)
     assert caught.value.hint == "a larger --workspace-size than 1, or none"
 
 
-def test_a_device_of_another_kind(stand_ins: Any, tmp_path: Path) -> None:
+def test_an_unknown_device_is_refused(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         config_of(stand_ins, tmp_path, compute_capability=("current",), device="gpu")
     assert str(caught.value) == "unknown device 'gpu' for TensorRT: expected cuda or cuda:N"
@@ -167,7 +167,7 @@ def test_quantised_nodes_are_built(
     assert [node.op_type for node in built.graph.node].count("QuantizeLinear") == 2
 
 
-def test_fp8_needs_ada(stand_ins: Any, tmp_path: Path) -> None:
+def test_fp8_requires_ada(stand_ins: Any, tmp_path: Path) -> None:
     data = [{"x": np.eye(2, 3, dtype=np.float32)}] * 16
     params = {"precision": "fp8", "compute_capability": ("sm86",), "calibration_data": data}
     with pytest.raises(ConversionError, match=r"sm86, .* HW-specific datatypes: fp8"):
@@ -216,7 +216,7 @@ def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path:
     assert stand_ins.CONFIGS == []  # nothing is built
 
 
-def test_a_shape_that_depends_on_the_data(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_shape_that_depends_on_the_data_is_built(stand_ins: Any, tmp_path: Path) -> None:
     """TensorRT has NonZero; TensorRT for RTX refuses it, or what is built from it."""
     source = nonzero(tmp_path / "m.onnx")
     source.with_suffix(".twin").unlink()
@@ -228,7 +228,7 @@ def test_a_shape_that_depends_on_the_data(stand_ins: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"no model", "Failed to parse the ONNX model."), (b"", "one output")]
 )
-def test_files_that_hold_no_model(
+def test_files_without_a_model_are_refused(
     stand_ins: Any, tmp_path: Path, content: bytes, reason: str
 ) -> None:
     from io import BytesIO
@@ -258,7 +258,7 @@ def test_dtypes_that_the_parser_changes_are_refused(stand_ins: Any, tmp_path: Pa
     )
 
 
-def test_an_output_that_is_an_input_by_name(stand_ins: Any, tmp_path: Path) -> None:
+def test_an_output_with_the_name_of_an_input_is_refused(stand_ins: Any, tmp_path: Path) -> None:
     """The parser renames the input."""
     model = onnx.load(linear(tmp_path / "m.onnx"))
     model.graph.output.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]))
@@ -289,7 +289,7 @@ def test_an_input_that_decides_shapes_is_refused(stand_ins: Any, tmp_path: Path)
 # -- progress and the end of a build --------------------------------------------------------------
 
 
-def test_progress_is_told_step_by_step(stand_ins: Any, tmp_path: Path) -> None:
+def test_progress_reports_each_step(stand_ins: Any, tmp_path: Path) -> None:
     told: list[str] = []
     source = linear(tmp_path / "m.onnx")
     from_onnx(source, backend="tensorrt-rtx", precision="fp16", progress=told.append)
@@ -302,7 +302,7 @@ def test_progress_is_told_step_by_step(stand_ins: Any, tmp_path: Path) -> None:
     assert told[-1] == "Building engine 5/6"  # the plan is serialised after the last step
 
 
-def test_progress_reaches_whoever_watches_a_deployment(stand_ins: Any, tmp_path: Path) -> None:
+def test_progress_reaches_the_watcher_of_a_deployment(stand_ins: Any, tmp_path: Path) -> None:
     import torch
 
     details: list[str] = []
@@ -317,7 +317,7 @@ def test_progress_reaches_whoever_watches_a_deployment(stand_ins: Any, tmp_path:
     assert "convert: Optimizing graph 1/30" in details
 
 
-def test_ctrl_c_calls_the_build_off(stand_ins: Any, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_build(stand_ins: Any, tmp_path: Path) -> None:
     def tell(text: str) -> None:
         if text.startswith("Optimizing graph 1"):
             raise KeyboardInterrupt
@@ -326,7 +326,7 @@ def test_ctrl_c_calls_the_build_off(stand_ins: Any, tmp_path: Path) -> None:
         from_onnx(linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", progress=tell)
 
 
-def test_ctrl_c_is_heard_while_tensorrt_works(stand_ins: Any, tmp_path: Path, soon: int) -> None:
+def test_ctrl_c_is_handled_while_tensorrt_builds(stand_ins: Any, tmp_path: Path, soon: int) -> None:
     """Heard in a call of the monitor it would be swallowed, and the build be called a failure."""
     source = slow(tmp_path / "m.onnx")
     told: list[str] = []
@@ -374,6 +374,6 @@ def test_dla_computes_in_fp16(stand_ins: Any, tmp_path: Path, precision: str) ->
     )
 
 
-def test_a_level_of_optimisation(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_optimisation_level_reaches_the_builder(stand_ins: Any, tmp_path: Path) -> None:
     from_onnx(linear(tmp_path / "m.onnx"), optimization_level=4)
     assert stand_ins.CONFIGS[-1].builder_optimization_level == 4

@@ -68,7 +68,7 @@ def wheels(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     ("kind", "wheel"),
     [(TensorrtParams, "tensorrt-cu13"), (TensorrtRtxParams, "tensorrt-rtx-cu13")],
 )
-def test_one_pair_of_wheels_is_fine(wheels: dict[str, str], kind: type[Any], wheel: str) -> None:
+def test_one_pair_of_wheels_passes(wheels: dict[str, str], kind: type[Any], wheel: str) -> None:
     assert checks(Tier.METADATA, kind=kind) == ()
     wheels.update({f"{wheel}-bindings": "11.4.0", f"{wheel}-libs": "11.4.0"})
     assert checks(Tier.METADATA, kind=kind) == ()
@@ -79,7 +79,7 @@ def test_one_pair_of_wheels_is_fine(wheels: dict[str, str], kind: type[Any], whe
     ("kind", "name", "extra"),
     [(TensorrtParams, "tensorrt", "cu13"), (TensorrtRtxParams, "tensorrt-rtx", "rtx")],
 )
-def test_wheels_for_two_versions_of_cuda(
+def test_wheels_for_two_versions_of_cuda_fail(
     wheels: dict[str, str], kind: type[Any], name: str, extra: str, part: str
 ) -> None:
     second = f"{name}-cu12-{part}"
@@ -92,7 +92,7 @@ def test_wheels_for_two_versions_of_cuda(
     assert check.fix.endswith(f"pip install 'enginebay-tensorrt[{extra}]'")
 
 
-def test_both_products_side_by_side(wheels: dict[str, str]) -> None:
+def test_both_products_together_pass(wheels: dict[str, str]) -> None:
     wheels.update({"tensorrt-cu13-bindings": "11.4.0", "tensorrt-rtx-cu12-bindings": "1.7.1"})
     assert checks(Tier.METADATA, kind=TensorrtParams) == ()
     assert checks(Tier.METADATA, kind=TensorrtRtxParams) == ()
@@ -105,7 +105,7 @@ def test_both_products_side_by_side(wheels: dict[str, str]) -> None:
         (TensorrtRtxParams, "tensorrt-rtx", ""),
     ],
 )
-def test_bindings_and_libraries_of_two_versions(
+def test_bindings_and_libraries_of_two_versions_fail(
     wheels: dict[str, str], kind: type[Any], name: str, index: str
 ) -> None:
     wheels.update({f"{name}-cu12-bindings": "1.8.0", f"{name}-cu12-libs": "1.7.1"})
@@ -117,7 +117,7 @@ def test_bindings_and_libraries_of_two_versions(
     )
 
 
-def test_nothing_installed_is_cores_own_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wheels_are_left_to_cores_check(monkeypatch: pytest.MonkeyPatch) -> None:
     from enginebay.environment import check_distributions
 
     requirements = eb.get_backend(INSTALLED.product.backend).info.runtime_distributions
@@ -157,7 +157,7 @@ for check in check_tier(request).checks:
 
 
 @needs_tensorrt
-def test_bindings_without_libraries(is_eleven: bool) -> None:
+def test_bindings_without_libraries_fail(is_eleven: bool) -> None:
     """NVIDIA's bindings as they are on a machine that has nothing else of TensorRT."""
     first, second = in_a_child(False, IMPORT).splitlines()
     major, wheel = (11, "cu13-libs==11.4.0.106") if is_eleven else (10, "cu12-libs==10.16.1.11")
@@ -170,7 +170,7 @@ def test_bindings_without_libraries(is_eleven: bool) -> None:
 
 
 @needs_tensorrt
-def test_a_conversion_without_libraries_says_what_to_ask() -> None:
+def test_a_conversion_without_libraries_names_check_env() -> None:
     told = in_a_child(
         False,
         "from enginebay_tensorrt import library, params\n"
@@ -186,7 +186,7 @@ def test_a_conversion_without_libraries_says_what_to_ask() -> None:
 
 
 @needs_rtx
-def test_everything_imports(stand_ins: Any) -> None:
+def test_a_complete_installation_passes(stand_ins: Any) -> None:
     found = checks(Tier.IMPORT, precision="int8")
     assert [(check.status, check.name) for check in found] == [
         ("ok", "tensorrt_rtx"),
@@ -199,14 +199,14 @@ def test_everything_imports(stand_ins: Any) -> None:
 
 
 @needs_rtx
-def test_a_builder_that_builds_for_no_such_gpu(stand_ins: Any) -> None:
+def test_a_capability_that_the_builder_lacks_fails(stand_ins: Any) -> None:
     check = failure(Tier.IMPORT, compute_capability=("sm90",))
     assert check.name == "parser and builder"
     assert check.found.startswith("compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116")
 
 
 @needs_rtx
-def test_an_engine_for_this_gpu_is_built_where_it_is(stand_ins: Any) -> None:
+def test_an_engine_for_this_gpu_is_not_built_by_the_check(stand_ins: Any) -> None:
     found = checks(Tier.IMPORT, compute_capability=("current",))
     assert [check.name for check in found] == ["tensorrt_rtx", "cuda.bindings.runtime"]
 
@@ -214,7 +214,7 @@ def test_an_engine_for_this_gpu_is_built_where_it_is(stand_ins: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [(TensorrtParams, "tensorrt"), (TensorrtRtxParams, "tensorrt-rtx")]
 )
-def test_cudas_bindings_are_those_of_the_wheels(
+def test_the_fix_names_cuda_bindings_for_the_wheels(
     wheels: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: type[Any], name: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
@@ -233,19 +233,21 @@ def test_cudas_bindings_are_those_of_the_wheels(
 
 @needs_rtx
 @pytest.mark.parametrize("wanted", [(), ("current",)])
-def test_a_gpu_that_the_library_does_not_run_on(machine: Any, wanted: tuple[str, ...]) -> None:
+def test_a_gpu_that_tensorrt_for_rtx_does_not_support_is_named(
+    machine: Any, wanted: tuple[str, ...]
+) -> None:
     machine.capability = (9, 0)
     check = failure(Tier.DEVICE, compute_capability=wanted)
     assert (check.found, check.fix) == ("NVIDIA Fake 1, sm 9.0", "use the backend tensorrt")
 
 
-def test_a_gpu_that_answers(machine: Any) -> None:
+def test_a_working_gpu_passes(machine: Any) -> None:
     driver, gpu = checks(Tier.DEVICE, device="cuda:1")
     assert (driver.name, driver.found) == ("driver", "CUDA 13.0")
     assert (gpu.name, gpu.found) == ("cuda:1", "NVIDIA Fake 2, sm 8.9")
 
 
-def test_no_driver(machine: Any) -> None:
+def test_a_missing_driver_fails(machine: Any) -> None:
     machine.driver = 0
     check = failure(Tier.DEVICE)
     assert (check.name, check.found) == ("driver", "no NVIDIA driver (libcuda.so.1)")
@@ -253,7 +255,7 @@ def test_no_driver(machine: Any) -> None:
 
 
 @needs_tensorrt
-def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
+def test_a_driver_that_is_too_old_fails(machine: Any, is_eleven: bool) -> None:
     machine.driver = 12080 if is_eleven else 11080
     check = failure(Tier.DEVICE)
     major, first = (13, "580.65") if is_eleven else (12, "525.60")
@@ -265,7 +267,7 @@ def test_a_driver_that_is_too_old(machine: Any, is_eleven: bool) -> None:
         assert check.fix == "update NVIDIA's driver"
 
 
-def test_cudas_bindings_are_newer_than_the_driver(machine: Any, wheels: dict[str, str]) -> None:
+def test_cuda_bindings_newer_than_the_driver_fail(machine: Any, wheels: dict[str, str]) -> None:
     """CUDA says only that the driver is too old; TensorRT has no need of a newer one."""
     wheels[f"{INSTALLED.product.backend}-cu12-bindings"] = "10.16.1"
     machine.driver, machine.runtime = 12080, 13000
@@ -277,7 +279,7 @@ def test_cudas_bindings_are_newer_than_the_driver(machine: Any, wheels: dict[str
     assert checks(Tier.DEVICE)[0].status == "ok"
 
 
-def test_a_driver_for_an_older_cuda(machine: Any, wheels: dict[str, str]) -> None:
+def test_a_driver_for_an_older_cuda_fails(machine: Any, wheels: dict[str, str]) -> None:
     name = INSTALLED.product.backend
     wheels[f"{name}-cu13-bindings"] = "1.7.1"
     machine.driver = 12080
@@ -288,7 +290,7 @@ def test_a_driver_for_an_older_cuda(machine: Any, wheels: dict[str, str]) -> Non
     assert check.fix.endswith(f" && pip install 'enginebay-tensorrt[{extra}]'")
 
 
-def test_a_gpu_that_is_not_there(machine: Any) -> None:
+def test_a_missing_gpu_fails(machine: Any) -> None:
     check = failure(Tier.DEVICE, device="cuda:2")
     assert (check.found, check.wanted) == ("2 GPUs", "cuda:2")
     check = failure(Tier.DEVICE, device="gpu")
@@ -296,7 +298,7 @@ def test_a_gpu_that_is_not_there(machine: Any) -> None:
 
 
 @needs_rtx
-def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> None:
+def test_plugins_are_checked_as_custom_ops(machine: Any, tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_bytes(b"nothing")
     found = checks(Tier.DEVICE, with_custom_ops=True, plugins=[str(broken)])
@@ -308,7 +310,7 @@ def test_plugins_are_part_of_the_custom_ops(machine: Any, tmp_path: Path) -> Non
 
 
 @needs_rtx
-def test_all_four_tiers_in_children(stand_ins: Any) -> None:
+def test_all_four_tiers_pass_in_child_processes(stand_ins: Any) -> None:
     """As ``enginebay check-env tensorrt-rtx`` asks: the last one builds, runs and compares."""
     report = eb.get_backend("tensorrt-rtx").check_env()
     assert report.ok, report.failed
@@ -332,7 +334,7 @@ def test_this_machine_without_stand_ins_has_no_libraries() -> None:
 
 
 @needs_rtx
-def test_without_a_driver_the_build_is_checked_and_the_run_says_what_is_missing() -> None:
+def test_without_a_driver_the_build_is_checked_and_the_run_fails() -> None:
     told = in_a_child(False, ALL.format("tensorrt-rtx"))
     rows = [line.split("|") for line in told.splitlines()]
     assert ["import", "ok", "parser and builder"] in [row[:3] for row in rows]
@@ -340,7 +342,7 @@ def test_without_a_driver_the_build_is_checked_and_the_run_says_what_is_missing(
 
 
 @needs_rtx
-def test_bindings_of_tensorrt_for_rtx_without_libraries() -> None:
+def test_bindings_of_tensorrt_for_rtx_without_libraries_fail() -> None:
     """The real bindings, where the loader does not find the libraries beside them."""
     code = "import sys; sys.modules['tensorrt_rtx_libs'] = None\n" + IMPORT.replace(
         "TensorrtParams()", "TensorrtRtxParams()"

@@ -44,7 +44,7 @@ def refused(path: Path) -> None:
     onnx.save(model, path)
 
 
-def test_each_bad_input_is_one_line(start: Start, tmp_path: Path) -> None:
+def test_each_bad_input_is_a_one_line_error(start: Start, tmp_path: Path) -> None:
     linear(tmp_path / "m.onnx")
     refused(tmp_path / "refused.onnx")
     (tmp_path / "libcut.so").write_bytes(b"cut")
@@ -123,7 +123,7 @@ def building(start: Start, tmp_path: Path) -> Any:
     return child
 
 
-def test_ctrl_c_leaves_nothing(start: Start, tmp_path: Path, soon: int) -> None:
+def test_ctrl_c_leaves_no_files(start: Start, tmp_path: Path, soon: int) -> None:
     child = building(start, tmp_path)
     sent = time.monotonic()
     child.send_signal(signal.SIGINT)
@@ -145,7 +145,7 @@ def test_a_build_that_is_killed_is_built_again(start: Start, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "slow.onnx"]
 
 
-def test_two_builds_of_one_model_into_one_folder(start: Start, tmp_path: Path) -> None:
+def test_two_builds_into_one_folder_do_not_mix(start: Start, tmp_path: Path) -> None:
     linear(tmp_path / "m.onnx")
     children = [start(*convert("m.onnx")) for _ in range(2)]
     ends = [(child.communicate()[1], child.returncode) for child in children]

@@ -76,7 +76,7 @@ def kind(library: Library) -> str:
     return "rtx" if library.product is TENSORRT_RTX else library.version.partition(".")[0]
 
 
-def test_the_source_was_read() -> None:
+def test_the_contract_reads_names_from_the_source() -> None:
     assert {"Builder", "Runtime", "OnnxParser", "BuilderFlag.FP16"} <= names_used()
 
 
@@ -85,14 +85,14 @@ def test_every_name_is_in_the_real_module(real: Any, kind: str) -> None:
     assert missing == LACKS[kind]
 
 
-def test_interfaces_are_there(real: Any) -> None:
+def test_the_real_module_has_every_interface(real: Any) -> None:
     sources = "".join(file.read_text() for file in SOURCE.glob("*.py"))
     interfaces = set(re.findall(r'interface = "(\w+)"', sources))
     assert {"ILogger", "IProgressMonitor", "IOutputAllocator", "IStreamWriter"} <= interfaces
     assert [name for name in interfaces if not hasattr(real, name)] == []
 
 
-def test_names_that_are_put_together_are_there(real: Any) -> None:
+def test_the_real_module_has_every_composed_name(real: Any) -> None:
     for flag in ("VERSION_COMPATIBLE", "SPARSE_WEIGHTS", "STRIP_PLAN", "REFIT", "REFIT_IDENTICAL"):
         assert hasattr(real.BuilderFlag, flag)
     levels = TensorrtParams.__annotations__["hardware_compatibility"]
@@ -101,7 +101,7 @@ def test_names_that_are_put_together_are_there(real: Any) -> None:
         assert hasattr(real.HardwareCompatibilityLevel, level.upper())
 
 
-def test_the_version_switch(library: Library, real: Any, kind: str) -> None:
+def test_precision_flags_depend_on_the_version(library: Library, real: Any, kind: str) -> None:
     assert library.version == real.__version__
     assert library.has_precision_flags is (kind == "10")
     assert hasattr(real.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
@@ -141,7 +141,7 @@ def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
     ]
 
 
-def test_what_we_derive_from_is_made_by_the_real_bindings(library: Library, real: Any) -> None:
+def test_classes_derive_from_the_real_bindings(library: Library, real: Any) -> None:
     """Loggers, monitors, writers and allocators are NVIDIA's own classes, with our methods."""
     monitor = library.derived(Monitor)(print)
     assert isinstance(library.logger, real.ILogger)
@@ -176,13 +176,13 @@ def test_real_factories_return_null_over_the_stubs(library: Library, real: Any, 
     assert real.init_libnvinfer_plugins(library.logger, "") is True
 
 
-def test_the_stand_in_for_cuda_takes_what_cuda_takes() -> None:
+def test_the_stand_in_for_cuda_has_cudas_signatures() -> None:
     import fake_cuda
 
     assert fake_cuda.differences() == []
 
 
-def test_cuda_takes_the_kinds_of_argument_that_are_passed() -> None:
+def test_cuda_accepts_the_types_of_the_arguments() -> None:
     """Without a driver each call answers a status; a wrong kind of argument would raise."""
     import fake_cuda
     from cuda.bindings import runtime

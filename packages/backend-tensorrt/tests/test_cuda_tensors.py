@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_tensors_are_handed_over_by_address(
+def test_tensors_are_passed_by_address(
     on_cpu: Any, stand_ins: Any, machine: Any, tmp_path: Path
 ) -> None:
     import torch
@@ -35,7 +35,7 @@ def test_tensors_are_handed_over_by_address(
         agree({name: y.numpy() for name, y in found.items()}, expected(strided.numpy()))
 
 
-def test_a_view_that_is_negative_only_by_name(on_cpu: Any, tmp_path: Path) -> None:
+def test_a_lazily_negated_view_is_resolved(on_cpu: Any, tmp_path: Path) -> None:
     """As ``z.conj().imag``: the memory has the other sign."""
     import torch
 
@@ -49,7 +49,7 @@ def test_a_view_that_is_negative_only_by_name(on_cpu: Any, tmp_path: Path) -> No
         agree({name: y.numpy() for name, y in found.items()}, expected(x.resolve_neg().numpy()))
 
 
-def test_an_empty_tensor_has_no_address(on_cpu: Any, tmp_path: Path) -> None:
+def test_an_empty_tensor_gets_an_address(on_cpu: Any, tmp_path: Path) -> None:
     import torch
 
     shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
@@ -83,7 +83,7 @@ def test_a_context_waits_for_its_last_call_on_another_stream(
         agree({name: y.numpy() for name, y in two.items()}, expected(second.numpy()))
 
 
-def test_tensors_and_a_shape_that_depends_on_the_data(on_cpu: Any, tmp_path: Path) -> None:
+def test_tensors_with_a_data_dependent_shape_are_returned(on_cpu: Any, tmp_path: Path) -> None:
     import torch
 
     source = nonzero(tmp_path / "m.onnx")
@@ -96,7 +96,7 @@ def test_tensors_and_a_shape_that_depends_on_the_data(on_cpu: Any, tmp_path: Pat
             torch.testing.assert_close(found["twice"], x * 2)
 
 
-def test_tensors_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path) -> None:
+def test_tensors_are_copied_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path) -> None:
     import torch
 
     artifact = eb.convert(
@@ -117,7 +117,7 @@ def test_tensors_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path)
             agree({name: y.numpy() for name, y in found.items()}, expected(x.numpy()))
 
 
-def test_the_default_stream_is_left_to_the_caller(
+def test_the_default_stream_is_not_used_by_the_runner(
     on_cpu: Any, stand_ins: Any, machine: Any, tmp_path: Path
 ) -> None:
     """TensorRT waits on the host there; so it works beside, and each waits on the device."""
@@ -140,7 +140,9 @@ def test_the_default_stream_is_left_to_the_caller(
             agree({name: y.numpy() for name, y in each.items()}, expected(x.numpy()))
 
 
-def test_the_default_stream_and_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path: Path) -> None:
+def test_a_cuda_graph_is_not_launched_on_the_default_stream(
+    on_cpu: Any, machine: Any, tmp_path: Path
+) -> None:
     import fake_cuda
     import torch
 
@@ -161,7 +163,7 @@ def test_the_default_stream_and_a_cuda_graph(on_cpu: Any, machine: Any, tmp_path
         agree({name: y.numpy() for name, y in found.items()}, expected(wanted.numpy()))
 
 
-def test_memory_that_is_taken_late_is_waited_for(
+def test_late_allocations_wait_for_the_caller(
     on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Torch hands memory to the default stream's next work, which the runner's stream is not."""
@@ -187,7 +189,7 @@ def test_memory_that_is_taken_late_is_waited_for(
         assert found["places"].shape == (1, 6)
 
 
-def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:
+def test_unaligned_views_are_copied(on_cpu: Any, tmp_path: Path) -> None:
     """TensorRT wants aligned addresses, and a view's need not be."""
     import torch
 
@@ -201,7 +203,7 @@ def test_views_that_begin_anywhere(on_cpu: Any, tmp_path: Path) -> None:
         agree({name: y.numpy() for name, y in found.items()}, expected(view.numpy()))
 
 
-def test_results_whose_shape_depends_on_the_data_are_let_go(
+def test_results_with_a_data_dependent_shape_are_freed(
     on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The bindings keep every allocator for good, so an allocator keeps no result."""
@@ -233,7 +235,7 @@ def test_results_whose_shape_depends_on_the_data_are_let_go(
         assert len(runner._context._raw._kept) == 1
 
 
-def test_no_memory_for_a_result_is_told_as_it_was_raised(
+def test_an_allocation_error_is_raised_unchanged(
     on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import torch

@@ -53,11 +53,11 @@ def configured(library: Library, **params: Any) -> Config:
     return config
 
 
-def test_defaults_turn_tf32_off_and_leave_the_rest(library: Library) -> None:
+def test_defaults_turn_off_tf32_only(library: Library) -> None:
     assert configured(library) == SimpleNamespace(flags=set(), cleared=["TF32"])
 
 
-def test_what_the_builder_is_told(library: Library) -> None:
+def test_parameters_reach_the_builder(library: Library) -> None:
     config = configured(
         library,
         workspace_size=1 << 30,
@@ -75,14 +75,14 @@ def test_what_the_builder_is_told(library: Library) -> None:
     assert configured(library, strip_plan=True).flags == {flag.STRIP_PLAN, flag.REFIT_IDENTICAL}
 
 
-def test_networks_are_typed_in_both(library: Library) -> None:
+def test_networks_are_strongly_typed_in_both_versions(library: Library) -> None:
     typed = 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     eleven = library.version.startswith("11.")
     assert parser.creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
     assert parser.creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
 
 
-def test_dla(library: Library) -> None:
+def test_dla_is_configured(library: Library) -> None:
     config = configured(library, dla_core=1, precision="fp16")
     assert config.DLA_core == 1
     assert config.default_device_type == library.trt.DeviceType.DLA
@@ -92,7 +92,7 @@ def test_dla(library: Library) -> None:
     assert hasattr(library.trt.OnnxParserFlag, "ADJUST_FOR_DLA")
 
 
-def test_a_dla_core_that_is_not_there(library: Library) -> None:
+def test_a_missing_dla_core_is_refused(library: Library) -> None:
     params = TensorrtParams(dla_core=0, precision="fp16")
     with pytest.raises(ParamsError) as caught:
         builder._check_dla(library, SimpleNamespace(num_DLA_cores=0), params)
@@ -101,7 +101,7 @@ def test_a_dla_core_that_is_not_there(library: Library) -> None:
     )
 
 
-def test_a_level_that_this_version_has_not(
+def test_a_compatibility_level_that_the_version_lacks_is_refused(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = SimpleNamespace(__members__={"NONE": 0, "AMPERE_PLUS": 1})

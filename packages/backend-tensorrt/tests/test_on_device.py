@@ -74,7 +74,7 @@ def recorded(path: Path, count: int = 16) -> str:
     ("precision", "tolerance"),
     [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 5e-2), ("int8", 0.4), ("fp8", 0.4)],
 )
-def test_precisions(
+def test_each_precision_is_verified(
     convert: Any, insist_on: Any, tmp_path: Path, precision: str, tolerance: float
 ) -> None:
     insist_on(precision)
@@ -132,14 +132,14 @@ def test_results_and_inputs_never_change(convert: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(first, kept)
 
 
-def test_any_strides(convert: Any, tmp_path: Path) -> None:
+def test_inputs_of_any_strides_are_correct(convert: Any, tmp_path: Path) -> None:
     with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **dynamic())) as wrapper:
         wide = rows(8)
         for x in (wide[::2], wide[::-1], np.asfortranarray(wide), wide[:1]):
             agree(wrapper({"x": x}), expected(x))
 
 
-def test_dynamic_shapes_and_their_limits(convert: Any, tmp_path: Path) -> None:
+def test_dynamic_shapes_have_limits(convert: Any, tmp_path: Path) -> None:
     profiles = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
     with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **profiles)) as wrapper:
         for number in (1, 64, 20, 8, 3):
@@ -151,7 +151,7 @@ def test_dynamic_shapes_and_their_limits(convert: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))
 
 
-def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
+def test_an_empty_batch_gives_empty_outputs(convert: Any, tmp_path: Path) -> None:
     shapes = {"min_shapes": "0x3", "input_shapes": "4x3", "max_shapes": "8x3"}
     with eb.load(convert(linear(tmp_path / "m.onnx", "n"), **shapes)) as wrapper:
         found = wrapper({"x": rows(0)})
@@ -163,7 +163,7 @@ def test_an_empty_batch(convert: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "dtype", ["float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"]
 )
-def test_every_dtype_comes_back_as_it_went_in(
+def test_every_dtype_is_returned_unchanged(
     convert: Any, insist_on: Any, tmp_path: Path, backend: str, dtype: str
 ) -> None:
     insist_on("bf16" if dtype == "bfloat16" else "fp32")
@@ -175,7 +175,7 @@ def test_every_dtype_comes_back_as_it_went_in(
     np.testing.assert_array_equal(found, x.reshape(3, 2))
 
 
-def test_a_shape_that_depends_on_the_data(convert: Any, tmp_path: Path) -> None:
+def test_a_shape_that_depends_on_the_data_is_built(convert: Any, tmp_path: Path) -> None:
     with eb.load(convert(nonzero(tmp_path / "m.onnx"))) as wrapper:
         for values in ([0, 1, 0, 2, 0, 3], [1] * 6, [0] * 6, [5, 0, 0, 0, 0, 0]):
             x = np.array(values, np.float32)
@@ -184,7 +184,7 @@ def test_a_shape_that_depends_on_the_data(convert: Any, tmp_path: Path) -> None:
             np.testing.assert_array_equal(found["twice"], x * 2)
 
 
-def test_calls_that_overlap(convert: Any, tmp_path: Path) -> None:
+def test_overlapping_calls_are_correct(convert: Any, tmp_path: Path) -> None:
     inputs = [rows(1 + number % 8) for number in range(64)]
     with (
         eb.load(convert(linear(tmp_path / "m.onnx", "n"), **dynamic())) as wrapper,
@@ -210,7 +210,7 @@ def test_arrays_need_no_torch(convert: Any, tmp_path: Path) -> None:
     assert (ran.stdout.strip(), ran.returncode) == ("(2, 4) False", 0), ran.stderr
 
 
-def test_two_wrappers_at_once(convert: Any, tmp_path: Path) -> None:
+def test_two_wrappers_run_at_once(convert: Any, tmp_path: Path) -> None:
     artifact = convert(linear(tmp_path / "m.onnx"))
     with eb.load(artifact) as one, eb.load(artifact) as two:
         x, z = rows(2), rows(2)
@@ -232,7 +232,9 @@ def test_two_wrappers_at_once(convert: Any, tmp_path: Path) -> None:
     ],
     ids=lambda params: next(iter(params)),
 )
-def test_ways_to_build(convert: Any, tmp_path: Path, backend: str, params: dict[str, Any]) -> None:
+def test_engines_of_all_build_options_run(
+    convert: Any, tmp_path: Path, backend: str, params: dict[str, Any]
+) -> None:
     if not {*params} <= {*eb.get_backend(backend).Params.__struct_fields__}:
         pytest.skip(f"{backend} has no {' and no '.join(params)}")
     tolerance = 5e-3 if "precision" in params else 1e-5
@@ -255,7 +257,7 @@ def test_weights_are_replaced(tmp_path: Path, backend: str) -> None:
         agree(wrapper({"x": x}), expected(x, scale=3))
 
 
-def test_calibration_data_from_an_iterable(tmp_path: Path, backend: str) -> None:
+def test_calibration_data_may_be_an_iterable(tmp_path: Path, backend: str) -> None:
     from enginebay_tensorrt import api
 
     data = [{"x": rows(2)} for _ in range(16)]
@@ -268,7 +270,7 @@ def test_calibration_data_from_an_iterable(tmp_path: Path, backend: str) -> None
         agree(wrapper({"x": x}), expected(x), 0.4)
 
 
-def test_outputs_in_the_order_that_is_asked_for(tmp_path: Path, backend: str) -> None:
+def test_outputs_have_the_requested_order(tmp_path: Path, backend: str) -> None:
     from enginebay_tensorrt import api
 
     api.save(api.from_onnx(linear(tmp_path / "m.onnx"), backend=backend), tmp_path / "m.engine")
@@ -278,7 +280,7 @@ def test_outputs_in_the_order_that_is_asked_for(tmp_path: Path, backend: str) ->
         api.load(tmp_path / "m.engine", backend=backend, output_names=["z"])
 
 
-def test_a_timing_cache_is_used_again(on_gpu: bool, tmp_path: Path, backend: str) -> None:
+def test_a_timing_cache_is_reused(on_gpu: bool, tmp_path: Path, backend: str) -> None:
     if not on_gpu or backend != "tensorrt":
         pytest.skip("TensorRT for RTX keeps no timing cache; test_timing_cache.py has a stand-in")
     from enginebay_tensorrt import api
@@ -324,7 +326,7 @@ def test_tensors_stay_on_the_device(
             agree({name: y.cpu().numpy() for name, y in found.items()}, expected(x))
 
 
-def test_tensors_with_a_shape_that_depends_on_the_data(
+def test_tensors_with_a_data_dependent_shape_are_correct(
     convert: Any, tmp_path: Path, device: str
 ) -> None:
     import torch
@@ -336,7 +338,9 @@ def test_tensors_with_a_shape_that_depends_on_the_data(
             torch.testing.assert_close(found["places"].cpu(), x.nonzero().T)
 
 
-def test_streams_of_the_caller(convert: Any, tmp_path: Path, device: str) -> None:
+def test_calls_on_the_callers_streams_are_correct(
+    convert: Any, tmp_path: Path, device: str
+) -> None:
     if device != "cuda":
         pytest.skip("torch's own streams need a GPU; test_cuda_tensors.py has stand-ins for them")
     import torch

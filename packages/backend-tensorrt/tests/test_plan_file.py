@@ -93,7 +93,7 @@ SAVE = 'api.save(api.from_onnx("m.onnx", backend="tensorrt-rtx"), "our.engine")'
 CONVERT = 'eb.convert("m.onnx", backend="tensorrt-rtx", work_dir="disk/out")'
 
 
-def test_a_plan_is_what_the_bare_builder_makes(folder: Path) -> None:
+def test_a_plan_equals_the_builders_own(folder: Path) -> None:
     run(folder, sys.executable, "-c", _BARE)
     assert run(folder, *python(SAVE)) == ""
     assert (folder / "our.engine").read_bytes() == (folder / "bare.engine").read_bytes()
@@ -102,12 +102,12 @@ def test_a_plan_is_what_the_bare_builder_makes(folder: Path) -> None:
 # The builder itself returns success when nothing can be written.
 
 
-def test_a_file_that_becomes_too_large(folder: Path) -> None:
+def test_a_file_above_the_size_limit_is_an_error(folder: Path) -> None:
     printed = run(folder, *python(CONVERT, 1_000_000))
     assert printed == failure(folder, "File too large")
 
 
-def test_an_engine_that_cannot_be_saved_replaces_nothing(folder: Path) -> None:
+def test_a_failed_save_keeps_the_older_file(folder: Path) -> None:
     (folder / "our.engine").write_bytes(b"an engine")
     printed = run(folder, *python(SAVE, 1_000_000))
     assert printed == "'our.engine' cannot be written: File too large\n[]\n"
@@ -115,7 +115,7 @@ def test_an_engine_that_cannot_be_saved_replaces_nothing(folder: Path) -> None:
     assert sorted(each.name for each in folder.iterdir()) == ["disk", "m.onnx", "our.engine"]
 
 
-def test_a_full_disk_loses_nothing(folder: Path) -> None:
+def test_a_full_disk_keeps_the_older_artifact(folder: Path) -> None:
     mounted = [*_DISK, _MOUNT, "sh", *python(CONVERT)]
     try:
         printed = run(folder, *mounted)

@@ -84,7 +84,7 @@ def test_nodes_follow_the_rules_of_explicit_quantisation(
     assert 1e-5 * scale < np.abs(found - wanted).max() < 0.1 * scale
 
 
-def test_nobodys_logging_is_set_up(net: Path, tmp_path: Path) -> None:
+def test_the_root_logger_is_not_configured(net: Path, tmp_path: Path) -> None:
     code = (
         "import logging, sys, numpy as np\n"
         "from pathlib import Path\n"
@@ -99,7 +99,7 @@ def test_nobodys_logging_is_set_up(net: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
-def test_values_that_are_all_alike_have_a_scale(net: Path, tmp_path: Path, precision: Any) -> None:
+def test_constant_values_get_a_positive_scale(net: Path, tmp_path: Path, precision: Any) -> None:
     target = tmp_path / "q.onnx"
     quantize(net, target, [{"x": np.ones((1, 3, 16, 16), np.float32)}] * 16, precision)
     graph = onnx.load(target).graph

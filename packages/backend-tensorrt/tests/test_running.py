@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
+def test_dynamic_shapes_run(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     artifact = built(source, dynamic())
     (profile,) = stand_ins.PROFILES
@@ -38,7 +38,7 @@ def test_dynamic_shapes(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))  # a refusal breaks nothing
 
 
-def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_shapes_of_a_deployment_are_built(stand_ins: Any, tmp_path: Path) -> None:
     import torch
 
     made = eb.deploy(
@@ -63,7 +63,7 @@ def test_a_deployment_says_the_shapes(stand_ins: Any, tmp_path: Path) -> None:
         )
 
 
-def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_call_selects_one_of_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:16x3 / x:32x3 / x:64x3",))
     artifact = built(source, more)
@@ -82,7 +82,7 @@ def test_several_profiles(stand_ins: Any, tmp_path: Path) -> None:
             wrapper({"x": rows(9)})
 
 
-def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_current_profile_is_reused_if_it_fits(stand_ins: Any, tmp_path: Path) -> None:
     """Changing it has TensorRT prepare its layers again."""
     source = linear(tmp_path / "m.onnx", "n")
     more = dynamic(profiles=("x:4x3 / x:8x3 / x:16x3",))
@@ -93,7 +93,7 @@ def test_a_profile_in_use_is_kept_where_it_will_do(stand_ins: Any, tmp_path: Pat
     assert [entry[1] for entry in stand_ins.LOG if "profile" in entry[0]] == [1, 0]
 
 
-def test_shapes_that_tensorrt_lacks(
+def test_shapes_that_tensorrt_cannot_infer_are_an_error(
     stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     artifact = eb.convert(
@@ -105,7 +105,7 @@ def test_shapes_that_tensorrt_lacks(
             wrapper({"x": rows(2)})
 
 
-def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_dynamic_input_without_shapes_is_refused(stand_ins: Any, tmp_path: Path) -> None:
     with pytest.raises(ParamsError) as caught:
         eb.convert(
             linear(tmp_path / "m.onnx", "n"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
@@ -116,7 +116,7 @@ def test_a_dynamic_input_without_shapes(stand_ins: Any, tmp_path: Path) -> None:
     assert caught.value.hint == "--min-shapes x:1x3 --input-shapes x:4x3 --max-shapes x:8x3"
 
 
-def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_profile_that_tensorrt_rejects_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     """Parameters are checked before; what a deployment says is not."""
     ir = read_onnx(linear(tmp_path / "m.onnx", "n"))
     with pytest.raises(ConversionError) as caught:
@@ -140,7 +140,7 @@ def test_a_profile_that_tensorrt_refuses(stand_ins: Any, tmp_path: Path) -> None
 # -- contexts, memory, CUDA graphs ----------------------------------------------------------------
 
 
-def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_failing_engine_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
     )
@@ -158,9 +158,7 @@ def test_an_engine_that_fails(stand_ins: Any, tmp_path: Path) -> None:
         assert stand_ins.LOG.count("create_execution_context") == 2  # the first may be in any state
 
 
-def test_a_call_that_is_refused_takes_no_memory(
-    stand_ins: Any, machine: Any, tmp_path: Path
-) -> None:
+def test_a_refused_call_allocates_no_memory(stand_ins: Any, machine: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx", "n")
     artifact = built(source, dynamic())
     with eb.load(artifact) as wrapper:
@@ -181,7 +179,7 @@ def test_a_call_that_is_refused_takes_no_memory(
         ("set_optimization_profile_async", "optimisation profile 1"),
     ],
 )
-def test_what_tensorrt_refuses_is_told_with_its_reason(
+def test_a_rejection_by_tensorrt_has_its_reason(
     stand_ins: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, refused: str
 ) -> None:
     if method == "set_output_allocator":
@@ -202,7 +200,7 @@ def test_what_tensorrt_refuses_is_told_with_its_reason(
             wrapper({"x": x})
 
 
-def test_no_memory_for_a_context(stand_ins: Any, tmp_path: Path) -> None:
+def test_too_little_memory_for_a_context_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
     )
@@ -220,7 +218,7 @@ def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> 
         eb.load(artifact)
 
 
-def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
+def test_closing_frees_all_resources(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
     source = linear(tmp_path / "m.onnx", "n")
@@ -235,7 +233,7 @@ def test_closing_gives_everything_back(stand_ins: Any, tmp_path: Path) -> None:
     assert list(fake_cuda.streams) == [0]
 
 
-def test_a_device_by_its_number(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_device_is_selected_by_its_index(stand_ins: Any, tmp_path: Path) -> None:
     import fake_cuda
 
     source = linear(tmp_path / "m.onnx")
@@ -249,7 +247,9 @@ def test_a_device_by_its_number(stand_ins: Any, tmp_path: Path) -> None:
     assert fake_cuda.here.device == 0  # the caller's is as it was
 
 
-def test_cuda_graphs(stand_ins: Any, machine: Any, tmp_path: Path) -> None:
+def test_cuda_graphs_are_recorded_and_replayed(
+    stand_ins: Any, machine: Any, tmp_path: Path
+) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
         backend="tensorrt-rtx",
@@ -268,7 +268,7 @@ def test_cuda_graphs(stand_ins: Any, machine: Any, tmp_path: Path) -> None:
         assert len([entry for entry in machine.log if entry[0] == "cudaGraphLaunch"]) == 3
 
 
-def test_an_engine_that_cannot_be_recorded(
+def test_an_engine_that_cannot_be_recorded_is_an_error(
     stand_ins: Any, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import fake_cuda
@@ -298,7 +298,7 @@ def test_an_engine_that_cannot_be_recorded(
     assert list(fake_cuda.streams) == [0]
 
 
-def test_a_graph_of_open_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) -> None:
+def test_a_cuda_graph_of_dynamic_shapes_is_a_fallback(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx", "n"),
         backend="tensorrt-rtx",

@@ -10,7 +10,7 @@ from typing import Any
 import enginebay_tensorrt
 
 
-def test_examples(stand_ins: Any) -> None:
+def test_docstring_examples_are_correct(stand_ins: Any) -> None:
     names = [
         f"enginebay_tensorrt.{each.name}"
         for each in iter_modules(enginebay_tensorrt.__path__)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_receipt_tells_what_the_device_reports(stand_ins: Any, tmp_path: Path) -> None:
+def test_the_receipt_has_the_properties_of_the_device(stand_ins: Any, tmp_path: Path) -> None:
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
     )
@@ -46,7 +46,7 @@ def test_half_precision_is_in_the_graph(stand_ins: Any, tmp_path: Path, precisio
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
-def test_8_bits_are_calibrated(stand_ins: Any, tmp_path: Path, precision: str) -> None:
+def test_int8_is_calibrated(stand_ins: Any, tmp_path: Path, precision: str) -> None:
     np.savez(tmp_path / "c.npz", x=np.stack([rows(2) for _ in range(16)]))
     artifact = eb.convert(
         linear(tmp_path / "m.onnx"),
@@ -78,7 +78,7 @@ def test_the_console_tool_converts(stand_ins: Any, tmp_path: Path) -> None:
         agree(wrapper({"x": x}), expected(x))
 
 
-def test_the_order_of_calls(stand_ins: Any, tmp_path: Path) -> None:
+def test_cuda_calls_have_the_right_order(stand_ins: Any, tmp_path: Path) -> None:
     source = linear(tmp_path / "m.onnx")
     artifact = built(source)
     assert [

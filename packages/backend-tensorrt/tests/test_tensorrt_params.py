@@ -19,7 +19,7 @@ from enginebay_tensorrt.profiles import resolve_profiles_for
 X = {"x": (-1, 3)}
 
 
-def test_flags() -> None:
+def test_parameters_are_flags() -> None:
     parser = argparse.ArgumentParser()
     TensorrtParams.add_arguments(parser)
     text = (
@@ -35,7 +35,7 @@ def test_flags() -> None:
     assert TensorrtParams.from_mapping(params.to_mapping()) == params
 
 
-def test_flags_of_tensorrt_for_rtx() -> None:
+def test_parameters_of_tensorrt_for_rtx_are_flags() -> None:
     parser = argparse.ArgumentParser()
     TensorrtRtxParams.add_arguments(parser)
     given = parser.parse_args(["--compute-capability", "sm89,12.0", "--precision", "fp16"])
@@ -48,7 +48,7 @@ def test_flags_of_tensorrt_for_rtx() -> None:
         TensorrtRtxParams(timing_cache="cache")
 
 
-def test_files() -> None:
+def test_model_files_include_stripped_weights() -> None:
     assert TensorrtParams(file_name="net").get_model_files() == ("net.engine",)
     params = TensorrtParams(file_name="net", work_dir="out", strip_plan=True)
     assert params.get_model_files() == ("out/net.engine", "out/net.onnx")
@@ -70,12 +70,12 @@ def from_config(**keys: Any) -> Any:
         ({"fp16_mode": True, "int8_mode": False}, "fp16"),
     ],
 )
-def test_precisions_of_mmdeploys_configs(common: dict[str, bool], precision: str) -> None:
+def test_mmdeploys_precisions_are_read(common: dict[str, bool], precision: str) -> None:
     assert from_config(common_config=common).precision == precision
     assert from_config(common_config=common, precision="bf16").precision == "bf16"
 
 
-def test_shapes_and_space_of_mmdeploys_configs() -> None:
+def test_mmdeploys_shapes_and_workspace_are_read() -> None:
     shapes = {"min_shape": [1, 3, 8, 8], "opt_shape": [2, 3, 8, 16], "max_shape": [4, 3, 8, 32]}
     params = from_config(
         common_config={"max_workspace_size": 1 << 30},
@@ -98,13 +98,13 @@ def test_shapes_and_space_of_mmdeploys_configs() -> None:
         ({"int8": True}, "'int8' is not a key of backend_config.common_config; available: "),
     ],
 )
-def test_what_is_wrong_in_a_config(common: dict[str, Any], message: str) -> None:
+def test_errors_in_a_config_are_named(common: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         from_config(common_config=common)
     assert str(caught.value).startswith(message)
 
 
-def test_calibrators_are_no_parameter() -> None:
+def test_calibrators_are_not_a_parameter() -> None:
     with pytest.raises(ParamsError) as refused:
         TensorrtParams(calibrator="entropy")
     with pytest.raises(ConfigError) as caught:
@@ -113,7 +113,7 @@ def test_calibrators_are_no_parameter() -> None:
     assert "'calibrator', which is not one of its fields" in str(refused.value)
 
 
-def test_levels_are_checked() -> None:
+def test_invalid_levels_are_refused() -> None:
     with pytest.raises(ParamsError, match="optimization_level"):
         TensorrtParams(optimization_level=6)
     with pytest.raises(ParamsError, match="hardware_compatibility"):
@@ -121,12 +121,12 @@ def test_levels_are_checked() -> None:
 
 
 @pytest.mark.parametrize("device", ["cuda:x", "gpu", "cuda:", "cpu"])
-def test_devices(device: str) -> None:
+def test_invalid_devices_are_refused(device: str) -> None:
     with pytest.raises(ParamsError, match=f"unknown device '{device}' for TensorRT"):
         _ = TensorrtParams(device=device).device_index
 
 
-def test_several_inputs_and_fixed_ones() -> None:
+def test_profiles_contain_only_dynamic_inputs() -> None:
     params = TensorrtParams(
         min_shapes="x:1x3,k:5", input_shapes="x:4x3,k:5", max_shapes="x:8x3,k:5"
     )
@@ -136,7 +136,7 @@ def test_several_inputs_and_fixed_ones() -> None:
     assert resolve_profiles_for({"x": (4, 3), "k": (5,)}, TensorrtParams(), {}) == []
 
 
-def test_parameters_come_before_what_a_deployment_knows() -> None:
+def test_parameters_override_the_shapes_of_a_deployment() -> None:
     known = {"x": ShapeProfile((1, 3), (2, 3), (9, 3)), "dropped": ShapeProfile((1,), (1,), (1,))}
     assert resolve_profiles_for(X, TensorrtParams(), known) == [{"x": known["x"]}]
     own = TensorrtParams(profiles=("1x3 / 2x3 / 3x3",))
@@ -168,13 +168,13 @@ def test_parameters_come_before_what_a_deployment_knows() -> None:
         ),
     ],
 )
-def test_shapes_that_do_not_fit(shapes: dict[str, str], message: str) -> None:
+def test_shapes_that_do_not_fit_are_refused(shapes: dict[str, str], message: str) -> None:
     with pytest.raises(ParamsError) as caught:
         resolve_profiles_for(X, TensorrtParams(**shapes), {})
     assert str(caught.value) == message
 
 
-def test_a_size_without_a_limit() -> None:
+def test_a_dynamic_size_without_a_limit_is_refused() -> None:
     with pytest.raises(ParamsError, match="requires its smallest, usual and largest shapes"):
         resolve_profiles_for(X, TensorrtParams(), {"x": ShapeProfile((1, 3), (2, 3), (None, 3))})
 
@@ -207,7 +207,7 @@ def test_the_console_tool_has_a_flag_for_each_parameter() -> None:
     assert "shapes; a dimension that differs becomes dynamic." in " ".join(ran.stdout.split())
 
 
-def test_the_console_tool_says_what_is_wrong_in_one_line(tmp_path: Any) -> None:
+def test_errors_of_the_console_tool_are_one_line(tmp_path: Any) -> None:
     ran = console("convert", tmp_path / "no.onnx", "--work-dir", tmp_path / "a")
     told = f"error: no file '{tmp_path / 'no.onnx'}'\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
@@ -231,7 +231,7 @@ def test_the_console_tool_says_what_is_wrong_in_one_line(tmp_path: Any) -> None:
         ),
     ],
 )
-def test_without_tensorrt_there_is_one_clear_line(params: str, title: str, hint: str) -> None:
+def test_a_missing_tensorrt_is_a_one_line_error(params: str, title: str, hint: str) -> None:
     code = (
         "from importlib import util\n"
         "real = util.find_spec\n"

@@ -32,7 +32,7 @@ def test_the_table_lists_every_parameter() -> None:
     }
 
 
-def test_defaults_are_as_the_table_says() -> None:
+def test_the_table_has_the_defaults() -> None:
     for name, (default, _) in table().items():
         if default and default != "no":
             kind = TensorrtParams if hasattr(TensorrtParams(), name) else TensorrtRtxParams

@@ -133,7 +133,7 @@ def build(path: Path) -> bytes:
         *((name, "dynamo") for name in (*BY_DYNAMO, *BY_DYNAMO_ALONE)),
     ],
 )
-def test_what_is_refused_is_rewritten(tmp_path: Path, name: str, exporter: Any) -> None:
+def test_rejected_operators_are_rewritten(tmp_path: Path, name: str, exporter: Any) -> None:
     function, x, operator = (REFUSED | BY_DYNAMO_ALONE)[name]
     path = tmp_path / "m.onnx"
     eb.export(AsModule(function), x, path=path, options=eb.ExportOptions(exporter=exporter))
@@ -161,7 +161,7 @@ def test_what_is_refused_is_rewritten(tmp_path: Path, name: str, exporter: Any) 
         lambda x: torch.fft.fft2(x).abs(),
     ],
 )
-def test_what_is_taken_is_left_alone(tmp_path: Path, function: Any) -> None:
+def test_accepted_operators_are_unchanged(tmp_path: Path, function: Any) -> None:
     path = tmp_path / "m.onnx"
     graphs = [
         exported(path, function, IMAGES, backend=backend, exporter="torchscript")[0]
@@ -197,7 +197,7 @@ def doubled_tiles(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("function", [lambda x: torch.fft.fft2(x).real, doubled_tiles])
-def test_an_open_size_stays_open(tmp_path: Path, function: Any, exporter: Any) -> None:
+def test_a_dynamic_size_stays_dynamic(tmp_path: Path, function: Any, exporter: Any) -> None:
     path = tmp_path / "m.onnx"
     eb.export(
         AsModule(function),
@@ -221,14 +221,14 @@ def test_an_open_size_stays_open(tmp_path: Path, function: Any, exporter: Any) -
         lambda x: F.batch_norm(x, torch.zeros(9), torch.ones(9), training=True),
     ],
 )
-def test_what_cannot_be_done_exactly_goes_to_torch(function: Any) -> None:
+def test_inexact_cases_are_left_to_torch(function: Any) -> None:
     x = torch.randn(2, 9, 9)
     wanted = function(x)
     with eb.rewrite(nn.Identity(), backend="tensorrt"):
         assert torch.equal(function(x), wanted)
 
 
-def test_other_dtypes_are_joined_as_they_are(tmp_path: Path) -> None:
+def test_other_dtypes_are_concatenated_unchanged(tmp_path: Path) -> None:
     x = torch.ones(2, 3)
     graph, (found,) = exported(
         tmp_path / "m.onnx",
@@ -253,7 +253,7 @@ def test_other_dtypes_are_joined_as_they_are(tmp_path: Path) -> None:
         {"scale_factor": 0.4, "recompute_scale_factor": True},
     ],
 )
-def test_weights_are_torchs(mode: str, how: dict[str, Any]) -> None:
+def test_resize_weights_match_torch(mode: str, how: dict[str, Any]) -> None:
     x = torch.randn(2, 3, 9, 11)
 
     def resized(x: torch.Tensor) -> torch.Tensor:

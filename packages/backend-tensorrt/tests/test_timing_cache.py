@@ -61,7 +61,7 @@ def test_each_device_and_version_has_a_file(tmp_path: Path) -> None:
     assert file == tmp_path / "nvidia-fake-2-sm8.9-11.4.0.timing"
 
 
-def test_measurements_are_added(tmp_path: Path) -> None:
+def test_timings_are_added_to_the_cache(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "a.timing"
     build(file, "conv 1 ms")
     build(file, "gemm 2 ms")
@@ -71,7 +71,7 @@ def test_measurements_are_added(tmp_path: Path) -> None:
     assert file.read_text() == "gemm 2 ms"
 
 
-def test_what_another_build_measured_meanwhile_is_merged_in(tmp_path: Path) -> None:
+def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
     config: Any = Config()
     with use_timing_cache(config, tmp_path / "a.timing"):
         build(tmp_path / "a.timing", "gemm 2 ms")  # the cache was read, and is not written yet
@@ -91,7 +91,7 @@ def test_one_build_writes_at_a_time(tmp_path: Path) -> None:
     assert file.read_text() == "conv 1 ms"
 
 
-def test_builds_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_builds_lose_no_timings(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from test_timing_cache import build\n"
         "build(Path(sys.argv[1]), 'kernel ' + sys.argv[2])"
@@ -108,7 +108,7 @@ def test_builds_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert file.read_text().split("\n") == [f"kernel {number}" for number in range(4)]
 
 
-def test_a_build_that_fails_keeps_nothing(tmp_path: Path) -> None:
+def test_a_failed_build_saves_no_timings(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), use_timing_cache(Config(), tmp_path / "a.timing"):
         raise KeyboardInterrupt
     assert not (tmp_path / "a.timing").exists()

@@ -29,7 +29,7 @@ TWO = {
 
 @quick
 @given(data=st.data())
-def test_functions_of_one(check, data):
+def test_elementwise_functions_match_torch(check, data):
     of_integers = ("exp2", "erfc", "signbit", "log2", "isfinite")
     check(
         *(
@@ -41,7 +41,7 @@ def test_functions_of_one(check, data):
 
 @quick
 @given(data=st.data())
-def test_functions_of_two_that_broadcast(check, data):
+def test_functions_of_two_tensors_broadcast(check, data):
     cases = []
     for function in TWO.values():
         first = data.draw(tensors(dtypes=(torch.float32,), ranks=(2, 3)))
@@ -51,5 +51,5 @@ def test_functions_of_two_that_broadcast(check, data):
 
 
 @pytest.mark.parametrize("both", [(-100.0, 100.0), (100.0, 100.0), (-90.0, -91.0)])
-def test_logarithms_of_sums_far_from_zero(check, both):
+def test_logaddexp_of_large_numbers_matches_torch(check, both):
     check((torch.logaddexp, *map(torch.tensor, both)), (torch.logaddexp2, *map(torch.tensor, both)))

@@ -18,7 +18,7 @@ FUNCTIONS = {
 }
 
 
-def test_the_parts_have_the_numbers(lowered):
+def test_the_parts_of_complex_numbers_match_torch(lowered):
     def every(x):
         return {name: function(x) for name, function in FUNCTIONS.items()}
 
@@ -33,7 +33,7 @@ def test_the_parts_have_the_numbers(lowered):
         )
 
 
-def test_a_part_that_nobody_reads_is_not_computed(lowered):
+def test_an_unused_part_of_complex_numbers_is_not_computed(lowered):
     program = lowered(FUNCTIONS["fft, real part"], [torch.randn(2, 5, 6)])
     names = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
     assert names.count("aten.matmul.default") == 1

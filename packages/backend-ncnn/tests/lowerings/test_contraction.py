@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-def test_products_of_groups(lowered):
+def test_grouped_products_match_torch(lowered):
     a = torch.randn(7, 8).bfloat16()
     b = torch.randn(3, 8, 16).bfloat16()
     ends = torch.tensor([2, 2, 7], dtype=torch.int32)

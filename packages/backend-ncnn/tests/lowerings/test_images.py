@@ -33,14 +33,14 @@ def cases(mode, image, options):
     ]
 
 
-def test_other_sizes(check):
+def test_resizing_matches_torch(check):
     program = check(*(case for mode in MODES for case in cases(*mode)))
     names = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     assert "aten.matmul.default" in names
     assert not any("index" in name for name in names)
 
 
-def test_circular_pads(check):
+def test_circular_padding_matches_torch(check):
     def padded(*sides):
         return lambda x: functional.pad(x, sides, mode="circular")
 
@@ -56,7 +56,7 @@ def test_circular_pads(check):
     assert not any("scatter" in name for name in names)
 
 
-def test_other_pads_are_left_to_torch(check):
+def test_other_padding_is_left_to_torch(check):
     x = torch.randn(2, 3, 4, 5)
     check(
         (lambda x: functional.pad(x, (1, -1), value=2.0), x),

@@ -70,18 +70,18 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.one_in(2)
-def test_families(deploy, family):
+def test_families_of_operators_are_verified(deploy, family):
     deployed = deploy(Family(FAMILIES[family]), torch.randn(1, 16, 8), ir="torchscript")
     assert deployed.verdict == "verified"
 
 
-def test_a_recurrent_network(deploy):
+def test_a_recurrent_network_is_verified(deploy):
     lstm = nn.LSTM(8, 4, bidirectional=True, batch_first=True)
     assert deploy(lstm, torch.randn(1, 5, 8), ir="torchscript").verdict == "verified"
 
 
 @pytest.mark.parametrize("function", [lambda x: x, lambda x: x.sort(-1).values])
-def test_a_lowering_of_the_callers_serves_every_network(deploy, function):
+def test_a_callers_lowering_is_used(deploy, function):
     """Where pnnx takes the model as it is, too."""
     rewriters = eb.RewriterSet()
 

@@ -19,7 +19,7 @@ quick = settings(
 
 @quick
 @given(data=st.data())
-def test_sorts(check, data):
+def test_sorts_match_torch(check, data):
     cases = []
     for descending in (False, True, False, True):
         x = data.draw(tensors(dtypes=EVERY, sizes=(1, 5)))
@@ -39,7 +39,7 @@ def test_sorts(check, data):
 
 @quick
 @given(data=st.data())
-def test_extremes_and_where_they_are(check, data):
+def test_extremes_and_their_indices_match_torch(check, data):
     cases = []
     for name in ("max", "min"):
         x = data.draw(tensors(dtypes=NUMBERS, sizes=(1, 5)))
@@ -55,12 +55,12 @@ def test_extremes_and_where_they_are(check, data):
     check(*cases, exact=True)
 
 
-def test_places_are_those_of_the_elements(check):
+def test_indices_belong_to_their_elements(check):
     x = torch.randperm(60).reshape(3, 20).float()
     check((lambda x: x.topk(4), x), (lambda x: x.kthvalue(3), x), (lambda x: x.argsort(0), x))
 
 
-def test_one_number(check):
+def test_sorting_a_scalar_matches_torch(check):
     one = torch.tensor(2.0)
     functions = (
         *(lambda x: x.sort(), lambda x: x.topk(1), lambda x: x.max(0), lambda x: x.argmin()),
@@ -77,13 +77,13 @@ def nodes(program):
     ("function", "most"),
     [(lambda x: x.sort().values, 18), (torch.argmax, 9)],
 )
-def test_nothing_looks_for_nan(check, function, most):
+def test_no_operator_handles_nan(check, function, most):
     program = check((function, torch.randn(40)), exact=True)
     found = nodes(program)
     assert len(found) <= most
     assert not any("isnan" in str(node.target) or "aten.ne" in str(node.target) for node in found)
 
 
-def test_no_more_pairs_than_there_are(lowered):
+def test_topk_compares_each_pair_once(lowered):
     program = lowered(lambda x: x.topk(2), [torch.randn(3, 100)], OPERATORS)
     assert max(each.meta["val"][0].numel() for each in nodes(program)) <= 100 * 100

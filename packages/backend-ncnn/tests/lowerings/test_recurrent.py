@@ -17,14 +17,14 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_networks(check, kind):
+def test_recurrent_networks_match_torch(check, kind):
     parts = [kind(4, 3, **options) for options in OPTIONS]
     if kind is nn.RNN:
         parts.append(kind(4, 3, nonlinearity="relu"))
     check(*((part.eval(), torch.randn(2, 5, 4)) for part in parts))
 
 
-def test_first_states_that_are_inputs(check):
+def test_initial_states_as_inputs_match_torch(check):
     lstm, gru = nn.LSTM(4, 3).eval(), nn.GRU(4, 3).eval()
     x, hidden, cell = torch.randn(5, 2, 4), torch.randn(1, 2, 3), torch.randn(1, 2, 3)
     check((lambda x, h, c: lstm(x, (h, c)), x, hidden, cell), (gru, x, hidden))
