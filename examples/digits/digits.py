@@ -44,6 +44,7 @@ class DigitNet(nn.Module):
 def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return training images, held-out images, training labels and held-out labels."""
     bunch = load_digits()
+    # scikit-learn's pixels are integers from 0 to 16.
     images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(bunch.target)
     train, test = train_test_split(
@@ -64,7 +65,7 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: 
 
 def trained() -> tuple[DigitNet, torch.Tensor]:
     """Return the trained network and an example input, for ``digits.py:trained`` in commands."""
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # the same weights in each run
     images, _, labels, _ = digits()
     model = DigitNet()
     train(model, images, labels)
@@ -133,14 +134,14 @@ def main(argv: list[str] | None = None) -> int:
     print("engine       precision  PyTorch  artifact    drop      size  verdict")
     for backend in [args.backend] if args.backend else list_backends():
         for precision, data in (("fp32", None), ("int8", images)):
-            deployment = deploy(model, test_images, backend, precision, args.work_dir, data)
-            artifact = deployment.artifact
+            deployed = deploy(model, test_images, backend, precision, args.work_dir, data)
+            artifact = deployed.artifact
             with eb.load(artifact) as wrapper:
                 found = accuracy(wrapper({"image": test_images})["output"], test_labels)
             size = sum((artifact.path / file).stat().st_size for file in artifact.files)
             print(
                 f"{backend:<12} {precision:<9} {expected:8.2%} {found:9.2%} {expected - found:7.2%}"
-                f" {size / 1000:6.1f} kB  {deployment.verdict}"
+                f" {size / 1000:6.1f} kB  {deployed.verdict}"
             )
     print(f"{len(test_labels)} digits held out; the artifacts are in {args.work_dir}")
     return 0

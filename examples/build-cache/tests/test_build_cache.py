@@ -242,8 +242,6 @@ def test_other_calibration_data_is_a_miss(ir: Path) -> None:
 
 
 def test_other_nodes_in_floating_point_are_a_miss(tmp_path: Path) -> None:
-    import torch
-
     path = tmp_path / "two.onnx"
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
     eb.export(model, torch.ones(2, 4), path=path)
@@ -255,8 +253,6 @@ def test_other_nodes_in_floating_point_are_a_miss(tmp_path: Path) -> None:
 
 def test_other_unordered_outputs_are_a_miss(tmp_path: Path) -> None:
     # A backend may convert a model differently if the order of an output is free.
-    import torch
-
     with loop():
         for number, compare in enumerate([{}, {"output": "set"}]):
             eb.deploy(

@@ -44,7 +44,7 @@ def _make_parser() -> argparse.ArgumentParser:
                 "build",
                 nargs="?",
                 default="",
-                help="the first characters of the build's name; by default the last build",
+                help="its name, or the start of it; default: the last",
             )
     return parser
 

@@ -76,6 +76,7 @@ def digest_key(key: Key) -> str:
         >>> digest_key({"a": "1", "b": "2"}) == digest_key({"b": "2", "a": "1"})
         True
     """
+    # Sorted: the order in which the fields were added must not matter.
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
@@ -99,7 +100,7 @@ def _shorten(text: str | None) -> str:
 
 
 def _encode_value(value: object) -> str:
-    return msgspec.json.encode(value, order="deterministic").decode()
+    return msgspec.json.encode(value, order="deterministic").decode()  # sets have no order
 
 
 def _prefix_fields(field: str, mapping: Mapping[str, object]) -> dict[str, object]:
@@ -125,6 +126,7 @@ def _digest_data(data: CalibrationData) -> str:
     digest = hashlib.sha256()
     for sample in data:
         for name, array in sorted(sample.items()):
+            # The bytes of two arrays may be equal although their shapes differ.
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
             digest.update(array.tobytes())
     return digest.hexdigest()
@@ -143,6 +145,7 @@ def _find_file(text: str) -> Path | None:
 
 def _list_versions(backend: eb.Backend) -> dict[str, str]:
     """Return the versions of Enginebay, the plugin, its engine and its dependencies."""
+    # A requirement may list alternatives, separated by "|".
     alternatives = [part for text in backend.info.runtime_distributions for part in text.split("|")]
     with suppress(PackageNotFoundError):
         alternatives += requires(backend.distribution) or []

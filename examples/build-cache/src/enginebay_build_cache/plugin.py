@@ -115,6 +115,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
         files = yield
     finally:
         _lookup.reset(token)
+    # Not stored: a hit, and the results None and a single path, which core rejects.
     if lookup is None or lookup.files is not None or files is None or isinstance(files, str | Path):
         return files
     files = list(files)  # it may be a generator
@@ -122,6 +123,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
     return files
 
 
+# Before the backend's implementation: pluggy returns the first result that is not None.
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
     """Return the files of an earlier build; after None, pluggy calls the backend."""
@@ -133,7 +135,7 @@ def _look_up(request: ConvertRequest) -> Lookup | None:
     store = Store.from_environment()
     try:
         return Lookup(request, store)
-    except OSError as err:
+    except OSError as err:  # a broken cache must not stop a build
         _warn_about_cache("read", store, err)
         return None
 

@@ -164,6 +164,7 @@ class Store:
         Raises:
             OSError: A file cannot be written.
         """
+        # For the owner only: who may write into the folder decides what is deployed.
         self._entries.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._scratch.mkdir(mode=0o700, exist_ok=True)
         self._delete_abandoned()
@@ -223,7 +224,7 @@ class Store:
     def _delete_abandoned(self) -> None:
         """Delete the scratch folders of killed processes."""
         for folder in self._scratch.iterdir():
-            with suppress(OSError):
+            with suppress(OSError):  # another process may delete the folder at the same time
                 if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
                     shutil.rmtree(folder, ignore_errors=True)
 

@@ -170,7 +170,6 @@ _ONLY_TORCHSCRIPT = (
 
 
 def _combine_failures(failures: dict[str, ConversionError]) -> ConversionError:
-    """Return one error with the messages of all failures."""
     failures = _drop_repeated(failures)
     if len(failures) == 1:
         return next(iter(failures.values()))

@@ -64,15 +64,13 @@ def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.N
 
 @cache
 def _make_forks_safe() -> None:
-    """End this thread's OpenMP threads before each fork, so that ncnn runs in the child.
-
-    libgomp reuses its threads between calls. A forked child does not have them, but would wait for
-    them.
-    """
+    """End this thread's OpenMP threads before each fork, so that ncnn runs in the child."""
     import ncnn.ncnn
 
     if not hasattr(os, "register_at_fork"):
         return
+    # libgomp reuses its threads in the next call. A forked child does not have these threads, but
+    # would wait for them.
     # ncnn's package includes a libgomp. If torch was imported first, ncnn uses torch's instead.
     for library in (None, ncnn.ncnn.__file__):
         end_threads = getattr(ctypes.CDLL(library), "omp_pause_resource_all", None)

@@ -88,11 +88,7 @@ def stable(x: Tensor):
 
 
 def _write_power(exponent: torch.Value) -> str | None:
-    """Write a power as products and a square root: ncnn's layer is wrong for bases up to zero.
-
-    If twice the exponent is not an integer, the power becomes the exponential of a logarithm,
-    multiplied by the sign of the base, so that a base of zero gives zero.
-    """
+    """Write a power as products and a square root: ncnn's layer is wrong for bases up to zero."""
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
         return None
@@ -103,6 +99,7 @@ def _write_power(exponent: torch.Value) -> str | None:
     if halves != abs(power) * 2:
         if power < 0:
             return None
+        # The exponential of a logarithm, times the sign of the base, so that zero gives zero.
         result = f"(x.clamp({_TINY}).log() * {power}).exp() * x.sign()"
         return f"def stable(x: Tensor, power: {kind}):\n    return {result}\n"
     lines, factor, factors = [], "x.sqrt()" if halves % 2 else "x", []

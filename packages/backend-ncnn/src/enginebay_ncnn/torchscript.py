@@ -126,13 +126,11 @@ def summarize_error(err: Exception) -> str:
 
 
 def _restore_numbers(model: Any) -> None:
-    """Replace float64 constants by numbers if a traced model multiplies or divides by them.
-
-    A trace saves the 0.5 of ``indices * 0.5`` as a float64 tensor. When the file runs, the product
-    is float32. When freezing folds a constant product, it is float64, and the frozen module fails.
-    """
+    """Replace float64 constants by numbers if a traced model multiplies or divides by them."""
     import torch
 
+    # A trace saves the 0.5 of "indices * 0.5" as a float64 tensor. When the file runs, the product
+    # is float32. When freezing folds a constant product, it is float64, and the module then fails.
     for module in model.modules():
         if not module._c._has_method("forward"):  # a list of modules
             continue
@@ -167,14 +165,7 @@ def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first set of inputs that a file accepts, and the outputs for this set.
-
-    Args:
-        path: The TorchScript file.
-        trials: Sets of inputs by name.
-        timeout: Time limit of a run in seconds.
-        in_child: Whether to run in a child process.
-    """
+    """Return the first set of inputs that a file accepts, and the outputs for this set."""
     folder = path.with_suffix(".run")
     folder.mkdir()
     tried = trials[:_MAX_TRIALS]

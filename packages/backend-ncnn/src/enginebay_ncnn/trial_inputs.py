@@ -38,13 +38,7 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return one to three sets of random inputs: some models reject the first set.
-
-    Floats are normally distributed. Integers have the range of the caller's samples. Without
-    samples, or if they are masks, integers are zeros and ones: valid as indices and as masks. Some
-    models use differences of inputs as indices, such as the widths of boxes, which must not be
-    negative: the integers are sorted in the second set, and all ones in the third.
-    """
+    """Return one to three sets of random inputs: some models reject the first set."""
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])
         for shape in shapes
@@ -52,6 +46,8 @@ def _make_random_inputs(
     integers = {name: array for name, array in mixed.items() if array.dtype.kind != "f"}
     if not integers:
         return [mixed]
+    # Some models use differences of inputs as indices, such as the widths of boxes, which must not
+    # be negative: sorted integers or equal integers have no negative differences.
     ordered = {name: np.sort(array) if array.ndim else array for name, array in integers.items()}
     ones = {name: np.ones_like(array) for name, array in integers.items()}
     return [mixed, mixed | ordered, mixed | ones]
@@ -68,6 +64,7 @@ def _make_random_array(shape: InputShape, samples: Sequence[NumpyArray]) -> Nump
         return np.asarray(
             rng.integers(min(numbers), max(numbers), shape.smallest, endpoint=True), shape.dtype
         )
+    # Unknown integers, and masks: zeros and ones are valid as indices of any table and as masks.
     ones = np.asarray(rng.random(shape.smallest) < 0.75)  # for a scalar, < returns a bool
     if ones.size > 1:
         ones.flat[-1] = False  # a mask of ones alone would have no effect

@@ -140,11 +140,9 @@ def _cache_file(library: Library, params: Params, device: cuda.Device | None) ->
 
 
 def _build_in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
-    """Build in a separate thread, so that Ctrl-C reaches this thread.
-
-    Python handles a signal when its main thread runs Python code. During a build in the main thread
-    that would be inside the monitor, and the bindings swallow exceptions raised there.
-    """
+    """Build in a separate thread, so that Ctrl-C interrupts this thread."""
+    # Python handles a signal when its main thread runs Python code. During a build in the main
+    # thread that would be inside the monitor, and the bindings swallow exceptions raised there.
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:
         building = pool.submit(build)
         try:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 class Allocator:
     """Allocates memory for an output whose shape depends on the data.
 
-    The bindings never free an allocator before its context. So each output has only one allocator,
-    which allocates with the function of the current call.
-
     Attributes:
         grow: Allocates memory for the current call; None between calls, so that the memory of a
             call can be freed.
@@ -170,6 +167,7 @@ class Context:
         return {name: allocator.shape for name, allocator in allocators.items()}
 
     def _allocator(self, name: str) -> Allocator:
+        # Only one for each output: the bindings never free an allocator before its context.
         if name not in self._allocators:
             allocator = self._engine.library.derived(Allocator)()
             accepted = self._raw.set_output_allocator(name, allocator)

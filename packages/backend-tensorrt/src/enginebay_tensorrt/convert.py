@@ -46,6 +46,7 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
         TemporaryDirectory(prefix="typed-", dir=request.work_dir) as temporary,
         target.open("wb") as file,
     ):
+        # If the engine cannot run here, ONNX Runtime runs the graph from the folder instead.
         folder = request.simulation or Path(temporary)
         source = build(
             request.ir,

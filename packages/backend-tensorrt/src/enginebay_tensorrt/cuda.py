@@ -99,6 +99,7 @@ def device(params: Params) -> Device:
             hint=f"enginebay check-env {params.product.backend}",
         ) from err
     name = facts.name.decode() if isinstance(facts.name, bytes) else str(facts.name)
+    # The name is a C array, padded with zero bytes.
     return Device(
         index, name.rstrip("\0"), f"{facts.major}.{facts.minor}", format_version(int(driver))
     )

@@ -133,6 +133,7 @@ def _read_spec(cuda_engine: trt.ICudaEngine, name: str) -> TensorSpec:
     return TensorSpec(
         name,
         get_dtype_name(cuda_engine.get_tensor_dtype(name)),
+        # An engine does not contain the names of dynamic dimensions.
         tuple(f"{name}_{n}" if dim == -1 else int(dim) for n, dim in enumerate(dims)),
     )
 

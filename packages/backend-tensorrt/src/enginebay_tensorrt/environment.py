@@ -97,7 +97,7 @@ def _check_imports(params: Params) -> eb.EnvReport:
             wanted="the wheel with the libraries, or a folder of them in LD_LIBRARY_PATH",
             fix=f"pip install '{_libraries_wheel(product)}'{product.index}",
         )
-    elif report.ok and not needs_device(params):
+    elif report.ok and not needs_device(params):  # the builder works without a GPU: test it
         report += _check_builder(params)
     report += check_import(
         "cuda.bindings.runtime", fix=f"pip install 'cuda-bindings=={_wheels_major(product)}.*'"
@@ -111,7 +111,6 @@ def _check_imports(params: Params) -> eb.EnvReport:
 
 
 def _check_builder(params: Params) -> eb.EnvReport:
-    """Check that the builder can build an engine of one layer without a GPU."""
     from enginebay_tensorrt.builder import build_identity
 
     name = "parser and builder"
@@ -212,6 +211,7 @@ def _check_gpu(params: Params) -> eb.EnvReport:
         )
     device = cuda.device(params)
     found = f"{device.name}, sm {device.compute_capability}"
+    # Without this check only the smoke test would fail, with the hint to build the engine again.
     if isinstance(params, TensorrtRtxParams) and not is_listed(device, params):
         wanted = f"a GPU that {params.product.title} runs on"
         fix = "use the backend tensorrt"

@@ -45,9 +45,6 @@ def fold_overlapping(
 ) -> Tensor:
     """Fold windows that may overlap.
 
-    Each position in a window is a channel. A transposed convolution adds the channels to the pixels
-    of the image.
-
     Args:
         windows: The input of ``fold``.
         size: The image's height and width.
@@ -60,6 +57,8 @@ def fold_overlapping(
 
     axes = zip(size, kernel, dilation, padding, stride, strict=True)
     counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in axes]
+    # Each position in a window is a channel. The transposed convolution places the channels in the
+    # image and adds those that fall on the same pixel.
     positions = kernel[0] * kernel[1]
     weight = torch.eye(positions, dtype=windows.dtype, device=windows.device)
     image = torch.nn.functional.conv_transpose2d(

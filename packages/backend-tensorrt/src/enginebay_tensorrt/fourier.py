@@ -45,7 +45,6 @@ def multiply_by_dft(
 def _dft_matrices(
     like: Tensor, dim: int, norm: str | None, *, inverse: bool, onesided: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the real and the imaginary part of the matrix for one dimension."""
     import torch
 
     length: Any = like.shape[dim]  # not an int in a trace

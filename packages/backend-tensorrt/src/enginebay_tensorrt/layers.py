@@ -59,6 +59,7 @@ def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
             profiler.seconds = {}
             wrapper(request.inputs)
             runs.append(profiler.seconds)
+    # The first run is a warm-up.
     names = dict.fromkeys(name for run in runs[1:] for name in run)
     return [
         TimedLayer(

@@ -60,7 +60,6 @@ def parse(library: Library, network: trt.INetworkDefinition, source: Path, param
 
 
 def _format_nodes(nodes: list[str]) -> str:
-    """Return the names of an error's first nodes and the number of its other nodes."""
     if not nodes:
         return ""
     others = len(nodes) - _MAX_NODES
@@ -87,7 +86,6 @@ def list_parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
 
 
 def _describe_error(error: trt.ParserError) -> str:
-    """Format a parser's error in one line."""
     text = " ".join(error.desc().split())
     # Some errors are the source text of a failed assertion: "false" for an operator that is not
     # supported, and a condition with a message for an operator that ONNX does not define.
@@ -128,6 +126,8 @@ def check_network_ports(
                 f"not supported with {title}",
                 hint="make it a constant of the model",
             )
+    # The parser renames an input that is an output too, drops inputs that no node reads, and
+    # changes dtypes that TensorRT does not have.
     for kind, tensors, specs in (("input", ports[0], inputs), ("output", ports[1], outputs)):
         dtypes = {tensor.name: get_dtype_name(tensor.dtype) for tensor in tensors}
         for spec in specs:

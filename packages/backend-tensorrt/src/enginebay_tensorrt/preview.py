@@ -25,7 +25,7 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
     load_plugins(library, map(Path, request.params.plugins))
     errors: dict[str, str] = {}
     for node, text in list_parser_errors(request.ir.path, request.params):
-        if not node:
+        if not node:  # the error is about the whole file
             raise ConversionError(
                 f"{library.product.title} cannot parse '{request.ir.path.name}': {text}"
             )

@@ -94,6 +94,7 @@ def _check_profile(name: str, dims: tuple[int, ...], profile: ShapeProfile) -> N
 def _raise_no_range(name: str, dims: tuple[int, ...]) -> None:
     flags = " ".join(
         f"--{flag} {name}:{format_dims(tuple(number if dim == -1 else dim for dim in dims))}"
+        # Any sizes: the user replaces them.
         for flag, number in (("min-shapes", 1), ("input-shapes", 4), ("max-shapes", 8))
     )
     raise ParamsError(

@@ -1,9 +1,7 @@
 """Quantise a model to int8 or fp8, by Q/DQ nodes around convolutions and matrix products.
 
 ONNX Runtime's quantiser runs the model on the samples and inserts the nodes. Its settings follow
-the rules of TensorRT 10 and 11 for explicitly quantised networks: zero points are 0, weights in
-int8 have a scale for each output channel, biases are not quantised, and only inputs of the
-operators below are quantised, so that TensorRT can fuse the operators that follow.
+the rules of TensorRT 10 and 11 for explicitly quantised networks.
 """
 
 from __future__ import annotations
@@ -66,10 +64,11 @@ def quantize(
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTIZED),
                 nodes_to_exclude=list(keep),
+                # Well below the limit of protobuf, 2 GB.
                 use_external_data_format=model.ByteSize() > 1 << 30,
                 **_quantizer_settings(precision),
             )
-    except EnginebayError:
+    except EnginebayError:  # an error of the data set
         raise
     except Exception as err:
         raise ConversionError(
@@ -104,14 +103,16 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
     return {
         "activation_type": kind,
         "weight_type": kind,
-        "per_channel": int8,
+        "per_channel": int8,  # a scale for each output channel of the weights
         # For fp8, ONNX Runtime has only this method.
         "calibrate_method": CalibrationMethod.MinMax if int8 else CalibrationMethod.Distribution,
         "extra_options": {
+            # TensorRT requires zero points of 0.
             "ActivationSymmetric": True,
             "WeightSymmetric": True,
             "AddQDQPairToWeight": True,
             "QuantizeBias": False,
+            # Only inputs are quantised, so that TensorRT can fuse the operators that follow.
             "OpTypesToExcludeOutputQuantization": list(QUANTIZED),
         },
     }
@@ -133,8 +134,7 @@ def _load_with_opset(source: Path, precision: str) -> onnx.ModelProto:
     except Exception as err:
         raise ConversionError(
             f"{precision} requires opset {required}, and '{source.name}' cannot be converted from "
-            f"opset {opset}: "
-            f"{str(err).splitlines()[0]}",
+            f"opset {opset}: {str(err).splitlines()[0]}",
             hint=f"export it with opset {required} or newer",
         ) from err
 
@@ -161,10 +161,10 @@ def _check_quantized(target: Path, source: Path) -> None:
 
 
 def _set_scales_of_zero(target: Path) -> None:
-    """Replace scales of 0 by 1: the quantiser writes 0 for constants, and TensorRT rejects it."""
     import onnx
     from onnx import numpy_helper
 
+    # The quantiser writes a scale of 0 for constant values, which TensorRT rejects: 1 replaces it.
     model = onnx.load(target, load_external_data=False)
     nodes = (node for node in model.graph.node if node.op_type == "QuantizeLinear")
     names = {node.input[1] for node in nodes}

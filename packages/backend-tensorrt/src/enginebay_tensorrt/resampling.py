@@ -36,7 +36,7 @@ def resize_matrix(size: int, output_size: int, scale: float, mode: str) -> Numpy
     """
     import numpy as np
 
-    widened = max(scale, 1.0)
+    widened = max(scale, 1.0)  # only an image that shrinks is smoothed
     support = _SUPPORT[mode] * widened
     matrix = np.zeros((output_size, size))
     for row in range(output_size):

@@ -57,7 +57,7 @@ def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) ->
     """Concatenate uint8 as int32: in TensorRT, ``Concat`` does not support uint8."""
     import torch
 
-    axis = kwargs.pop("axis", dim)
+    axis = kwargs.pop("axis", dim)  # torch accepts NumPy's name too
     if kwargs or any(tensor.dtype != torch.uint8 for tensor in tensors):
         return ctx.origin_func(tensors, axis, **kwargs)
     return ctx.origin_func([tensor.int() for tensor in tensors], axis).to(torch.uint8)
@@ -187,6 +187,7 @@ def masked_scatter(
 
     mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape
     indices = mask.reshape(-1).long().cumsum(0) - 1
+    # Before the first true element, the index is -1; its value is not used.
     picked = source.reshape(-1)[indices.clamp(min=0)]
     return torch.where(mask, picked.reshape(mask.shape), input)
 
@@ -205,6 +206,7 @@ def _make_transform(name: str, default: Dims) -> Callable[..., object]:
 
         from enginebay_tensorrt.fourier import multiply_by_dft
 
+        # Other dtypes, and a length to which the signal is cut or padded, are left to torch.
         exact = (torch.float32, torch.float64, torch.complex64, torch.complex128)
         options = [length, *kwargs.values()]
         if any(option is not None for option in options) or input.dtype not in exact:

@@ -18,6 +18,7 @@ from enginebay_tensorrt.plugin import (
 )
 from enginebay_tensorrt.products import TENSORRT_RTX
 
+#: The plugin manager finds the hooks of both backends by these names.
 __all__ = [
     "backend_info",
     "bound_to",

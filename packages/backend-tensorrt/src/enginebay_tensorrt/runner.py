@@ -53,6 +53,7 @@ class Runner:
         self._graph: Any = None
         with cuda.on_device(self._index):
             self._context = Context(engine)
+            # Work on a non-blocking stream does not wait for the default stream.
             self._stream = int(cuda.call("cudaStreamCreateWithFlags", cudart.cudaStreamNonBlocking))
             self._ready, self._done = (
                 cuda.call("cudaEventCreateWithFlags", cudart.cudaEventDisableTiming)
@@ -75,11 +76,9 @@ class Runner:
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Yield the stream for a call, on which the work starts after the previous call.
-
-        It is the caller's stream, unless that is the default stream, on which TensorRT would block
-        the host. Then it is the runner's stream, and the caller's stream waits for it.
-        """
+        """Yield the stream for a call, on which the work starts after the previous call."""
+        # On the default stream, handle 0, TensorRT would block the host: then the call uses the
+        # runner's stream, and the caller's stream waits for it.
         stream = caller or self._stream
         with (
             cuda.on_device(self._index),
@@ -101,11 +100,9 @@ class Runner:
             cuda.call("cudaStreamWaitEvent", caller, self._done, 0)
 
     def _wait_for_caller(self, caller: int, stream: int) -> None:
-        """Make a stream wait for the work that is already on the caller's stream.
-
-        Earlier work on the caller's stream may still use the memory that torch allocates. So call
-        this after the last allocation.
-        """
+        """Make a stream wait for the work that is already on the caller's stream."""
+        # To be called after the last allocation: earlier work on the caller's stream may still use
+        # the memory that torch allocates.
         if stream != caller:
             cuda.call("cudaEventRecord", self._ready, caller)
             cuda.call("cudaStreamWaitEvent", stream, self._ready, 0)
@@ -164,6 +161,7 @@ class Runner:
         profile = self._context.profile_for(shapes)
         device = torch.device("cuda", self._index)
         caller = int(torch.cuda.current_stream(device).cuda_stream)
+        # The memory of a lazily negated tensor contains the values before the negation.
         arguments = {name: feed[name].to(device).resolve_neg().contiguous() for name in shapes}
         if self._graph is not None:
             return self._replay_torch(arguments, device, caller)
@@ -220,7 +218,6 @@ class Runner:
         device: torch.device,
         streams: tuple[int, int],
     ) -> Grow:
-        """Return a function that allocates an output's memory with torch's allocator."""
         import torch
 
         def grow(nbytes: int) -> int:
@@ -250,6 +247,7 @@ class Runner:
             # The first call allocates memory, which cannot be recorded.
             self._launch_on_staging(0, shapes, stream)
             cuda.call("cudaStreamSynchronize", stream)
+            # In this mode, other threads may call CUDA during the recording.
             mode = cudart.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
             cuda.call("cudaStreamBeginCapture", stream, mode)
             try:
@@ -278,7 +276,6 @@ class Runner:
 
 
 def _static_shapes(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
-    """Return the shapes of tensors; all dimensions must be fixed."""
     return {name: tensor.spec.dims for name, tensor in tensors.items()}  # type: ignore[misc]  # all ints
 
 

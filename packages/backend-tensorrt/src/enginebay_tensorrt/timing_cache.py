@@ -41,10 +41,11 @@ def use_timing_cache(config: trt.IBuilderConfig, file: Path | None) -> Iterator[
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     cache = config.create_timing_cache(_read_cache(file))
+    # A mismatch is a cache of another device or version.
     if cache is None or not config.set_timing_cache(cache, ignore_mismatch=False):
         cache = config.create_timing_cache(b"")
         config.set_timing_cache(cache, ignore_mismatch=False)
-    yield
+    yield  # not in a try block: a build that fails saves no timings
     with FileLock(f"{file}.lock"):
         others = config.create_timing_cache(_read_cache(file))
         if others is not None:

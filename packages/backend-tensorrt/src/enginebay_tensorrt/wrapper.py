@@ -86,6 +86,7 @@ class TensorrtWrapper(eb.Wrapper):
         """Enqueue a call with CUDA tensors on the caller's current stream."""
         with self._use_runner() as runner:
             outputs = self._order_outputs(runner.run_torch(feed))
+        # The engine's GPU and the caller's may be different.
         device = next(iter(feed.values())).device
         return [output.to(device) for output in outputs]
 
@@ -99,7 +100,7 @@ class TensorrtWrapper(eb.Wrapper):
     @contextmanager
     def _use_runner(self) -> Iterator[Runner]:
         """Yield a runner that no other call uses at the same time."""
-        try:
+        try:  # without asking first: another thread may take the last runner in between
             runner = self._idle.pop()
         except IndexError:
             runner = Runner(self.engine, as_graph=self._as_graph)

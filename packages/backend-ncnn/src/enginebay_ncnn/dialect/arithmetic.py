@@ -55,11 +55,8 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs before the values' reshapes, if the result can be reshaped instead.
-
-    That requires that all values have the same shape, and all blobs too. It avoids reshapes between
-    operators: for some of these pnnx takes the wrong dimension as the batch.
-    """
+    """Return the blobs before the values' reshapes, if the result can be reshaped instead."""
+    # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
         each.reshape_source for each in values if isinstance(each, Blob) and each.reshape_source
     ]
@@ -98,11 +95,9 @@ def _unwrap_scalar(operand: Operand) -> Operand:
 
 
 def _strip_leading_ones(value: Value) -> Value:
-    """Remove the leading dimensions of size one of a constant.
-
-    pnnx may take such a dimension for the batch, which is wrong if the same constant also meets
-    values without a batch.
-    """
+    """Remove the leading dimensions of size one of a constant."""
+    # pnnx may take such a dimension for the batch, which is wrong if the same constant is also
+    # combined with values without a batch.
     if isinstance(value, Blob):
         return value
     first = next((axis for axis, size in enumerate(value.shape) if size != 1), value.ndim - 1)
@@ -161,11 +156,8 @@ def _trunc_quotient(dividend: Tensor, divisor: Any) -> Tensor:
 
 
 def _floor_quotient(dividend: Tensor, divisor: Any) -> Tensor:
-    """Return the quotient rounded down.
-
-    ncnn multiplies by the reciprocal, so the rounded quotient of two integers may be one too small
-    or one too large. The remainder is exact and corrects it.
-    """
+    # ncnn multiplies by the reciprocal, so the rounded quotient of two integers may be one too
+    # small or one too large. The remainder is exact and corrects it.
     sign = divisor.sign() if isinstance(divisor, torch.Tensor) else math.copysign(1.0, divisor)
     quotient = (dividend / divisor).floor()
     remainder = (dividend - quotient * divisor) * sign

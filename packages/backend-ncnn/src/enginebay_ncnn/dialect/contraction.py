@@ -120,11 +120,9 @@ def write_scaled_dot_product_attention(
 
 
 def _zero_hidden_rows(result: Value, mask: Value) -> Value:
-    """Return zeros, as torch does, in the rows where a boolean mask hides every key.
-
-    In such a row all scores are -1e30, so the softmax returns equal weights and the result would be
-    the mean of the values.
-    """
+    """Return zeros, as torch does, in the rows where a boolean mask hides every key."""
+    # In such a row all scores are -1e30, so the softmax returns equal weights, and the result would
+    # be the mean of the values.
     if isinstance(mask, torch.Tensor) and bool(mask.any(-1).all()):
         return result  # no row hides every key, as in a causal mask
     return write_mul(result, write_amax(mask, -1, True))

@@ -20,9 +20,11 @@ from enginebay_ncnn.dialect.reductions import write_amax, write_amin
 from enginebay_ncnn.dialect.values import Blob, Operand, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from torch import Tensor
+
+    from enginebay_ncnn.dialect.reductions import Dims
 
 
 def _greater_than(a: Any, b: Any) -> Tensor:
@@ -112,15 +114,11 @@ def replace_nonfinite(value: Operand) -> Any:
     return _clamp_to_float32(value) if math.isinf(value) else float(value)
 
 
-def write_any(
-    operand: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False
-) -> Value:
+def write_any(operand: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return write_amax(cast_to(operand, torch.bool), dim, keepdim)
 
 
-def write_all(
-    operand: Value, dim: int | Sequence[int] | None = None, keepdim: bool = False
-) -> Value:
+def write_all(operand: Value, dim: Dims = None, keepdim: bool = False) -> Value:
     return write_amin(cast_to(operand, torch.bool), dim, keepdim)
 
 

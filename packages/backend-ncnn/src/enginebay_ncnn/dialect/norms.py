@@ -78,7 +78,6 @@ def write_native_batch_norm_legit_no_training(
 
 
 def _scale_and_shift(operand: Value, scale: Value | None, shift: Value | None) -> Value:
-    """Multiply each channel by its scale and add its shift."""
     shape = (-1, *[1] * (operand.ndim - 2))
     operand = operand if scale is None else write_mul(operand, reshape(scale, shape))
     return operand if shift is None else write_add(operand, reshape(shift, shape))

@@ -27,15 +27,13 @@ _LOWEST = torch.finfo(torch.float32).min
 def _fit_windows(
     image: Sequence[int], output: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the kernel size, and the padding in the order of ``torch.nn.functional.pad``.
-
-    In a dimension with only one window, the kernel needs to be no larger than the image.
-    """
+    """Return the kernel size, and the padding in the order of ``torch.nn.functional.pad``."""
     stride, padding, dilation = rest
     window, border = [], []
     for size, count, k, s, p, d in zip(
         image, output, kernel, stride, padding, dilation, strict=True
     ):
+        # The only window of a dimension needs to be no larger than the image.
         k = min(k, (p + size - 1) // d + 1) if count == 1 else k
         window.append(k)
         border.append((p, max((count - 1) * s + (k - 1) * d + 1 - p - size, 0)))

@@ -8,19 +8,17 @@ import torch
 
 
 def copy_repeated_inputs(graph: Any) -> None:
-    """Replace repeated inputs in a TorchScript graph by copies, in place.
-
-    Repeated are tensors that one operator reads twice, and lists that two operators read. If other
-    operators read such a tensor too, pnnx counts its readers wrongly and writes outside of its
-    memory. For such a list, pnnx writes a layer that ncnn does not have.
-    """
+    """Replace repeated inputs in a TorchScript graph by copies, in place."""
     for node in [*graph.nodes()]:
+        # For a list that two operators read, pnnx writes a layer that ncnn does not have.
         if node.kind() == "prim::ListConstruct":
             for use in [*node.output().uses()][1:]:
                 clone = graph.createClone(node, lambda value: value)
                 clone.insertBefore(node)
                 clone.replaceInput(0, _insert_copy(graph, node.inputsAt(0), clone))
                 use.user.replaceInput(use.offset, clone.output())
+    # If one operator reads a tensor twice, and others read it too, pnnx counts the readers wrongly
+    # and writes outside of its memory.
     for node in [*graph.nodes()]:
         names = set()
         for index, value in enumerate([*node.inputs()]):

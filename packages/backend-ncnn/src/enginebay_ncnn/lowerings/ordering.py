@@ -6,7 +6,7 @@ ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 # ruff: noqa: ARG001, D103 - each takes the arguments of its operator
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import enginebay as eb
 from enginebay_ncnn.lowerings.common import LACKING, torch
@@ -22,12 +22,7 @@ lowerings = eb.RewriterSet(backend="ncnn")
 
 
 def _select_first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """Return the first ``count`` elements of the sorted order along a dimension, and their indices.
-
-    The rank of an element is the number of elements before it in the order: the smaller ones, and
-    the equal ones with a smaller index. The signs of the differences are −1, 0 or 1; adding ½ for
-    pairs with that index order makes equal elements count.
-    """
+    """Return the first ``count`` elements of a sorted dimension, and their indices."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
@@ -35,6 +30,9 @@ def _select_first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Te
     rows = moved.reshape(-1, size)
     keys = rows if x.dtype.is_floating_point else rows.to(torch.int64)
     left, right = keys.unsqueeze(2), keys.unsqueeze(1)
+    # The rank of an element is the number of elements before it: the smaller ones, and the equal
+    # ones with a smaller index. The signs of the differences are −1, 0 or 1, to which ½ is added
+    # for each pair with this index order, so that equal elements count too.
     half = torch.ones(size, size, dtype=x.dtype if x.dtype.is_floating_point else None).tril(-1) / 2
     order = ((right - left) if descending else (left - right)).sign() + half
     rank = order.ceil().clamp(0, 1).sum(-1)
@@ -54,13 +52,7 @@ def lower_sort(
 
 @lowerings.lowering("aten.topk", needs=LACKING)
 def lower_topk(
-    ctx: LoweringContext,
-    x: Tensor,
-    k: int,
-    dim: int = -1,
-    largest: bool = True,
-    *_: object,
-    **__: object,
+    ctx: LoweringContext, x: Tensor, k: int, dim: int = -1, largest: bool = True, *_: Any, **__: Any
 ) -> tuple[Tensor, Tensor]:
     return _select_first(x, dim, k, largest)
 
