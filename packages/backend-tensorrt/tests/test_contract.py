@@ -143,11 +143,11 @@ def test_stand_ins_that_differ_are_noticed(real: Any) -> None:
 
 def test_classes_derive_from_the_real_bindings(library: Library, real: Any) -> None:
     """Loggers, monitors, writers and allocators are NVIDIA's own classes, with our methods."""
-    monitor = library.derived(Monitor)(print)
+    monitor = library.derive(Monitor)(print)
     assert isinstance(library.logger, real.ILogger)
     assert isinstance(monitor, real.IProgressMonitor)
-    assert isinstance(library.derived(PlanWriter)(BytesIO(), monitor), real.IStreamWriter)
-    assert isinstance(library.derived(Allocator)(), real.IOutputAllocator)
+    assert isinstance(library.derive(PlanWriter)(BytesIO(), monitor), real.IStreamWriter)
+    assert isinstance(library.derive(Allocator)(), real.IOutputAllocator)
     document = real.IOutputAllocator.__doc__
     for line in (
         "reallocate_output_async(self, tensor_name, memory, size, alignment, stream)",

@@ -98,7 +98,7 @@ class Graph:
         return any(blob in layer.inputs for layer in self.layers)
 
     def readers(self, blob: str) -> list[Layer]:
-        """Return the layers that read a blob, directly or after layers that do not compute."""
+        """Return the layers that read a blob, directly or after layers that only move values."""
         readers = []
         for layer in self.layers:
             if blob not in layer.inputs:

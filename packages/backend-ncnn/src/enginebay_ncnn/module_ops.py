@@ -26,7 +26,7 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
             file that is not an importable module.
 
     Returns:
-        For each class, the caller's name by the name in the file.
+        The caller's name of each class, by the class's name in the file.
 
     Raises:
         ParamsError: The file has no such class.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return each unsupported operator with a reason, for the candidate that has the fewest.
+    """Return the unsupported operators, each with a reason, of the candidate that has the fewest.
 
     Raises:
         ConversionError: pnnx fails on all candidates.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from enginebay.errors import ConversionError, ParamsError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.library import get_library
-from enginebay_tensorrt.logger import reason
+from enginebay_tensorrt.logger import join_errors
 from enginebay_tensorrt.monitor import Monitor
 from enginebay_tensorrt.parser import (
     check_network_ports,
@@ -55,7 +55,7 @@ def build_plan(
         source: An ``.onnx`` file whose tensors have the types that the engine computes in.
         params: The backend's parameters.
         device: The GPU to build on and for; None if no GPU is needed.
-        file: The file to write the plan to, TensorRT's name of a serialized engine.
+        file: The file to write the plan to; TensorRT calls a serialized engine a plan.
         inputs: The model's inputs, to be compared with the inputs of the parsed network.
         outputs: The model's outputs, to be compared with the outputs of the parsed network.
         shapes: The known shape ranges of inputs, by name.
@@ -74,7 +74,7 @@ def build_plan(
         network = builder.create_network(make_creation_flags(library, params))
         parse(library, network, source, params)
         check_network_ports(library, network, source, inputs, outputs)
-        monitor = library.derived(Monitor)(progress)
+        monitor = library.derive(Monitor)(progress)
         config = builder.create_builder_config()
         config.progress_monitor = monitor
         _configure_builder(library, config, params)
@@ -94,7 +94,7 @@ def build_plan(
             if not _build_in_thread(write, monitor):
                 raise ConversionError(
                     f"{library.product.title} cannot build an engine from '{source.name}': "
-                    f"{reason(errors)}",
+                    f"{join_errors(errors)}",
                     hint=_build_hint(params, device),
                 )
 
@@ -125,7 +125,7 @@ def build_identity(params: Params) -> int:
         _configure_builder(library, config, params)
         plan = builder.build_serialized_network(network, config)
         if plan is None:
-            raise ConversionError(f"{library.title} cannot build an engine: {reason(errors)}")
+            raise ConversionError(f"{library.title} cannot build an engine: {join_errors(errors)}")
         return len(memoryview(plan))
 
 
@@ -233,5 +233,5 @@ def _add_profiles(
         described = ", ".join(f"{name} {p.min} to {p.max}" for name, p in profile.items())
         raise ConversionError(
             f"{library.product.title} rejects the optimisation profile {described}: "
-            f"{reason(errors)}"
+            f"{join_errors(errors)}"
         )

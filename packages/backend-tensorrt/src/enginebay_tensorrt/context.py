@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from enginebay.errors import InputError
-from enginebay_tensorrt.logger import reason
+from enginebay_tensorrt.logger import join_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ class Context:
     """An ``IExecutionContext`` whose failed calls raise an error with TensorRT's reason.
 
     Args:
-        engine: The engine; its device must be the calling thread's.
+        engine: The engine; its GPU must be the current device of the calling thread.
 
     Attributes:
         errors: The errors that TensorRT logs during the current call; the caller sets the list.
@@ -77,7 +77,8 @@ class Context:
             self._raw = engine.cuda_engine.create_execution_context()
             if self._raw is None:
                 raise RuntimeError(
-                    f"TensorRT has no memory for another execution context: {reason(self.errors)}"
+                    "TensorRT has no memory for another execution context: "
+                    f"{join_errors(self.errors)}"
                 )
         self._allocators: dict[str, Allocator] = {}
 
@@ -163,13 +164,13 @@ class Context:
             if allocator.error is not None:
                 raise allocator.error
         if not done:
-            raise RuntimeError(reason(self.errors))
+            raise RuntimeError(join_errors(self.errors))
         return {name: allocator.shape for name, allocator in allocators.items()}
 
     def _allocator(self, name: str) -> Allocator:
         # Only one for each output: the bindings never free an allocator before its context.
         if name not in self._allocators:
-            allocator = self._engine.library.derived(Allocator)()
+            allocator = self._engine.library.derive(Allocator)()
             accepted = self._raw.set_output_allocator(name, allocator)
             self._check(accepted, f"an allocator for '{name}'")
             self._allocators[name] = allocator
@@ -177,4 +178,4 @@ class Context:
 
     def _check(self, done: bool, what: str) -> None:
         if not done:
-            raise RuntimeError(f"TensorRT rejects {what}: {reason(self.errors)}")
+            raise RuntimeError(f"TensorRT rejects {what}: {join_errors(self.errors)}")

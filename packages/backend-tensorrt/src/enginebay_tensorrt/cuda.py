@@ -107,7 +107,7 @@ def device(params: Params) -> Device:
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
-    """Make a GPU the calling thread's current device, as TensorRT requires, in the block."""
+    """Make a GPU the current device of the calling thread in the block, as TensorRT requires."""
     previous = call("cudaGetDevice")
     if previous == index:
         yield

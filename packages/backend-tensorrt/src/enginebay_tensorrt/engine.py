@@ -11,7 +11,7 @@ from enginebay.errors import ConversionError
 from enginebay_tensorrt import cuda
 from enginebay_tensorrt.dtypes import get_dtype_name
 from enginebay_tensorrt.library import Library, get_library
-from enginebay_tensorrt.logger import reason
+from enginebay_tensorrt.logger import join_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
             cuda_engine = runtime.deserialize_cuda_engine(path.read_bytes())
         if cuda_engine is None:
             raise ConversionError(
-                f"{library.title} cannot load '{path.name}': {reason(errors)}",
+                f"{library.title} cannot load '{path.name}': {join_errors(errors)}",
                 hint="build the engine again on this machine",
             )
         if weights is not None:
@@ -105,7 +105,7 @@ def refit(library: Library, cuda_engine: trt.ICudaEngine, weights: Path) -> None
             messages = [parser.get_error(n).desc() for n in range(parser.num_errors)]
             raise ConversionError(
                 f"the weights in '{weights.name}' do not fit the engine: "
-                f"{reason(messages + errors)}"
+                f"{join_errors(messages + errors)}"
             )
 
 

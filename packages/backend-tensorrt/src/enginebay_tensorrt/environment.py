@@ -50,28 +50,28 @@ def _find_wheels(product: Product, part: str) -> dict[str, str]:
 
 def _check_wheels(product: Product) -> eb.EnvReport:
     bindings, libraries = (_find_wheels(product, part) for part in ("-bindings", "-libs"))
-    found = [f"{product.wheels[m]}-bindings {v}" for m, v in bindings.items()]
-    found += [f"{product.wheels[m]}-libs {v}" for m, v in libraries.items()]
+    wheels = [f"{product.wheels[m]}-bindings {v}" for m, v in bindings.items()]
+    wheels += [f"{product.wheels[m]}-libs {v}" for m, v in libraries.items()]
     majors = sorted({*bindings, *libraries})
     if len(majors) > 1:
         return failed(
             Tier.METADATA,
             "one CUDA",
-            found=", ".join(found),
+            found=", ".join(wheels),
             wanted="wheels for one version of CUDA: both write into the same folders",
             fix=f"{product.uninstall} && {product.install_for('13')}",
         )
     if bindings and libraries and bindings != libraries:
         version = bindings[majors[0]]
-        wheels = " ".join(
+        requirements = " ".join(
             f"'{product.wheels[majors[0]]}{part}=={version}'" for part in ("-bindings", "-libs")
         )
         return failed(
             Tier.METADATA,
             "one version",
-            found=", ".join(found),
+            found=", ".join(wheels),
             wanted=f"bindings and libraries of one version: {version}",
-            fix=f"pip install --force-reinstall {wheels}{product.index}",
+            fix=f"pip install --force-reinstall {requirements}{product.index}",
         )
     return eb.EnvReport()
 

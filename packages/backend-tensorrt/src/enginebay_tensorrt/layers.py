@@ -53,7 +53,7 @@ def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
     with TensorrtWrapper.from_request(
         msgspec.structs.replace(request.load, params=params)
     ) as wrapper:
-        profiler = get_library(params).derived(Profiler)()
+        profiler = get_library(params).derive(Profiler)()
         wrapper.watch(profiler)
         for _ in range(request.runs + 1):
             profiler.seconds = {}

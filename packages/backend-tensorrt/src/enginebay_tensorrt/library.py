@@ -40,7 +40,7 @@ class Library:
         self.product = product
         self.trt: Any = _import_bindings(product)
         self._derived: dict[type, Any] = {}
-        self.logger: Any = self.derived(Messages)()
+        self.logger: Any = self.derive(Messages)()
         self.loaded: set[str] = set()
 
     @property
@@ -61,7 +61,7 @@ class Library:
         """
         return hasattr(self.trt.BuilderFlag, "FP16")
 
-    def derived(self, methods: type[_T]) -> type[_T]:
+    def derive(self, methods: type[_T]) -> type[_T]:
         """Derive a class from ``methods`` and from the TensorRT interface that it implements.
 
         Args:

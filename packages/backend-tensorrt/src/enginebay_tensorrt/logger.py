@@ -65,13 +65,13 @@ class Messages:
                 ]
 
 
-def reason(errors: list[str]) -> str:
+def join_errors(errors: list[str]) -> str:
     r"""Join logged errors into one line.
 
     Example:
-        >>> reason(["a\nb", "c"])
+        >>> join_errors(["a\nb", "c"])
         'a; b; c'
-        >>> reason([])
+        >>> join_errors([])
         'no reason was given'
     """
     lines = [line.strip() for error in errors for line in error.splitlines() if line.strip()]

@@ -50,7 +50,7 @@ def write_plan(
     """Build a network and write the plan; return False if the network cannot be built."""
     # New in 10.13. Streaming the plan saves a fifth of the memory of a BERT build.
     if hasattr(builder, "build_serialized_network_to_stream"):
-        writer = library.derived(PlanWriter)(file, monitor)
+        writer = library.derive(PlanWriter)(file, monitor)
         return bool(builder.build_serialized_network_to_stream(network, config, writer))
     plan = builder.build_serialized_network(network, config)
     if plan is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginebay.errors import ConversionError, UsageError
-from enginebay_tensorrt.logger import reason
+from enginebay_tensorrt.logger import join_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +37,7 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
             continue  # TensorRT rejects a plugin that is registered already, from any path
         with library.logger.collecting() as errors:
             if trt.get_plugin_registry().load_library(str(path.resolve())) is None:
-                why = reason(errors or _loader_errors(path))
+                why = join_errors(errors or _loader_errors(path))
                 raise ConversionError(f"plugin library '{path}' cannot be loaded: {why}")
         library.loaded.add(digest)
 

@@ -132,7 +132,7 @@ def batch_norm(
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
 def avg_pool(ctx: Context, self: AvgPool2d, input: Tensor) -> object:  # noqa: A002  # torch's name
-    """Return the mean of the image if one window covers it that is too large for TensorRT."""
+    """Return the mean of the image if the window covers all of it and is too large for TensorRT."""
     import torch
 
     from enginebay_tensorrt.folding import make_pairs

@@ -29,28 +29,29 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
     """
     operands = tuple(map(_unwrap_scalar, operands))
     values = [
-        torch.tensor(each) if isinstance(each, float) else as_float(each) for each in operands
+        torch.tensor(operand) if isinstance(operand, float) else as_float(operand)
+        for operand in operands
     ]
-    shape = broadcast_shapes(*(each.shape for each in values))
+    shape = broadcast_shapes(*(value.shape for value in values))
     if sources := _common_reshape_sources(values):
         return reshape(emit_call(function, *sources), shape)
     if len(shape) <= MAX_RANK:
         # A constant's leading ones may be taken for the batch, unless a blob has the full rank too.
-        rank = max((each.ndim for each in values if isinstance(each, Blob)), default=0)
-        values = [_strip_leading_ones(each) if rank == len(shape) else each for each in values]
+        rank = max((value.ndim for value in values if isinstance(value, Blob)), default=0)
+        values = [_strip_leading_ones(value) if rank == len(shape) else value for value in values]
         rest = [
             number if isinstance(number, float) else value
             for number, value in zip(operands[1:], values[1:], strict=True)
         ]
         return emit_call(function, values[0], *rest)
-    if all(tuple(each.shape) == shape for each in values):
-        rows = [reshape(each, (1, math.prod(shape[:-1]), shape[-1])) for each in values]
+    if all(tuple(value.shape) == shape for value in values):
+        rows = [reshape(value, (1, math.prod(shape[:-1]), shape[-1])) for value in values]
         return reshape(emit_call(function, *rows), shape)
-    padded = [(1,) * (len(shape) - each.ndim) + tuple(each.shape) for each in values]
+    padded = [(1,) * (len(shape) - value.ndim) + tuple(value.shape) for value in values]
     merged = _merge_dimensions(padded, shape)
     if len(merged[0]) > MAX_RANK:
-        return apply_elementwise(function, *(write_expand(each, shape) for each in values))
-    small = [reshape(each, sizes) for each, sizes in zip(values, merged, strict=True)]
+        return apply_elementwise(function, *(write_expand(value, shape) for value in values))
+    small = [reshape(value, sizes) for value, sizes in zip(values, merged, strict=True)]
     return reshape(emit_call(function, *small), shape)
 
 
@@ -58,9 +59,9 @@ def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
     """Return the blobs before the values' reshapes, if the result can be reshaped instead."""
     # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
-        each.reshape_source for each in values if isinstance(each, Blob) and each.reshape_source
+        value.reshape_source for value in values if isinstance(value, Blob) and value.reshape_source
     ]
-    shapes = {tuple(each.shape) for each in values}, {each.shape for each in sources}
+    shapes = {tuple(value.shape) for value in values}, {source.shape for source in sources}
     is_alike = len(sources) == len(values) and all(len(different) == 1 for different in shapes)
     return sources if is_alike and sources[0].ndim <= MAX_RANK else []
 

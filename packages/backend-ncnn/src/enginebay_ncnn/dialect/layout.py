@@ -47,7 +47,7 @@ def _to_scalar(operand: Tensor) -> Tensor:
 
 
 def normalize_axis(operand: Value, dim: int) -> int:
-    """Return the index of a dimension, from 0; a negative index counts from the end."""
+    """Convert a negative dimension, which counts from the end, to an index from the front."""
     return dim % max(operand.ndim, 1)
 
 
@@ -58,7 +58,7 @@ def as_outer_dim_inner(operand: Value, dim: int) -> Value:
 
 
 def may_be_batch(operand: Value, dim: int) -> bool:
-    """Return True if pnnx may take a dimension for the batch: it drops operations on a batch."""
+    """Return True if pnnx may take a dimension for the batch, and drop operations along it."""
     return dim == 0 and operand.shape[0] != 1 and operand.ndim > 1 and not is_constant(operand)
 
 
@@ -172,7 +172,8 @@ def write_slice(
 
 
 def _take_every(operand: Value, dim: int, first: int, count: int, step: int) -> Value:
-    """Return every ``step``-th element: ncnn has no strides, so groups of ``step`` are cut."""
+    """Return every ``step``-th element: the first one of each group of ``step`` elements."""
+    # ncnn has no strides: only slices can be cut.
     shape = (*operand.shape[:dim], count, *operand.shape[dim + 1 :])
     whole = count if first + count * step <= operand.shape[dim] else count - 1
     pieces = []

@@ -69,8 +69,8 @@ def write_program(
 ) -> list[int]:
     """Write a graph as TorchScript for pnnx.
 
-    In the file, all inputs and outputs are floats. Inputs that are indices of an embedding table
-    are also inputs a second time, as integers, after all others.
+    All inputs and outputs of the file are floats. An input that indexes an embedding table has a
+    second input in the file, of integers, after all others.
 
     Args:
         program: The graph, of operators in :data:`OPERATORS` only.
@@ -79,7 +79,7 @@ def write_program(
         split_attention: Whether to prevent pnnx from making one layer of each attention.
 
     Returns:
-        The positions of the inputs that the file has a second time.
+        The positions of the inputs that index an embedding table.
 
     Raises:
         ConversionError: ncnn's operators cannot express the graph, or torch cannot trace it.
@@ -103,13 +103,13 @@ def write_program(
 
 
 class DialectModule(torch.nn.Module):
-    """A module that runs a graph with the operators that pnnx converts, to be traced.
+    """A module that torch can trace: it runs a graph with the operators that pnnx converts.
 
     Its arguments are all inputs as floats, then the inputs in ``tables`` as integers. Its results
     are floats.
 
     Attributes:
-        tables: The positions of the inputs that are indices of an embedding table.
+        tables: The positions of the inputs that index an embedding table.
     """
 
     def __init__(self, program: ExportedProgram, split_attention: bool = False) -> None:
@@ -177,7 +177,7 @@ class _GraphRun:
     Attributes:
         split_attention: Whether to prevent pnnx from making one layer of each attention.
         values: The values of the nodes so far.
-        integers: The values as int64, of nodes whose integers are those of an input, unchanged.
+        integers: The int64 values of the nodes that return an input's integers unchanged.
     """
 
     def __init__(self, split_attention: bool) -> None:
@@ -212,7 +212,7 @@ class _GraphRun:
         self.values[node] = _restore_dtype(result, node.meta["val"])
 
     def _find_integers(self, node: Any) -> Blob | None:
-        """Return a node's value as int64 if its integers are those of an input, unchanged."""
+        """Return a node's int64 value if the node returns an input's integers unchanged."""
         if node in self.integers or _operator_name(node) not in _INTEGER_PRESERVING:
             return self.integers.get(node)
         first, *rest = node.args
@@ -233,7 +233,7 @@ def _operator_name(node: object) -> str:
 
 
 def _integer_source(node: Any) -> Node | None:
-    """Return the input node from which a node's integers come unchanged, if there is one."""
+    """Return the input whose integers a node returns unchanged, if there is one."""
     while _operator_name(node) in _INTEGER_PRESERVING and node.meta["val"].dtype in _INTEGER_DTYPES:
         node = node.args[0]
     is_input = (

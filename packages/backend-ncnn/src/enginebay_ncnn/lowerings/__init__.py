@@ -1,8 +1,8 @@
 """Lowerings of operators that pnnx and ncnn lack to the operators that ``dialect`` writes.
 
-Every other operator is lowered as well by Enginebay's portable lowerings or by torch. The lowerings
-here do not handle NaN, which ncnn does not have. They prefer a product with a constant matrix to
-several layers, since each layer costs more.
+All other operators have lowerings in Enginebay's core or in torch that are good enough for ncnn.
+The lowerings here do not handle NaN, which ncnn does not have. They prefer a product with a
+constant matrix to several layers, since each layer costs more.
 """
 
 from __future__ import annotations
