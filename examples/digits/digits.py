@@ -47,6 +47,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     # scikit-learn's pixels are integers from 0 to 16.
     images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(bunch.target)
+    # Stratified: both parts have the same share of each digit.
     train, test = train_test_split(
         torch.arange(len(labels)), test_size=0.2, random_state=0, stratify=labels
     )
@@ -114,7 +115,7 @@ def deploy(
         work_dir=folder / f"{backend}-{precision}",
         dynamic={"image": {0: ("batch", 1, len(example))}},
         data=data,
-        overwrite=True,
+        overwrite=True,  # the example may run again
     )
 
 

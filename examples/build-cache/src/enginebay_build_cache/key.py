@@ -43,7 +43,7 @@ def make_key(request: ConvertRequest) -> Key:
         OSError: The IR, or a file in a parameter, cannot be read.
     """
     backend = eb.get_backend(request.backend)
-    params = request.params.replace(work_dir=None).to_mapping()
+    params = request.params.replace(work_dir=None).to_mapping()  # any folder may get a cached build
     ir = request.ir
     fields: dict[str, object] = {
         "format": KEY_FORMAT,

@@ -196,7 +196,7 @@ class Store:
             used = (path / DESCRIPTION).stat().st_mtime
             about = msgspec.json.decode(text, type=Description)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return None
+            return None  # missing, being deleted by another process, or damaged
         # A path that leads out of the entry's folder was not written by this class.
         return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
 

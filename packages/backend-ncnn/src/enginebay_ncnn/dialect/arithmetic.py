@@ -36,7 +36,7 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
     if sources := _common_reshape_sources(values):
         return reshape(emit_call(function, *sources), shape)
     if len(shape) <= MAX_RANK:
-        # A constant's leading ones may be taken for the batch, unless a blob has the full rank too.
+        # A constant's leading ones are not needed if a blob has the rank of the result.
         rank = max((value.ndim for value in values if isinstance(value, Blob)), default=0)
         values = [_strip_leading_ones(value) if rank == len(shape) else value for value in values]
         rest = [
