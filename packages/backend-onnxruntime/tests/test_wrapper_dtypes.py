@@ -97,7 +97,4 @@ def test_what_no_array_holds_is_refused_when_the_model_is_loaded(backend, write,
         "int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, string, "
         f"found {found}"
     )
-    assert (
-        raised.value.hint
-        == "convert it to a tensor in the model, by ConcatFromSequence or Cast"
-    )
+    assert raised.value.hint == "convert it to a tensor in the model, by ConcatFromSequence or Cast"

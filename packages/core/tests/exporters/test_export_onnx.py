@@ -384,9 +384,10 @@ def test_a_model_that_exits_in_an_exporter_is_an_export_error(tmp_path) -> None:
 
     with pytest.raises(ExportError) as caught:
         export(Exiting(), torch.ones(2), path=tmp_path / "m")
+    line = f"(exporters/test_export_onnx.py:{Exiting.forward.__code__.co_firstlineno + 1})"
     assert str(caught.value) == (
-        "the model cannot be exported by the default exporter: SystemExit(0); "
-        "the TorchScript exporter: SystemExit(0)"
+        f"the model cannot be exported by the default exporter: SystemExit(0) {line}; "
+        f"the TorchScript exporter: SystemExit(0) {line}"
     )
     assert list(tmp_path.iterdir()) == []
 

@@ -338,7 +338,7 @@ def test_an_unknown_keyword_is_an_error(declare):
 def test_rewriting_imports_no_torch():
     code = (
         "import sys, enginebay.rewriting as r\n"
-        "s = r.RewriterSet('b')\n"
+        "s = r.RewriterSet(backend='b')\n"
         "s.function('torch.relu')(print)\n"
         "with r.rewrite(backend='b', rewriters=[s]) as rewriting: pass\n"
         "assert rewriting.report.not_found, rewriting.report\n"

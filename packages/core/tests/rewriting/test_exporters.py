@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import enginebay as eb
+from enginebay.errors import ExportError
 from enginebay.rewriting import RewriterSet
 
 
@@ -130,6 +132,45 @@ def test_a_rewriter_makes_a_model_exportable(export, exporter):
     x = -torch.ones(2, 2)
     exported = export(Asking(), x, rewriters, exporter=exporter)
     assert torch.equal(exported.run(x)[0], torch.zeros(2, 2))
+
+
+def test_a_failed_export_names_the_line_of_a_rewriter_that_raised(tmp_path):
+    rewriters = RewriterSet()
+
+    @rewriters.function("torch.relu")
+    def relu(ctx, x):
+        raise KeyError("missing")
+
+    options = eb.ExportOptions(rewriters=[rewriters])
+    with pytest.raises(ExportError) as caught:
+        eb.export(Relu(), torch.ones(2), path=tmp_path / "m.onnx", options=options)
+    line = relu.__code__.co_firstlineno + 2
+    assert str(caught.value).count(f"KeyError: 'missing' (rewriting/test_exporters.py:{line})") == 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "note"),
+    [
+        (None, "torch.relu", "fired: torch.relu (1)"),
+        (None, "torch.selu", "never fired: torch.selu"),
+        (
+            "absent",
+            "torch.relu",
+            'the function rewriter of "torch.relu" does nothing: it is for backend absent',
+        ),
+    ],
+)
+def test_an_export_reports_the_callers_rewriters(tmp_path, backend, name, note):
+    rewriters = RewriterSet(backend=backend)
+    rewriters.function(name)(lambda ctx, x: ctx.origin_func(x))
+    options = eb.ExportOptions(rewriters=[rewriters])
+    model = eb.export(Relu(), torch.ones(2), path=tmp_path / "m.onnx", options=options)
+    assert f"rewriters: {note}" in model.notes
+
+
+class Relu(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
 
 
 def positive(x):

@@ -50,7 +50,7 @@ def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
 def _read_input(
     name: str,
     value: Any,
-    path: tuple[object, ...],
+    path: tuple[str | int, ...],
     shapes: dict[str, dict[str, Any]],
     problems: Problems,
 ) -> None:

@@ -28,12 +28,12 @@ class Problems(list[ConfigError]):
         self.notes: list[str] = []
         self._name = name
 
-    def wrong(self, path: tuple[object, ...], message: str, hint: str | None = None) -> None:
+    def wrong(self, path: tuple[str | int, ...], message: str, hint: str | None = None) -> None:
         """Add an error about an invalid value."""
         self.append(ConfigError(message, hint=hint, path=path))
 
     def unknown(
-        self, path: tuple[object, ...], known: Iterable[str], hint: str | None = None
+        self, path: tuple[str | int, ...], known: Iterable[str], hint: str | None = None
     ) -> None:
         """Add an error about an unknown key; the default hint is the most similar known key."""
         names = sorted(known)
@@ -46,7 +46,7 @@ class Problems(list[ConfigError]):
         )
 
     @contextmanager
-    def collecting(self, path: tuple[object, ...]) -> Iterator[None]:
+    def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
         """Collect an error that the block raises, as a problem of the value at a path."""
         try:
             yield

@@ -399,6 +399,12 @@ def reason(err: BaseException) -> str:
         >>> reason(ValueError("no\nway"))
         'ValueError: no'
     """
+    err = find_root_cause(err)
+    return str(err) if isinstance(err, EnginebayError) else one_line(err)
+
+
+def find_root_cause(err: BaseException) -> BaseException:
+    """Return the first exception of a chain, or the last one that is Enginebay's own."""
     while err.__cause__ is not None and not isinstance(err, EnginebayError):
         err = err.__cause__
-    return str(err) if isinstance(err, EnginebayError) else one_line(err)
+    return err

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
 from enginebay.exporters.export_job import CannotWriteError, ExportedFiles, ExportJob
 from enginebay.exporters.open_axes import make_samples
+from enginebay.ir import format_raising_line
 from enginebay.models import evaluation
 
 if TYPE_CHECKING:
@@ -198,13 +199,18 @@ def _raise_final_error(err: BaseException | None) -> None:
 
 def _format_fallback_notes(used: Exporter, failures: Mapping[Exporter, BaseException]) -> list[str]:
     return [
-        f"exported by {used.label}, because {exporter.label} failed: {reason(err)}"
+        f"exported by {used.label}, because {exporter.label} failed: {_explain(err)}"
         for exporter, err in failures.items()
     ]
 
 
+def _explain(err: BaseException) -> str:
+    """Return the reason of a failure, with the line of the model or of a rewriter that raised."""
+    return reason(err) + format_raising_line(err)
+
+
 def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportError:
-    reasons = "; ".join(f"{exporter.label}: {reason(err)}" for exporter, err in failures.items())
+    reasons = "; ".join(f"{exporter.label}: {_explain(err)}" for exporter, err in failures.items())
     errors = list(failures.values())
     error = ExportError(
         f"the model cannot be exported by {reasons}",

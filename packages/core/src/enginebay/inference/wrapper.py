@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from enginebay.tensors import Array, NumpyArray, TensorSpec
 
 _A = TypeVar("_A", bound="Array")
+_T = TypeVar("_T")
 
 #: Replaces the specs of a closed wrapper. No input matches it, so that every call leaves the fast
 #: path, and the check on the other path raises the error.
@@ -307,7 +308,7 @@ class Wrapper(ABC):
                 else:
                     delattr(self, attribute)
 
-    def output_to_list(self, outputs: Mapping[str, object]) -> list[object]:
+    def output_to_list(self, outputs: Mapping[str, _T]) -> list[_T]:
         """Return the outputs as a list in the order of ``output_names``."""
         return [outputs[name] for name in self.output_names]
 

@@ -8,31 +8,36 @@ from pathlib import Path
 from traceback import walk_stack, walk_tb
 from typing import TYPE_CHECKING
 
+from enginebay.errors import find_root_cause
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
+
+#: Torch calls the others when it exports: their lines are not the model's either.
+_LIBRARIES = ("torch", "numpy", "enginebay", "onnx", "onnx_ir", "onnxscript", "sympy")
 
 
 def model_line(frame: FrameType) -> str:
     """Return the model's line in the call stack of a frame, such as ``folder/net.py:12``.
 
-    This is the innermost line outside torch, NumPy and Enginebay; empty if there is none.
+    This is the innermost line outside the libraries; empty if there is none.
     """
     return _find_line(walk_stack(frame))
 
 
 def format_raising_line(err: BaseException) -> str:
-    """Return the model's line that raised an exception, as ``" (folder/net.py:12)"``.
+    """Return the model's or a rewriter's line that raised an exception: ``" (folder/net.py:12)"``.
 
-    Empty if the traceback has no line outside torch, NumPy and Enginebay.
+    Empty if the traceback of its root cause has no line outside the libraries.
     """
-    line = _find_line(reversed([*walk_tb(err.__traceback__)]))
+    line = _find_line(reversed([*walk_tb(find_root_cause(err).__traceback__)]))
     return f" ({line})" if line else ""
 
 
 def is_model_file(file: str) -> bool:
-    """Return True for a Python file outside torch, NumPy and Enginebay."""
-    modules = (sys.modules.get(name) for name in ("torch", "numpy", "enginebay"))
+    """Return True for a Python file outside torch, what it exports with, NumPy and Enginebay."""
+    modules = (sys.modules.get(name) for name in _LIBRARIES)
     library_folders = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
     return not file.startswith((*library_folders, warnings.__file__, "<frozen"))
 

@@ -89,6 +89,8 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
     def blocks(self) -> Iterator[Block]:
         """Yield the steps, the verdict, the artifact, and a row for each output."""
         manifest, receipt = self.artifact.manifest, self.receipt
+        report = self.rewriting or RewriteReport()
+        rewriting = report.summarize(manifest.plugin.distribution)
         yield _steps_table(self.steps)
         yield ""
         yield Fields(
@@ -100,7 +102,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
                 ("engine", "" if receipt is None else receipt.describe()),
                 *(("note", note) for note in self.notes),
                 ("kept", join_names(manifest.kept)),
-                *(("rewriters", line) for line in _rewriter_lines(self)),
+                *(("rewriters", line) for line in rewriting),
                 ("artifact", self.artifact.describe()),
             )
         )
@@ -337,20 +339,3 @@ def sizes_text(inputs: Sequence[TensorSpec]) -> str:
     if opened:
         return f"open: {join_names(opened)}"
     return "all fixed; --dynamic batch opens the first dimension of the inputs"
-
-
-def _rewriter_lines(deployment: Deployment) -> Iterator[str]:
-    report = deployment.rewriting
-    if report is None:
-        return
-    fired = [f"{rewriter.name} ({rewriter.count})" for rewriter in report.applied if rewriter.count]
-    if fired:
-        yield f"fired: {join_names(fired)}"
-    # Most models need few of core's and the backend's own rewriters. --json lists them all.
-    builtin = ("enginebay", deployment.artifact.manifest.plugin.distribution)
-    idle = [r.name for r in report.applied if not r.count and r.distribution not in builtin]
-    if idle:
-        yield f"never fired: {join_names(idle)}"
-    yield from report.not_found
-    yield from report.not_served
-    yield from (f"lost: {r.loss}" for r in report.lost if r.distribution not in builtin)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from enginebay.backend import get_backend
 from enginebay.config import ExportOptions, refuse_options
 from enginebay.errors import ArtifactExistsError, UsageError
 from enginebay.ir import SUFFIXES
 from enginebay.models import shapes_of
 from enginebay.operations.rewrite_model import export_patch
+from enginebay.rewriting import RewriteReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,7 +96,11 @@ def export(
         patch = export_patch(
             backend=backend, ir=kind, rewriters=options.rewriters, config=config, opset=opset
         )
-        return write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
+        model = write_ir(bound, kind, target, exporter=options.exporter, opset=opset, patch=patch)
+        report = patch.report or RewriteReport()
+        distribution = get_backend(backend).distribution if backend else ""
+        lines = (f"rewriters: {line}" for line in report.summarize(distribution))
+        return structs.replace(model, notes=(*model.notes, *lines))
 
 
 def _choose_ir(path: str | Path | None, requested: IRKind | None) -> IRKind:

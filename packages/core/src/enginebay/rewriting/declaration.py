@@ -54,7 +54,7 @@ class RewriterSet:
         ['backend ncnn']
     """
 
-    def __init__(self, backend: str | None = None, *, distribution: str | None = None) -> None:
+    def __init__(self, *, backend: str | None = None, distribution: str | None = None) -> None:
         self.backend = backend
         self.distribution = distribution
         self._rewriters: list[Rewriter] = []
@@ -71,13 +71,13 @@ class RewriterSet:
 
     def from_distribution(self, distribution: str) -> RewriterSet:
         """Return the same rewriters, marked as shipped by ``distribution``."""
-        marked = RewriterSet(self.backend, distribution=distribution)
+        marked = RewriterSet(backend=self.backend, distribution=distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked
 
     def joined(self, other: RewriterSet) -> RewriterSet:
         """Return the rewriters of both sets."""
-        both = RewriterSet(self.backend, distribution=self.distribution)
+        both = RewriterSet(backend=self.backend, distribution=self.distribution)
         both._rewriters = [*self, *other]
         return both
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+from enginebay.display import join_names
+from enginebay.rewriting.rewriter import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +47,9 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         applied: Every active rewriter, in the order of declaration.
         not_found: One line for each name that no loaded module has.
-        not_served: One line for each symbolic that the exporter cannot use, and for each lowering
-            of an operator that no captured graph contains.
+        not_served: One line for each symbolic that the exporter cannot use, for each lowering of
+            an operator that no captured graph contains, and for each of the caller's rewriters if
+            no conditions of any of them hold.
         lost: The rewriters that were not selected, since others have priority.
     """
 
@@ -68,6 +77,28 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         fired = [f"{each.kind} {each.name}: {_format_count(each.count)}" for each in self.applied]
         lost = [each.loss for each in self.lost]
         return [*fired, *self.not_found, *self.not_served, *lost]
+
+    def summarize(self, backend_distribution: str = "") -> Iterator[str]:
+        """Yield a line on the rewriters that fired, and one for each problem.
+
+        Args:
+            backend_distribution: The distribution that ships the backend.
+        """
+        # Most models need few of core's and the backend's rewriters. --json lists them all.
+        builtin = (CORE, backend_distribution)
+        fired = [f"{each.name} ({each.count})" for each in self.applied if each.count]
+        if fired:
+            yield f"fired: {join_names(fired)}"
+        idle = [
+            each.name
+            for each in self.applied
+            if not each.count and each.distribution not in builtin
+        ]
+        if idle:
+            yield f"never fired: {join_names(idle)}"
+        yield from self.not_found
+        yield from self.not_served
+        yield from (f"lost: {each.loss}" for each in self.lost if each.distribution not in builtin)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"

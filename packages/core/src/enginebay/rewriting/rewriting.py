@@ -80,8 +80,9 @@ class Rewriting:
             )
         self._not_found, self._not_served, self._lost = [], [], {}
         chosen = select_applicable(self._rewriters, self.target)
-        # Validate all of them before anything is changed: their constructors raise.
         not_found, not_served, lost = self._not_found, self._not_served, self._lost
+        not_served += _list_unused(self._rewriters, chosen)
+        # Validate all of them before anything is changed: their constructors raise.
         modules = ModuleRewriters(_filter_kind(chosen, "module"), not_found, lost)
         # In reverse order of their effect: a kind that acts earlier must know what it would hide.
         symbolics = SymbolicRewriters(
@@ -178,6 +179,19 @@ def rewrite(
     sets = [builtin_rewriters(), *rewriters] if builtin else rewriters
     chosen = [each for group in sets for each in group if each.kind in kinds]
     return Rewriting(model, target, chosen, strict=strict)
+
+
+def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
+    """Return a line for each of the caller's rewriters if no conditions of any of them hold."""
+    # A set for several backends has rewriters that do not apply: that is no line.
+    callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
+    if not set(callers).isdisjoint(chosen):
+        return []
+    return [
+        f'the {rewriter.kind} rewriter of "{rewriter.name}" does nothing: it is for '
+        f"{rewriter.condition}"
+        for rewriter in callers
+    ]
 
 
 def _filter_kind(rewriters: Sequence[Rewriter], kind: RewriterKind) -> list[Rewriter]:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from enginebay.authors import NumpyArray
-    from enginebay_vision.task import Task
 
 
 class Target(NamedTuple):
@@ -43,7 +42,7 @@ class AnnotatedImages:
         items: The image files, each with its annotation, or with None if it has none.
     """
 
-    def __init__(self, task: Task, items: Sequence[tuple[Path, object]]) -> None:
+    def __init__(self, task: Any, items: Sequence[tuple[Path, object]]) -> None:
         self._task = task
         self._items = items
 
