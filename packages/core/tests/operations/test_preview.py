@@ -113,6 +113,23 @@ def test_a_decision_by_values_sees_the_weights(
     ]
 
 
+def test_branches_on_values_are_listed_whichever_way_they_go(loopback: str) -> None:
+    class Branches(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:
+                x = x * 3
+            if x.sum() < 0:
+                x = x * 5
+            return x + x.sum().item()
+
+    for example in (torch.ones(2), -torch.ones(2)):
+        preview = eb.preview(Branches(), example, backends=[loopback])
+        assert [obstacle.operator for obstacle in preview.backends[0].obstacles] == [
+            "if x.sum() > 0:",
+            "if x.sum() < 0:",
+        ]
+
+
 def test_a_model_with_nothing_in_the_way(loopback: str, capsys: pytest.CaptureFixture[str]) -> None:
     class Local(torch.nn.Module):  # no child process can import it
         def forward(self, x: torch.Tensor) -> torch.Tensor:

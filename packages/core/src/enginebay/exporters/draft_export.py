@@ -187,12 +187,12 @@ def _list_capture_obstacles(
     for failure in report.failures:
         data = failure.data
         if failure.failure_type is FailureType.DATA_DEPENDENT_ERROR:
-            location, line = _find_deciding_line(program, data, report.str_to_filename)
-            yield Obstacle(
-                operator=line,
-                modules=_find_line_modules(program, location),
-                reason=f"torch.export cannot branch on values, at {Path(location).name}",
-            )
+            for location, line in _find_deciding_lines(program, data):
+                yield Obstacle(
+                    operator=line,
+                    modules=_find_line_modules(program, location),
+                    reason=f"torch.export cannot branch on values, at {Path(location).name}",
+                )
         elif failure.failure_type is not FailureType.GUARD_ADDED:
             missing = failure.failure_type is FailureType.MISSING_FAKE_KERNEL
             text = (
@@ -208,25 +208,30 @@ def _list_capture_obstacles(
             )
 
 
-def _find_deciding_line(
-    program: ExportedProgram, data: Mapping[str, Any], files: Mapping[int, str]
-) -> tuple[str, str]:
-    """Return the location (``file:line``) and the text of the line that branches on a value."""
+def _find_deciding_lines(
+    program: ExportedProgram, data: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the location (``file:line``) and the text of each line that branches on a value."""
+    from torch._logging.structured import INTERN_TABLE
+
     frame = data["user_stack"][-1]
-    candidates = [(files[frame["filename"]], frame["line"], frame["loc"])]
-    # The frame may be in a torch function mode that intercepts Tensor.__bool__. Then take the line
-    # of the model that computed the value.
-    if not is_model_file(candidates[0][0]):
-        symbols = re.findall(r"\w+", data["expr"])
-        traces = [
-            node.meta.get("stack_trace") or ""
-            for node in program.graph.nodes
-            if str(node.meta.get("val")) in symbols
-        ]
-        lines = re.findall(r'File "(.+)", line (\d+), in .+\n *(.+)', "\n".join(traces))
-        candidates += [line for line in lines if is_model_file(line[0])]
-    file, number, text = candidates[-1]
-    return f"{file}:{number}", text
+    # Not the report's own table, which lacks the names that an earlier draft of this process had.
+    files = {number: name for name, number in INTERN_TABLE.items()}
+    if is_model_file(file := files[frame["filename"]]):
+        yield f"{file}:{frame['line']}", frame["loc"]
+        return
+    # The frame is in a torch function mode that intercepts Tensor.__bool__, for which torch reports
+    # only the first branch. Then take all lines that read a value, but not those that only compute
+    # with it: its symbol, such as u0, is still a number without a condition.
+    for node in program.graph.nodes:
+        reads = str(node.target).startswith("aten.item")
+        if not reads or re.fullmatch(r"[a-z]+\d+", str(node.meta.get("val"))):
+            continue
+        trace = node.meta.get("stack_trace") or ""
+        lines = re.findall(r'File "(.+)", line (\d+), in .+\n *(.+)', trace)
+        if model_lines := [line for line in lines if is_model_file(line[0])]:
+            file, number, text = model_lines[-1]
+            yield f"{file}:{number}", text
 
 
 def _find_operator_modules(program: ExportedProgram, operator: str) -> tuple[str, ...]:
