@@ -28,7 +28,7 @@ def subject():
 
 
 class Exported(NamedTuple):
-    """What one of the exporters made of a model."""
+    """A model as an exporter wrote it."""
 
     path: Path
     kind: str
@@ -48,7 +48,7 @@ class Exported(NamedTuple):
         return [torch.from_numpy(each) for each in session.run(None, feed)]
 
     def run(self, *args):
-        """The outputs, by onnx's evaluator or torch."""
+        """Return the outputs of onnx's evaluator, or those of torch."""
         import numpy
         import torch
 
@@ -66,7 +66,7 @@ class Exported(NamedTuple):
 
     @property
     def nodes(self):
-        """The node types of an ONNX file, those of another domain with it."""
+        """The operators of an ONNX file: a custom domain is part of the name."""
         import onnx
 
         model = onnx.load(self.path)
@@ -86,7 +86,7 @@ class Exported(NamedTuple):
         return {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
 
 
-#: Each exporter by the IR that it writes and its name.
+#: The IR that each exporter writes, and the name that ``export`` takes for the exporter.
 EXPORTERS = {
     "dynamo": ("onnx", "dynamo"),
     "torchscript": ("onnx", "torchscript"),

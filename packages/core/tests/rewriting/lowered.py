@@ -23,14 +23,14 @@ class Net(nn.Module):
 
 
 def declared(name, replacement, *, distribution=None, **conditions):
-    """One lowering in a set of its own."""
+    """Return a set with a single lowering."""
     rewriters = RewriterSet(distribution=distribution)
     rewriters.lowering(name, **conditions)(replacement)
     return rewriters
 
 
 def lower(model, args, *sets, dynamic=None, **target):
-    """The lowered program, and the report of its rewriting."""
+    """Return the lowered program, and the report of the rewriting."""
     model = model if isinstance(model, nn.Module) else Net(model)
     with quiet():
         program = torch.export.export(
@@ -46,5 +46,5 @@ def lower(model, args, *sets, dynamic=None, **target):
 
 
 def targets(program):
-    """The operators of a program, in order."""
+    """Return the operators of a program, in order."""
     return [str(node.target) for node in program.graph.nodes if node.op == "call_function"]

@@ -110,7 +110,7 @@ class Net(nn.Module):
 
 
 class Swap(torch.autograd.Function):
-    """Takes tensors in a list, a size and a flag; answers a tensor, None and a view."""
+    """Takes a list of tensors, a size and a flag; returns a tensor, None and a view."""
 
     @staticmethod
     def forward(ctx, tensors, size, flag=True):
@@ -126,7 +126,7 @@ scale = Scale.apply
 
 
 class Operators(nn.Module):
-    """Three operators and two autograd functions, one of them by an alias."""
+    """Three operators and two autograd functions, of which Scale is called by an alias."""
 
     def forward(self, x):
         x = torch.nn.functional.gelu(x, approximate="tanh").relu()

@@ -1,4 +1,4 @@
-"""Each built-in rewriter is needed: its target fails without it, and is right with it."""
+"""Each built-in rewriter is needed: without it an export fails, or its outputs are wrong."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INF = math.inf
 HALF_HIDDEN = torch.tensor([[False] * 5, [True] * 5, [True, False] * 2 + [True], [True] * 5])
 QKV = (rand(1, 2, 4, 8), rand(1, 2, 5, 8), rand(1, 2, 5, 8))
 attention = F.scaled_dot_product_attention
-TOWARDS_ZERO = (  # minus the remainder, which float32 holds
+TOWARDS_ZERO = (  # the negative remainder, which is exact in float32
     lambda x: torch.div(x, 5, rounding_mode="trunc") * 5 - x,
     lambda x: x.div(3 * torch.ones_like(x), rounding_mode="trunc") * 3 - x,
 )
@@ -47,7 +47,7 @@ GROUPS = (
 
 
 class Projected(nn.Module):
-    """An LSTM with projections, and one of its three results: output, hidden, cell."""
+    """An LSTM with projections that returns its output, its hidden state or its cell state."""
 
     def __init__(self, result: int, **options):
         super().__init__()
@@ -79,7 +79,7 @@ class Packed(nn.Module):
 
 UNPACKED = "torch.nn.utils.rnn.pad_packed_sequence"
 DEEP = {"num_layers": 2, "bidirectional": True, "batch_first": True, "bias": False}
-# torch says on the first call in a process that it computes these itself.
+# torch warns at the first call in a process that oneDNN does not support projections.
 WITHOUT_ONEDNN = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported")
 PROJECTED = (
     (Projected(0), (rand(5, 2, 4),)),
@@ -89,7 +89,7 @@ PROJECTED = (
 
 
 def angles(positions):
-    """As in rotary embeddings: what broadcasts misleads the exporter about the shape."""
+    """Compute the angles of rotary embeddings, whose broadcasting the exporter gets wrong."""
     frequencies = FREQUENCIES[None, :, None].expand(positions.shape[0], -1, 1)
     return (frequencies @ positions[:, None]).transpose(1, 2)
 
@@ -129,14 +129,15 @@ UNBATCHED = (
     ("pixel_unshuffle", nn.PixelUnshuffle(2), rand(2, 6, 4)),
     ("im2col", nn.Unfold((2, 3), padding=1), IMAGE),
     ("col2im", nn.Fold((4, 5), (2, 3)), rand(12, 9)),
-    ("pad", lambda x: F.pad(x, (2, 1), mode="circular"), SIGNAL),  # two dimensions end the process
+    # Circular padding of two dimensions ends the process.
+    ("pad", lambda x: F.pad(x, (2, 1), mode="circular"), SIGNAL),
 )
 FALLBACK = "torch.ops.transformers.grouped_mm_fallback"
 
 
 @functools.cache
 def fallback():
-    """What transformers puts in place of ``grouped_mm``, with its name and schema."""
+    """Return a copy of the operator that transformers puts in place of ``grouped_mm``."""
 
     def rows(x, matrices, offs):
         return x.new_empty(x.shape[0], matrices.shape[2])
@@ -372,18 +373,18 @@ def fallback():
     find_spec("onnxruntime") is None,
     reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
 )
-def test_it_is_needed_and_right(export, exporter, function, args, name):
+def test_operators_export_correctly_only_with_rewriters(export, exporter, function, args, name):
     name = "torch.nn.functional.scaled_dot_product_attention" if name == "attention" else name
     model, args = Model(function), tuple(args)
     expected = model(*args)
-    with_it = export(model, args, exporter=exporter, builtin=True)
-    assert same(with_it.run_on_target(*args)[0], expected)
-    assert with_it.report.fired[name] >= 1
+    rewritten = export(model, args, exporter=exporter, builtin=True)
+    assert same(rewritten.run_on_target(*args)[0], expected)
+    assert rewritten.report.fired[name] >= 1
     try:
-        without = export(model, args, exporter=exporter).run_on_target(*args)[0]
+        plain = export(model, args, exporter=exporter).run_on_target(*args)[0]
     except Exception:
         return
-    assert not same(without, expected)
+    assert not same(plain, expected)
 
 
 @pytest.mark.parametrize("opset", [11, 13])
@@ -407,20 +408,20 @@ def test_it_is_needed_and_right(export, exporter, function, args, name):
     find_spec("onnxruntime") is None,
     reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
 )
-def test_attention_in_operator_sets_without_it(export, function, args, opset):
+def test_attention_exports_correctly_to_old_opsets(export, function, args, opset):
     model, args = Model(function), tuple(args)
-    with_it = export(model, args, exporter="torchscript", opset=opset, builtin=True)
-    assert same(with_it.run_on_target(*args)[0], model(*args))
+    rewritten = export(model, args, exporter="torchscript", opset=opset, builtin=True)
+    assert same(rewritten.run_on_target(*args)[0], model(*args))
     with pytest.raises(Exception, match=r"scaled_dot_product_attention|not supported"):
         export(model, args, exporter="torchscript", opset=opset)
 
 
-def same(found, expected):
+def same(result, expected):
     tolerance = 2e-3 if expected.dtype == torch.float16 else 1e-5
     return (
-        found.dtype == expected.dtype
-        and found.shape == expected.shape
-        and torch.allclose(found, expected, atol=tolerance, rtol=tolerance, equal_nan=True)
+        result.dtype == expected.dtype
+        and result.shape == expected.shape
+        and torch.allclose(result, expected, atol=tolerance, rtol=tolerance, equal_nan=True)
     )
 
 
@@ -450,13 +451,13 @@ def same(found, expected):
         ),
     ],
 )
-def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
+def test_dynamic_sizes_stay_dynamic(export, exporter, function, args, dims, others):
     model = Model(function)
-    with pytest.raises(Exception):  # noqa: B017  # whatever the exporter says
+    with pytest.raises(Exception):  # noqa: B017  # each exporter raises an error of its own
         export(model, args, exporter=exporter, dynamic=dims)
     exported = export(model, args, exporter=exporter, dynamic=dims, builtin=True)
-    for each in (args, *others):
-        assert same(exported.run(*each)[0], model(*each))
+    for inputs in (args, *others):
+        assert same(exported.run(*inputs)[0], model(*inputs))
 
 
 @pytest.mark.parametrize(
@@ -518,8 +519,8 @@ def test_open_sizes_stay_open(export, exporter, function, args, dims, others):
 def test_exported_graph_is_correct_for_other_sizes(export, exporter, function, args, dims, others):
     model = Model(function)
     exported = export(model, args, exporter=exporter, dynamic=dims, builtin=True)
-    for each in (args, *others):
-        assert same(exported.run(*each)[0], model(*each))
+    for inputs in (args, *others):
+        assert same(exported.run(*inputs)[0], model(*inputs))
 
 
 class Halved(torch.autograd.Function):
@@ -560,13 +561,13 @@ def test_autograd_functions_can_be_saved_in_a_trace(export, function):
     assert same(exported.run(*args)[0], model(*args))
 
 
-def test_adjoint_in_a_trace(export):
+def test_adjoint_in_a_trace_matches_torch(export):
     model, args = Model(lambda x: x.mT @ x.mH), (rand(2, 3, 3),)
     exported = export(model, args, exporter="jit.trace", builtin=True)
     assert same(exported.run(*args)[0], model(*args))
 
 
-def test_autograd_functions_are_themselves_where_nothing_is_traced():
+def test_autograd_functions_outside_a_trace_keep_their_gradients():
     x = rand(3).requires_grad_()
     with rewrite(backend="any", ir="torchscript"):
         Halved.apply(x, False).sum().backward()
@@ -594,5 +595,5 @@ def test_every_builtin_rewriter_is_tested():
         *("torch.lstm", UNPACKED),
     }
     builtin = builtin_rewriters()
-    # Those of lowerings are in test_builtin_lowerings.py.
+    # The lowerings are tested in test_builtin_lowerings.py.
     assert {rewriter.name for rewriter in builtin if rewriter.kind != "lowering"} == named

@@ -1,4 +1,4 @@
-"""Operators that torch's exporters have no ONNX for, or a wrong one."""
+"""Operators that torch's exporters do not translate to ONNX, or translate wrongly."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def mean_of(x, **options):
     return torch.zeros(x.shape[0], 2, 4).scatter_reduce(2, index, x, "mean", **options)
 
 
-PLACES = torch.tensor([3, 3], dtype=torch.int32)
+INDICES = torch.tensor([3, 3], dtype=torch.int32)
 
-#: Each as a function of a tensor [batch, 2, 4] whose batch is open.
+#: Functions of a tensor [batch, 2, 4] whose batch is dynamic.
 CASES = {
     "cummax": lambda x: torch.cummax(x, 2),
     "cummin": lambda x: torch.cummin(x, 1),
@@ -43,7 +43,7 @@ CASES = {
     "searchsorted": lambda x: torch.searchsorted(x.sort(-1)[0], x, right=True),
     "kthvalue": lambda x: torch.kthvalue(x, 3),
     "median of a dimension": lambda x: torch.median(x, -1, keepdim=True),
-    "median of all": torch.median,
+    "median of all dimensions": torch.median,
     "atan2": lambda x: torch.atan2(torch.stack([x.relu(), -x.relu()]), x.ceil()),
     "copysign": lambda x: x.abs().copysign(x.ceil()),
     "hypot": lambda x: torch.hypot(x, x + 1),
@@ -55,19 +55,19 @@ CASES = {
     "angle of a complex number": lambda x: torch.complex(-x.abs(), x * 0).angle(),
     "arithmetic of complex numbers": lambda x: torch.view_as_real(turned(x) * 2j + turned(x)),
     "padding of complex numbers": lambda x: torch.nn.functional.pad(turned(x), (1, 2)).imag,
-    "int32 indices": lambda x: torch.zeros(9, 4).index_put((PLACES,), x.sum(0), accumulate=True),
+    "int32 indices": lambda x: torch.zeros(9, 4).index_put((INDICES,), x.sum(0), accumulate=True),
     "scatter_reduce": mean_of,
-    "scatter_reduce without itself": lambda x: mean_of(x, include_self=False),
+    "scatter_reduce without self": lambda x: mean_of(x, include_self=False),
 }
 
-#: What torch's TorchScript exporter has trouble with from some version on.
+#: Operators that torch's TorchScript exporter exports wrongly or refuses since torch 2.15.
 LATER = {"fill": lambda x: torch.ops.aten.fill(x, 2.0) + x} if torch.__version__ >= "2.15" else {}
 
-#: Which the default exporter writes as ``DFT``.
+#: Functions that the default exporter writes as ``DFT``.
 FOURIER = {
     "fft": lambda x: torch.fft.fft(x, norm="ortho").imag,
     "fft of integers": lambda x: torch.fft.fft((x * 9).int(), dim=1).real,
-    "fft of the open size": lambda x: torch.fft.fft(x, dim=0, norm="ortho").abs(),
+    "fft of the dynamic size": lambda x: torch.fft.fft(x, dim=0, norm="ortho").abs(),
     "fft of a given length": lambda x: torch.fft.fft(x, n=3).real,
     "ifft": lambda x: torch.fft.ifft(x, norm="forward").real,
     "rfft": lambda x: torch.view_as_real(torch.fft.rfft(x, dim=1, norm="forward")),
@@ -75,8 +75,8 @@ FOURIER = {
     "hfft": torch.fft.hfft,
     "fft2": lambda x: torch.fft.fft2(x).real,
     "ifft2 and fft": lambda x: torch.fft.ifft2(torch.fft.fft(x, dim=0), norm="ortho").real,
-    "fftn of all": lambda x: torch.fft.fftn(x).real,
-    "ifftn of all": lambda x: torch.fft.ifftn(x).imag,
+    "fftn of all dimensions": lambda x: torch.fft.fftn(x).real,
+    "ifftn of all dimensions": lambda x: torch.fft.ifftn(x).imag,
     "fftn of given lengths": lambda x: torch.fft.fftn(x, s=(2, 2), dim=(1, 2)).real,
     "stft": lambda x: spectrum(x).abs(),
     "istft": lambda x: torch.istft(spectrum(x) * 2, 4, 2, window=torch.hamming_window(4)),
@@ -100,7 +100,7 @@ BOTH = [
     reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
 )
 @pytest.mark.parametrize(("case", "exporter"), BOTH)
-def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
+def test_operators_with_dynamic_batch_export_correctly_only_with_lowerings(export, exporter, case):
     torch.manual_seed(0)
     x, other = torch.randn(3, 2, 4), torch.randn(5, 2, 4)
     options = {"exporter": exporter, "dynamic": {"args_0": {0: DynamicDim("batch")}}}
@@ -111,18 +111,18 @@ def test_it_is_needed_and_right_with_an_open_batch(export, exporter, case):
     expected = [expected] if isinstance(expected, torch.Tensor) else list(expected)
     assert same(exported.run_on_target(other), expected)
     try:
-        without = export(Net(function), (x,), **options).run_on_target(other)
+        plain = export(Net(function), (x,), **options).run_on_target(other)
     except Exception:
         return
-    assert not same(without, expected)
+    assert not same(plain, expected)
 
 
 @pytest.mark.skipif(
     find_spec("onnxruntime") is None,
     reason="its target is ONNX Runtime: the session onnxruntime runs this file too",
 )
-def test_the_signals_of_a_batch_are_put_together_in_a_few_nodes(export):
-    # torch's own decomposition has some for each value of the window: minutes of export.
+def test_istft_of_a_batch_is_exported_in_few_nodes(export):
+    # torch's own decomposition has nodes for each value of the window: its export takes minutes.
     def back(x):
         return torch.istft(torch.complex(x, x * 2), 64, 16, window=torch.hann_window(64))
 
@@ -132,18 +132,18 @@ def test_the_signals_of_a_batch_are_put_together_in_a_few_nodes(export):
     assert same(exported.run_on_target(x), [back(x)])
 
 
-def test_torchscript_has_no_complex_outputs(export):
+def test_torchscript_exporter_refuses_complex_outputs(export):
     options = {"exporter": "torchscript", "builtin": True}
     with pytest.raises(ExportError, match="operator 'aten::complex' to ONNX"):
         export(Net(torch.fft.fft), (torch.randn(2, 4),), **options)
 
 
-def same(found, expected):
-    pairs = zip(found, expected, strict=True)
-    return all(torch.allclose(mine, own, rtol=1e-4, atol=1e-4) for mine, own in pairs)
+def same(results, expected):
+    pairs = zip(results, expected, strict=True)
+    return all(torch.allclose(result, value, rtol=1e-4, atol=1e-4) for result, value in pairs)
 
 
-def test_every_lowering_for_onnx_alone_is_tested():
+def test_every_onnx_only_lowering_is_tested():
     named = {each.name for each in builtin_rewriters() if each.kind == "lowering" and each.ir}
     assert named == {
         *("aten.scatter_reduce", "aten.index_put", "aten._unsafe_index_put"),
@@ -152,7 +152,7 @@ def test_every_lowering_for_onnx_alone_is_tested():
     }
 
 
-def test_each_of_cores_lowerings_may_be_met():
+def test_every_builtin_lowering_names_an_operator_of_captured_graphs():
     with rewrite(backend="any", operators=frozenset()) as rewriting:
         report = rewriting.report
     assert not report.not_served

@@ -1,4 +1,4 @@
-"""A built-in rewriter is the original on every input, in eager mode."""
+"""A built-in rewriter returns the results of the original for any input, in eager mode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tensors(draw, *, ranks=(0, 4), sizes=(0, 5), dtypes=FLOATS + INTEGERS, speci
 
 
 def check(function, *args, exporter="torchscript", may_accept_more=False, half=2e-2, **kwargs):
-    """The original and the rewritten call answer the same, or both refuse.
+    """Assert that the original and the rewritten call return the same, or that both raise.
 
     Args:
         half: The absolute error that a result in half precision may have.
@@ -53,15 +53,15 @@ def check(function, *args, exporter="torchscript", may_accept_more=False, half=2
 
     expected = call()
     with rewrite(backend="any", exporter=exporter) as rewriting:
-        found = call()
+        result = call()
     if isinstance(expected, Exception):
-        assert may_accept_more or isinstance(found, Exception), (found, expected)
+        assert may_accept_more or isinstance(result, Exception), (result, expected)
         return
     assert rewriting.report.fired
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
     rough = expected.dtype in (torch.float16, torch.bfloat16)
     tolerance = {"atol": half, "rtol": 2e-2} if rough else {"atol": 1e-5, "rtol": 1e-5}
-    torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
+    torch.testing.assert_close(result, expected, equal_nan=True, **tolerance)
 
 
 exporters = st.sampled_from(["dynamo", "torchscript", None])
@@ -117,7 +117,7 @@ def test_any_and_all(x, function, form, dim, exporter):
     ),
     exporter=exporters,
 )
-def test_logarithms_of_sums(a, b, function, exporter):
+def test_logaddexp(a, b, function, exporter):
     check(function, a, b, exporter=exporter)
 
 
@@ -352,7 +352,7 @@ def test_squeeze(x, dims, function, exporter, by_name):
         check(function, x, dims, exporter=exporter)
 
 
-def test_squeeze_is_a_view():
+def test_squeeze_returns_a_view():
     x = torch.zeros(1, 4, 1)
     with rewrite(backend="any"):
         x.squeeze(1).add_(1)
@@ -370,10 +370,10 @@ def test_squeeze_is_a_view():
 )
 @settings(max_examples=25)
 def test_linspace(start, end, steps, dtype, by_name):
-    """With a number of steps it is the original; an open one is made by capturing a model."""
+    """Check a fixed number of steps in eager mode, and a dynamic number in a captured model."""
     kwargs = {} if dtype is None else {"dtype": dtype}
     args = {"start": start, "end": end, "steps": steps} if by_name else {}
-    # From -9 to 9, bfloat16's numbers are up to 1/16 apart, and two of them are added.
+    # Between -9 and 9, neighbours in bfloat16 differ by up to 1/16, and linspace adds two numbers.
     check(torch.linspace, *(() if by_name else (start, end, steps)), half=1 / 8, **args, **kwargs)
     if not (steps > 1 and (dtype is None or dtype.is_floating_point)):
         return
@@ -386,12 +386,12 @@ def test_linspace(start, end, steps, dtype, by_name):
     with rewrite(backend="any", ir="exported_program") as rewriting:
         program = torch.export.export(Model(), (torch.zeros(5),), dynamic_shapes=sizes)
     assert rewriting.report.fired["torch.linspace"] >= 1
-    found = program.module()(torch.zeros(steps))
+    result = program.module()(torch.zeros(steps))
     expected = Model()(torch.zeros(steps))
-    assert found.dtype == expected.dtype
+    assert result.dtype == expected.dtype
     rough = dtype in (torch.float16, torch.bfloat16)
     tolerance = 0.15 if rough else 1e-5
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(result, expected, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
@@ -413,13 +413,13 @@ def test_copy(export, exporter, target, source, shape):
 
     x = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 4 - 2).to(source)
     exported = export(Model(), x, exporter=exporter, builtin=True)
-    (found,) = exported.run(x)
-    assert torch.equal(found, Model()(x))
-    assert found.dtype == target
+    (result,) = exported.run(x)
+    assert torch.equal(result, Model()(x))
+    assert result.dtype == target
 
 
 @given(data=st.data(), exporter=exporters)
-def test_avg_pool_with_a_divisor(data, exporter):
+def test_avg_pool_with_divisor_override(data, exporter):
     dims = data.draw(st.sampled_from([2, 3]))
     kernel = [data.draw(st.integers(1, 4)) for _ in range(dims)]
     sizes = [data.draw(st.integers(k, 7)) for k in kernel]
@@ -453,7 +453,7 @@ def test_adjoint(x, function):
 )
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_poolings_with_and_without_a_batch(export, data):
+def test_pooling_with_or_without_a_batch_matches_torch(export, data):
     dims = data.draw(st.sampled_from([1, 2, 3]))
     batch = data.draw(st.sampled_from([(), (1,), (2,)]))
     kernel = [data.draw(st.integers(1, 3)) for _ in range(dims)]
@@ -463,5 +463,5 @@ def test_poolings_with_and_without_a_batch(export, data):
     given = (1,) if kind.startswith("Adaptive") else (kernel, data.draw(st.integers(1, 3)), padding)
     model = getattr(torch.nn, f"{kind}{dims}d")(*given)
     x = torch.randn(*batch, 2, *sizes, generator=torch.Generator().manual_seed(0))
-    (found,) = export(model, x, exporter="torchscript", builtin=True).run_on_target(x)
-    torch.testing.assert_close(found, model(x), atol=1e-5, rtol=1e-5)
+    (result,) = export(model, x, exporter="torchscript", builtin=True).run_on_target(x)
+    torch.testing.assert_close(result, model(x), atol=1e-5, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""What no exporter has an operator for is computed at export if it does not depend on an input."""
+"""Operators that an exporter lacks are computed at export if no input affects their values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def inverse(x, w):
 
 OPEN = {"input_names": ["x"], "dynamic": {"x": {0: DynamicDim("batch")}}}
 MODELS = {
-    "a weight made orthogonal": lambda: orthogonal(nn.Linear(6, 6)),
-    "the same by reflections": lambda: orthogonal(nn.Linear(6, 4)),
-    "one of several results": lambda: Net(inverse, w=torch.rand(6, 6)),
-    "what torch takes apart": lambda: Net(lambda x, w: x * torch.i0(w), w=torch.rand(6)),
-    "an output of its own": lambda: Net(lambda x, w: (x * 2, torch.i0(w)), w=torch.rand(6)),
+    "orthogonal weight": lambda: orthogonal(nn.Linear(6, 6)),
+    "orthogonal weight by reflections": lambda: orthogonal(nn.Linear(6, 4)),
+    "operator with several results": lambda: Net(inverse, w=torch.rand(6, 6)),
+    "operator that torch decomposes": lambda: Net(lambda x, w: x * torch.i0(w), w=torch.rand(6)),
+    "constant output": lambda: Net(lambda x, w: (x * 2, torch.i0(w)), w=torch.rand(6)),
 }
 
 
@@ -33,10 +33,10 @@ def test_missing_operators_of_constants_are_folded(export, name):
     model = MODELS[name]().eval()
     exported = export(model, (torch.rand(2, 6),), builtin=True, **OPEN)
     x = torch.randn(5, 6)
-    wanted = model(x)
-    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    for found, expected in zip(exported.run(x), wanted, strict=True):
-        torch.testing.assert_close(found, expected)
+    expected = model(x)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for result, value in zip(exported.run(x), expected, strict=True):
+        torch.testing.assert_close(result, value)
 
 
 class Counts(nn.Module):
@@ -58,8 +58,8 @@ def test_values_that_depend_on_inputs_are_not_folded(export, model):
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_a_large_inverse_of_a_weight_is_a_constant(export, exporter):
-    """Of a matrix that depends on an input core's lowering takes a step for each of 128 rows."""
+def test_large_inverse_of_a_weight_is_folded(export, exporter):
+    """The lowering for a matrix that depends on an input is limited to 128 rows."""
     model = Net(lambda x, w: x @ torch.linalg.inv(w), w=torch.rand(200, 200) + torch.eye(200))
     x = torch.rand(2, 200)
     exported = export(model, (x,), exporter=exporter, builtin=True)

@@ -33,13 +33,13 @@ def test_declaration_returns_the_replacement_and_changes_nothing_else():
     assert repr(rewriters) == "<RewriterSet for ncnn: 3 rewriters>"
 
 
-def test_a_rewriter_may_name_another_backend_than_its_set():
+def test_backend_of_a_rewriter_overrides_that_of_its_set():
     rewriters = RewriterSet(backend="ncnn")
     rewriters.function("a.b", backend="tensorrt")(replacement)
     assert [each.backend for each in rewriters] == ["tensorrt"]
 
 
-def test_one_replacement_may_be_declared_several_times():
+def test_replacement_can_be_declared_several_times():
     rewriters = RewriterSet()
     for backend in ("one", "two"):
         rewriters.function("a.b", backend=backend)(replacement)
@@ -80,7 +80,7 @@ def test_a_set_can_be_marked_as_shipped_by_a_distribution():
         ({"backend": "b", "check": replacement}, "backend b, check replacement"),
     ],
 )
-def test_condition_as_text(conditions, words):
+def test_conditions_are_described_as_text(conditions, words):
     rewriters = RewriterSet()
     rewriters.function("a.b", **conditions)(replacement)
     (rewriter,) = rewriters
@@ -187,13 +187,13 @@ def test_versions_must_be_ranges():
 
 
 @pytest.mark.parametrize(
-    ("given", "found"), [(replacement, "a function"), (int, "int"), (None, "None")]
+    ("given", "kind"), [(replacement, "a function"), (int, "int"), (None, "None")]
 )
-def test_a_module_rewriter_must_be_a_class_of_modules(given, found):
+def test_a_module_rewriter_must_be_a_class_of_modules(given, kind):
     with pytest.raises(RewriterError) as caught:
         RewriterSet().module("a.B")(given)
     assert str(caught.value) == (
-        f'the module rewriter of "a.B" must be a class derived from torch.nn.Module, not {found}'
+        f'the module rewriter of "a.B" must be a class derived from torch.nn.Module, not {kind}'
     )
     assert caught.value.hint == "use .function for a function or a method"
 
@@ -231,7 +231,7 @@ def test_a_module_rewriter_must_be_a_class_of_modules(given, found):
         ),
     ],
 )
-def test_conditions_of_another_kind(conditions, message, hint):
+def test_conditions_of_a_wrong_type_are_refused(conditions, message, hint):
     rewriters = RewriterSet()
     with pytest.raises(RewriterError) as caught:
         rewriters.function("a.b", **conditions)(replacement)
@@ -239,7 +239,7 @@ def test_conditions_of_another_kind(conditions, message, hint):
     assert len(rewriters) == 0
 
 
-def test_a_replacement_that_cannot_be_called():
+def test_replacement_that_is_not_callable_is_refused():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().function("a.b")("code")
     assert str(caught.value) == 'the function rewriter of "a.b" must be a function, not a str'
@@ -263,14 +263,14 @@ def test_a_replacement_that_cannot_be_called():
         ),
     ],
 )
-def test_argument_descriptors(descriptors, message, hint):
+def test_invalid_argument_descriptors_are_refused(descriptors, message, hint):
     with pytest.raises(RewriterError) as caught:
         RewriterSet().symbolic("roll", is_pytorch=True, arg_descriptors=descriptors)(replacement)
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
 @pytest.mark.parametrize("declare", ["function", "module", "symbolic"])
-def test_a_decorator_without_its_name(declare):
+def test_decorator_without_a_name_is_refused(declare):
     with pytest.raises(RewriterError) as caught:
         getattr(RewriterSet(), declare)(replacement)
     assert str(caught.value) == (f"a {declare} rewriter takes the name to rewrite, not a function")
@@ -296,7 +296,7 @@ def test_rewriters_must_be_sets(given, message):
 
 
 @pytest.mark.usefixtures("loopback")
-def test_options_must_hold_sets(tmp_path):
+def test_rewriters_of_export_options_must_be_sets(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     options = eb.ExportOptions(rewriters=[replacement])
     for call in (
@@ -318,7 +318,7 @@ def test_options_must_hold_sets(tmp_path):
             eb.ExportOptions(rewriters=given)
 
 
-def test_an_ir_that_does_not_exist():
+def test_unknown_ir_is_refused():
     rewriters = RewriterSet()
     with pytest.raises(RewriterError) as caught:
         rewriters.function("torch.relu", ir="onx")(replacement)
@@ -329,7 +329,7 @@ def test_an_ir_that_does_not_exist():
 
 
 @pytest.mark.parametrize("declare", ["function", "module", "symbolic"])
-def test_an_unknown_keyword_is_an_error(declare):
+def test_unknown_keyword_is_refused(declare):
     with pytest.raises(TypeError, match="unexpected keyword argument 'backends'"):
         getattr(RewriterSet(), declare)("a.b", backends=["ncnn"])
 

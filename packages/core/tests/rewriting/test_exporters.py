@@ -37,7 +37,7 @@ def tokens():
 
 
 def marked(name, change):
-    """Rewrites a function to the original and something that can be seen in the output."""
+    """Rewrite a function to the original plus a change that shows in the output."""
     rewriters = RewriterSet()
 
     @rewriters.function(name)
@@ -62,7 +62,7 @@ def marked(name, change):
     ],
 )
 @pytest.mark.one_in(2)
-def test_functions(export, exporter, tokens, name, change):
+def test_function_rewriters_change_the_exported_outputs(export, exporter, tokens, name, change):
     x = torch.rand(2, 3, 4)
     original = tokens(x)
     rewriters = marked(name, change)
@@ -77,7 +77,7 @@ def test_functions(export, exporter, tokens, name, change):
     assert torch.equal(tokens(x), original)
 
 
-def test_modules(export, exporter, tokens):
+def test_module_rewriters_change_the_exported_outputs(export, exporter, tokens):
     class Plus(nn.Module):
         def __init__(self, ctx, module):
             super().__init__()
@@ -101,7 +101,7 @@ def test_modules(export, exporter, tokens):
     assert torch.equal(tokens(x), original)
 
 
-def test_nothing_is_rewritten_that_no_rewriter_names(export, exporter, tokens):
+def test_functions_without_a_rewriter_are_exported_unchanged(export, exporter, tokens):
     x = torch.rand(2, 3, 4)
     rewriters = marked("torch.Tensor.cumsum", lambda x: x)
     exported = export(tokens, x, rewriters, exporter=exporter)
@@ -113,15 +113,15 @@ def test_nothing_is_rewritten_that_no_rewriter_names(export, exporter, tokens):
     ("chosen", "name"),
     [("torchscript", "detach"), ("dynamo", "is_conj"), ("dynamo", "is_inference")],
 )
-def test_what_exporters_do_to_weights_is_not_rewritten(export, tokens, chosen, name):
+def test_calls_of_exporters_on_weights_are_not_rewritten(export, tokens, chosen, name):
     rewriters = marked(f"torch.Tensor.{name}", lambda answer: answer)
     report = export(tokens, torch.rand(2, 3, 4), rewriters, exporter=chosen).report
-    # The default exporter asks the input, twice, and has asked each of the six weights too.
+    # The default exporter calls it twice on the input; its calls on the six weights do not count.
     assert sum(report.fired.values()) <= 2
 
 
-def test_a_rewriter_makes_a_model_exportable(export, exporter):
-    """Its forward asks for a value of the data, which no exporter can know."""
+def test_rewriter_makes_a_model_exportable(export, exporter):
+    """The forward of the model reads a value of its input, which no exporter can know."""
 
     class Asking(nn.Module):
         def forward(self, x):
