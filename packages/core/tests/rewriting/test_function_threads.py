@@ -1,4 +1,4 @@
-"""Threads that rewrite one function while others stop doing so."""
+"""A thread rewrites a function while another thread removes its rewriter."""
 
 from __future__ import annotations
 
@@ -20,41 +20,39 @@ def rewriting():
 
 
 class Maths:
-    """Has a function in C, and stops one thread that has just fetched it."""
+    """Has a function in C, and stops the thread ``stopped`` when it has just read the function."""
 
     def __init__(self):
         self.root = math.sqrt
         self.stopped: threading.Thread | None = None
         self.looks = 0
-        self.fetched, self.gone_on = threading.Event(), threading.Event()
+        self.fetched, self.removed = threading.Event(), threading.Event()
 
     def __getattribute__(self, name):
         value = super().__getattribute__(name)
         if name == "root" and threading.current_thread() is self.stopped:
             self.looks += 1
-            if self.looks == 2:  # the first one is hasattr
+            if self.looks == 2:  # the first look is hasattr
                 self.fetched.set()
-                self.gone_on.wait(0.2)  # the other thread may have to wait for this one
+                self.removed.wait(0.2)  # the other thread may have to wait for this thread
         return value
 
 
-def test_a_rewriter_that_another_thread_takes_back_just_now_is_active_all_the_same(
-    subject, monkeypatch
-):
+def test_rewriter_stays_active_while_another_thread_removes_it(subject, monkeypatch):
     maths = Maths()
     monkeypatch.setattr(subject, "maths", maths, raising=False)
-    found = []
+    results = []
 
     def work():
         with rewriting():
             maths.stopped = None
-            found.append(maths.root(4.0))
+            results.append(maths.root(4.0))
 
     with rewriting():
         maths.stopped = thread = threading.Thread(target=work)
         thread.start()
         maths.fetched.wait()
-    maths.gone_on.set()
+    maths.removed.set()
     thread.join()
-    assert found == [3.0]
+    assert results == [3.0]
     assert maths.root is math.sqrt

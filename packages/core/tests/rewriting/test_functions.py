@@ -21,12 +21,12 @@ ATTENTION = "torch.nn.functional.scaled_dot_product_attention"
 
 
 def counting(*names):
-    """A set that hands every call of ``names`` to the original."""
+    """Return a set that passes every call of ``names`` to the original."""
     rewriters = RewriterSet()
     for name in names:
 
         @rewriters.function(name)
-        def handed_back(ctx, *args, **kwargs):
+        def unchanged(ctx, *args, **kwargs):
             return ctx.origin_func(*args, **kwargs)
 
     return rewriters
@@ -74,7 +74,7 @@ def _no_trace():
         ("torch.linalg.norm", lambda x: torch.linalg.norm(x)),
     ],
 )
-def test_torch_functions_are_caught_once_and_give_the_original_result(name, call):
+def test_torch_functions_are_rewritten_exactly_once_per_call(name, call):
     torch.manual_seed(0)
     x = torch.rand(2, 3)
     expected = call(x.clone())
@@ -94,7 +94,7 @@ def test_torch_functions_are_caught_once_and_give_the_original_result(name, call
         ("torch._C._nn.upsample_nearest2d", "interpolate"),
     ],
 )
-def test_calls_inside_python_functions_of_torch_are_caught(inner, call):
+def test_calls_inside_python_functions_of_torch_are_rewritten(inner, call):
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
     x = torch.rand(1, 3, 4)
     calls = {
@@ -109,7 +109,7 @@ def test_calls_inside_python_functions_of_torch_are_caught(inner, call):
     assert torch.equal(result, expected)
 
 
-def test_calls_inside_python_functions_of_torch_are_caught_beside_other_modes():
+def test_calls_inside_torch_are_rewritten_under_other_modes():
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
     x = torch.rand(1, 3, 4)
     with torch.device("cpu"), in_force(counting(ATTENTION)) as rewriting, torch.device("cpu"):
@@ -117,18 +117,18 @@ def test_calls_inside_python_functions_of_torch_are_caught_beside_other_modes():
     assert rewriting.report.fired[ATTENTION] == 1
 
 
-def test_the_overridable_python_functions_of_torch_are_known():
-    """The modules whose functions check for modes; a missing one would hide its inner calls."""
+def test_modules_of_all_overridable_torch_functions_are_known():
+    """A module that is missing in the list would hide the inner calls of its functions."""
     from enginebay.rewriting.torch_functions import _MODULES
 
     functions = {f for group in torch.overrides.get_overridable_functions().values() for f in group}
     names = {f.__globals__["__name__"] for f in functions if isinstance(f, types.FunctionType)}
-    # Scalars and lists have no rewriters, and those that choose between two others ask in their
-    # names.
+    # Scalars and lists have no rewriters. Functions that only choose between two others leave the
+    # check for modes to these.
     assert names - {*_MODULES} <= {"torch", "torch._jit_internal", "torch.foreach"}
 
 
-def test_a_python_function_of_torch_is_the_original_inside_its_own_rewriters():
+def test_torch_function_is_the_original_inside_its_own_rewriter():
     rewriters = RewriterSet()
 
     @rewriters.function("torch.nn.functional.interpolate")
@@ -141,7 +141,7 @@ def test_a_python_function_of_torch_is_the_original_inside_its_own_rewriters():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_functions_can_be_compiled_inside_a_context():
+def test_torch_jit_script_compiles_functions_inside_a_context():
     def body(x):
         return F.layer_norm(F.interpolate(x, 2), [2])
 
@@ -151,15 +151,15 @@ def test_functions_can_be_compiled_inside_a_context():
     assert torch.equal(compiled(x), body(x))
 
 
-def test_the_fast_path_of_a_module_is_not_taken():
-    """It is one operator of its own, which no exporter and no rewriter would know."""
+def test_fast_path_of_transformer_layers_is_not_taken():
+    """The fast path is a single fused operator, which exporters and rewriters do not know."""
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
     with in_force(counting("torch.nn.functional.linear")) as rewriting, torch.no_grad():
         layer(torch.rand(1, 3, 4))
     assert rewriting.report.fired["torch.nn.functional.linear"] == 4
 
 
-def test_a_rewriter_reaches_other_rewritten_functions_and_itself_only_as_the_original():
+def test_rewriters_that_call_each_other_run_once_each():
     rewriters = RewriterSet()
 
     @rewriters.function("torch.Tensor.flatten")
@@ -176,7 +176,7 @@ def test_a_rewriter_reaches_other_rewritten_functions_and_itself_only_as_the_ori
     assert rewriting.report.fired == {"torch.Tensor.flatten": 1, "torch.Tensor.reshape": 1}
 
 
-def test_python_functions_are_caught_by_every_alias(subject):
+def test_python_functions_are_rewritten_under_every_alias(subject):
     alias, partial = subject.double, functools.partial(subject.double, factor=3)
     holder = types.SimpleNamespace(function=subject.double)
     code, attributes = alias.__code__, dict(vars(alias))
@@ -219,7 +219,7 @@ def test_modules_inside_modules_of_the_same_class_are_rewritten(subject):
         ("value", lambda klass: klass().value, "value"),
     ],
 )
-def test_inherited_members_are_rewritten_in_the_named_class_alone(
+def test_inherited_members_are_rewritten_only_in_the_named_class(
     subject, attribute, call, original
 ):
     def expected(klass):
@@ -242,7 +242,7 @@ def test_inherited_members_are_rewritten_in_the_named_class_alone(
 
 
 @pytest.mark.parametrize("attribute", ["method", "static", "klass", "value"])
-def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject, attribute):
+def test_origin_func_of_an_inherited_member_is_the_rewritten_base(subject, attribute):
     rewriters = RewriterSet()
 
     def declare(klass):
@@ -265,7 +265,7 @@ def test_the_original_of_an_inherited_member_is_the_base_class_rewritten(subject
 
 
 @pytest.mark.parametrize("klass", ["Table", "Inheriting"])
-def test_class_methods_that_are_written_in_c_are_rewritten(subject, klass):
+def test_class_methods_written_in_c_are_rewritten(subject, klass):
     rewriters = RewriterSet()
 
     @rewriters.function(f"rewriting_subject.{klass}.fromkeys")
@@ -284,7 +284,7 @@ def test_class_methods_that_are_written_in_c_are_rewritten(subject, klass):
 
 
 @pytest.mark.parametrize("klass", ["Base", "Child"])
-def test_a_cached_property_is_rewritten_whatever_it_has_cached(subject, klass):
+def test_cached_property_is_rewritten_with_or_without_a_cached_value(subject, klass):
     rewriters = RewriterSet()
 
     @rewriters.function(f"rewriting_subject.{klass}.length")
@@ -312,7 +312,7 @@ def test_super_calls_of_a_subclass_reach_the_rewriter(subject):
         assert subject.Grandchild().method(1) == ("grandchild", "base", 1, "rewritten")
 
 
-def test_c_functions_are_replaced_with_their_aliases(subject):
+def test_c_functions_are_rewritten_under_every_alias(subject):
     rewriters = RewriterSet()
 
     @rewriters.function("math.hypot")
@@ -382,7 +382,7 @@ def test_everything_is_restored_when_a_rewriter_raises():
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_generators_may_end_early_and_in_any_order(subject, order):
+def test_contexts_in_generators_can_end_in_any_order(subject, order):
     def held(amount):
         rewriters = RewriterSet()
 
@@ -463,7 +463,7 @@ def test_two_threads_rewrite_the_same_function_differently(subject):
     assert subject.double(1) == 2
 
 
-def test_a_context_that_another_thread_closes_leaves_nothing_in_force(subject):
+def test_context_closed_by_another_thread_leaves_no_rewriter_active(subject):
     context = in_force(counting("torch.relu", "rewriting_subject.double"))
     entering = threading.Thread(target=context.__enter__)
     entering.start()
@@ -511,7 +511,7 @@ def test_tensor_subclasses_still_override_functions():
         ),
     ],
 )
-def test_name_that_is_not_found_is_reported_and_raises_only_if_strict(name, line):
+def test_unknown_name_is_reported_and_raises_only_if_strict(name, line):
     with in_force(counting(name, "torch.relu")) as rewriting:
         torch.relu(torch.zeros(1))
     assert rewriting.report.not_found == (line,)
@@ -521,14 +521,14 @@ def test_name_that_is_not_found_is_reported_and_raises_only_if_strict(name, line
     assert str(caught.value) == line
 
 
-def test_a_class_is_not_a_function():
+def test_function_rewriter_of_a_class_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("torch.nn.Linear")):
         pass
     assert str(caught.value) == 'the function rewriter of "torch.nn.Linear" names a class'
     assert caught.value.hint == "use .module for an nn.Module class, or name one of its methods"
 
 
-def test_a_number_is_not_a_function():
+def test_function_rewriter_of_a_number_is_refused():
     with pytest.raises(RewriterError) as caught, in_force(counting("math.pi")):
         pass
     assert str(caught.value) == (
@@ -548,7 +548,7 @@ def test_attribute_that_cannot_be_replaced_raises_and_reverts_all(subject, name)
     assert not hasattr(math.hypot, "__wrapped__")
 
 
-def test_a_model_that_is_no_module():
+def test_model_that_is_not_a_module_is_refused():
     with pytest.raises(RewriterError) as caught, rewrite("net", backend="any"):
         pass
     assert str(caught.value) == "the model is a str, not a torch.nn.Module"

@@ -162,7 +162,7 @@ def test_error_inside_a_lowering_names_it():
 
 
 @pytest.mark.parametrize("name", ["relu", "torch.relu", "aten::relu", "aten.max.dim.out", "a..b"])
-def test_name_must_be_an_operators(name):
+def test_invalid_operator_name_is_refused(name):
     with pytest.raises(RewriterError, match="which is not the name of an operator, such as"):
         declared(name, lambda ctx, x: x)
 
@@ -183,13 +183,13 @@ def test_unknown_needs_are_refused(needs, message):
     assert str(caught.value) == message
 
 
-def test_a_bare_decorator_is_an_error():
+def test_decorator_without_a_name_is_refused():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().lowering(lambda ctx, x: x)
     assert str(caught.value) == "a lowering rewriter takes the name to rewrite, not a function"
 
 
-def test_all_operators_that_are_left_are_refused_at_once():
+def test_error_names_every_operator_that_the_engine_lacks():
     model = Net(lambda x: torch.special.bessel_j0(torch.relu(x)) + torch.linalg.eigh(x @ x.T)[0][0])
     with pytest.raises(ConversionError) as caught:
         lower(model, (X,), operators={"aten.relu", "aten.add"})

@@ -14,7 +14,7 @@ X = torch.rand(2, 3)
 
 
 def plus(number):
-    """A lowering that adds a number, to see which one ran."""
+    """Return a lowering that adds a number, which shows that it ran."""
 
     def lowering(ctx, x, *args, **kwargs):
         return torch.add(ctx.origin_op(x, *args, **kwargs), number)
@@ -24,7 +24,7 @@ def plus(number):
 
 
 def applied(*sets, function=torch.relu, **target):
-    """The number that the selected lowering added; None if no lowering fired."""
+    """Return the number that the selected lowering added, or None if no lowering fired."""
     program, _ = lower(function, (X,), *sets, **target)
     added = [node.args[1] for node in program.graph.nodes if str(node.target) == "aten.add.Tensor"]
     return added[0] if added else None
@@ -50,7 +50,7 @@ def yes(target):
         ({"needs": ("lacking",)}, False),
     ],
 )
-def test_conditions(conditions, fires):
+def test_lowering_fires_only_if_its_conditions_hold(conditions, fires):
     assert applied(declared("aten.relu", plus(1), **conditions)) == (1 if fires else None)
 
 
@@ -66,15 +66,15 @@ LADDER = [
 
 
 @pytest.mark.parametrize("low", range(len(LADDER) - 1))
-def test_the_most_specific_wins_and_one_overloads_name_is_a_condition(low):
+def test_most_specific_lowering_wins_also_by_its_overload(low):
     sets = [
-        declared(**{"name": "aten.relu"} | LADDER[place], replacement=plus(place))
-        for place in (low + 1, low)
+        declared(**{"name": "aten.relu"} | LADDER[step], replacement=plus(step))
+        for step in (low + 1, low)
     ]
     assert applied(*sets) == low + 1
 
 
-def test_a_lowering_of_an_overload_leaves_the_others_to_that_of_the_operator():
+def test_lowering_of_an_overload_does_not_serve_other_overloads():
     sets = [
         declared("aten.amax", lambda ctx, x, dim=(), keepdim=False: ctx.origin_op(x, dim, keepdim)),
         declared("aten.sum", plus(1)),
@@ -84,7 +84,7 @@ def test_a_lowering_of_an_overload_leaves_the_others_to_that_of_the_operator():
     assert applied(*sets, function=lambda x: x.sum()) == 1
 
 
-def test_the_callers_wins_over_a_plugins_and_a_plugins_over_cores():
+def test_callers_lowering_beats_plugins_and_plugins_beat_core():
     core = declared("aten.relu", plus(1), backend="any", distribution="enginebay")
     plugin = declared("aten.relu", plus(2), distribution="a-pack")
     caller = declared("aten.relu", plus(3))
@@ -93,7 +93,7 @@ def test_the_callers_wins_over_a_plugins_and_a_plugins_over_cores():
     assert applied(caller, core, plugin) == 3
 
 
-def test_two_equally_specific_ones_are_an_error_that_names_both():
+def test_error_names_both_of_two_equally_specific_lowerings():
     sets = [declared("aten.relu", plus(1)), declared("aten.relu", plus(2))]
     with pytest.raises(RewriterError) as caught:
         applied(*sets)
@@ -104,7 +104,7 @@ def test_two_equally_specific_ones_are_an_error_that_names_both():
     assert active_lowerings() is None
 
 
-def test_lowering_for_fixed_sizes_falls_back_for_dynamic_ones():
+def test_lowering_for_fixed_sizes_is_skipped_for_dynamic_sizes():
     sets = [declared("aten.relu", plus(1), needs=("dims",)), declared("aten.relu", plus(2))]
     dynamic = ({0: torch.export.Dim("batch", min=2)},)
     assert applied(*sets) == 1
@@ -114,7 +114,7 @@ def test_lowering_for_fixed_sizes_falls_back_for_dynamic_ones():
     assert report.never_fired == ("aten.relu",)
 
 
-def test_lacking_is_a_backend_that_lists_its_operators_without_this_one():
+def test_needs_lacking_holds_for_an_operator_missing_in_operators():
     lowering = declared("aten.relu", lambda ctx, x: x.clamp(min=0), needs=("lacking",))
     for operators, expected in (
         (None, ["aten.relu.default"]),
@@ -126,7 +126,7 @@ def test_lacking_is_a_backend_that_lists_its_operators_without_this_one():
         assert targets(program) == expected
 
 
-def test_lacking_is_a_backend_that_names_it_among_what_its_engine_lacks():
+def test_needs_lacking_holds_for_an_operator_listed_in_lacking():
     lowering = declared("aten.relu", lambda ctx, x: x.clamp(min=0), needs=("lacking",))
     program, _ = lower(torch.relu, (X,), lowering, lacking={"aten.relu"})
     assert targets(program) == ["aten.clamp.default"]
@@ -141,7 +141,7 @@ def test_lacking_is_a_backend_that_names_it_among_what_its_engine_lacks():
         ("rond", '"rond": torch.ops has no "aten.rond" (did you mean "round"?)'),
     ],
 )
-def test_a_name_that_no_operator_has_cannot_be_lacking(name, message):
+def test_unknown_names_in_lacking_are_refused(name, message):
     with pytest.raises(RewriterError) as caught:
         lower(torch.relu, (X,), lacking={name})
     assert str(caught.value).startswith(f"BackendInfo.lacking of 'any' has {message}")
@@ -161,21 +161,19 @@ def test_a_name_that_no_operator_has_cannot_be_lacking(name, message):
         ),
     ],
 )
-def test_what_the_engine_lacks_of_onnx_gives_way_to_no_correction_of_an_exporter(
-    function, operator
-):
-    """Core's own for ONNX hand over to ``ctx.origin_op``, which the engine lacks."""
+def test_lacking_operators_are_lowered_despite_corrections_for_onnx(function, operator):
+    """The built-in lowerings for ONNX call ``ctx.origin_op``, which the engine lacks."""
     lacking = {operator, "aten.scatter_add"}
     program, _ = lower(function, (X,), ir="onnx", lacking=lacking, builtin=True)
     assert not [each for each in targets(program) if each.rpartition(".")[0] in lacking]
     torch.testing.assert_close(program.module()(X), function(X))
 
 
-def test_operators_of_libraries_that_are_not_loaded_may_be_lacking():
+def test_operators_of_unloaded_libraries_may_be_lacking():
     lower(torch.relu, (X,), lacking={"of_nobody.thing"})
 
 
-def test_without_a_lowering_of_its_own_an_operator_is_taken_apart_by_torch():
+def test_operator_without_a_lowering_is_decomposed_by_torch():
     program, _ = lower(
         torch.nn.Hardswish(), (X,), operators={"aten.add", "aten.clamp", "aten.mul", "aten.div"}
     )
@@ -183,7 +181,7 @@ def test_without_a_lowering_of_its_own_an_operator_is_taken_apart_by_torch():
     torch.testing.assert_close(program.module()(X), torch.nn.functional.hardswish(X))
 
 
-def test_what_a_lowering_calls_is_lowered_in_its_turn():
+def test_operators_that_a_lowering_calls_are_lowered_too():
     sets = [
         declared("aten.logsumexp", lambda ctx, x, dim, keep=False: x.exp().sum(dim, keep).log()),
         declared("aten.exp", lambda ctx, x: torch.pow(torch.e, x)),
@@ -194,7 +192,7 @@ def test_what_a_lowering_calls_is_lowered_in_its_turn():
     torch.testing.assert_close(program.module()(X), torch.logsumexp(X, [1]))
 
 
-def test_the_report_counts_operators_and_says_what_never_fired():
+def test_report_counts_lowered_operators_and_lists_unused_lowerings():
     sets = [declared("aten.relu", plus(0)), declared("aten.sort", plus(0))]
     _, report = lower(lambda x: torch.relu(x) + torch.relu(-x), (X,), *sets)
     assert report.fired == {"aten.relu": 2}
@@ -213,7 +211,7 @@ def test_the_report_counts_operators_and_says_what_never_fired():
         ("aten.max.dims", '"aten.max" has no overload "dims" (did you mean "dim"?)'),
     ],
 )
-def test_an_operator_that_does_not_exist_is_reported_with_the_nearest_name(name, reason):
+def test_unknown_operator_is_reported_with_the_nearest_name(name, reason):
     program, report = lower(torch.relu, (X,), declared(name, plus(1)))
     assert targets(program) == ["aten.relu.default"]
     line = f'the lowering of "{name}" was not used: {reason}'
@@ -232,7 +230,7 @@ def test_an_operator_that_does_not_exist_is_reported_with_the_nearest_name(name,
         ("aten.relu_", "a captured graph has no operators that write to their arguments"),
     ],
 )
-def test_an_operator_that_no_captured_graph_has_is_reported(name, why):
+def test_operator_that_captured_graphs_never_contain_is_reported(name, why):
     _, report = lower(torch.relu, (X,), declared(name, plus(1)))
     assert report.not_served == (f'the lowering of "{name}" does nothing: {why}',)
     with pytest.raises(RewriterError, match="does nothing"):
@@ -243,14 +241,14 @@ def context(*sets):
     return rewrite(backend="any", ir="exported_program", rewriters=sets, builtin=False)
 
 
-def test_nested_contexts_apply_both_and_the_inner_one_first():
+def test_nested_contexts_apply_both_lowerings_inner_first():
     from enginebay.rewriting import lower_program
 
     program = torch.export.export(Net(lambda x: torch.relu(x).exp()), (X,))
     outer = context(declared("aten.relu", plus(1)), declared("aten.exp", plus(2)))
     with quiet(), outer, context(declared("aten.relu", plus(3))) as inner:
         both = lower_program(program, active_lowerings())
-    # The inner one's origin_op is the outer one, as origin_func is for functions.
+    # origin_op of the inner lowering is the outer lowering, like origin_func of functions.
     assert targets(both) == [
         "aten.relu.default",
         "aten.add.Tensor",
@@ -276,7 +274,7 @@ def test_contexts_may_end_in_any_order_and_after_an_error():
     assert active_lowerings() is None
 
 
-def test_a_context_is_active_in_its_own_thread_alone():
+def test_context_is_active_only_in_its_own_thread():
     seen = []
     with context(declared("aten.relu", plus(1))):
         thread = threading.Thread(target=lambda: seen.append(active_lowerings()))
@@ -286,7 +284,7 @@ def test_a_context_is_active_in_its_own_thread_alone():
     assert seen == [None]
 
 
-def test_the_list_goes_on_below_a_lowering_that_may_not_apply():
+def test_list_rewriters_shows_the_fallback_of_a_conditional_lowering():
     rewriters = RewriterSet()
     rewriters.lowering("aten.relu", needs=("dims",))(plus(1))
     rewriters.lowering("aten.relu")(plus(2))
@@ -298,8 +296,8 @@ def test_the_list_goes_on_below_a_lowering_that_may_not_apply():
     ]
 
 
-def test_one_for_lacking_operators_serves_the_exporter_that_lacks_it():
-    """The default ONNX exporter translates no ``nanmedian``, and torch takes it not apart."""
+def test_lowering_for_lacking_operators_serves_exporters_that_lack_them():
+    """The default ONNX exporter does not translate ``nanmedian``, nor does torch decompose it."""
     rewriters = RewriterSet()
 
     @rewriters.lowering("aten.nanmedian", needs=["lacking"])
@@ -324,10 +322,10 @@ def test_one_for_lacking_operators_serves_the_exporter_that_lacks_it():
 SMALL = frozenset(f"aten.{name}" for name in ("add", "mul", "abs", "sum", "sqrt", "pow"))
 
 
-@pytest.mark.parametrize("sizes", ["fixed", "open"])
-def test_cores_own_is_what_a_strangers_is_instead_of(sizes):
+@pytest.mark.parametrize("sizes", ["fixed", "dynamic"])
+def test_origin_op_of_a_plugins_lowering_is_the_builtin_lowering(sizes):
     rewriters = declared("aten.linalg_vector_norm", plus(1), distribution="stranger")
-    dynamic = ({0: torch.export.Dim("batch", min=2)},) if sizes == "open" else None
+    dynamic = ({0: torch.export.Dim("batch", min=2)},) if sizes == "dynamic" else None
     program, report = lower(
         torch.linalg.vector_norm, (X,), rewriters, dynamic=dynamic, operators=SMALL, builtin=True
     )

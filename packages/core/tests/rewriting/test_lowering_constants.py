@@ -1,4 +1,4 @@
-"""What no input changes is computed when a program is lowered."""
+"""Values that no input changes are computed when a program is lowered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_tensors_that_an_engine_can_fill_are_not_folded():
     run(lambda x: x + torch.full((2, 3), 2.0), expected=["aten.full.default", "aten.add.Tensor"])
 
 
-def test_an_output_may_be_constant():
+def test_constant_output_keeps_its_value():
     program, _ = lower(lambda x: (x + 1, torch.arange(3)), (X,), operators=OPERATORS)
     assert program.module()(X)[1].tolist() == [0, 1, 2]
 
@@ -45,7 +45,7 @@ def test_random_numbers_are_not_constants():
     assert not program.module()(X).equal(program.module()(X))
 
 
-def test_an_operator_may_bring_constants_along():
+def test_lowering_may_use_constant_tensors_of_its_own():
     from enginebay.rewriting import RewriterSet
 
     rewriters = RewriterSet()
@@ -60,7 +60,7 @@ def test_an_operator_may_bring_constants_along():
 
 
 class PlusConstant(nn.Module):
-    """A constant of the code, which torch.export puts among the tensors of this module."""
+    """Adds a constant of the code, which torch.export puts among the tensors of this module."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class PlusConstant(nn.Module):
         return self.weight * x + torch.erfinv(torch.tensor(0.5))
 
 
-def test_constants_keep_their_numbers_where_torch_changes_their_order():
+def test_constants_keep_their_values_when_torch_reorders_them():
     later = Net(lambda x, scale: x * scale, scale=torch.tensor(0.25))
     values = []
 
@@ -87,11 +87,11 @@ def test_constants_keep_their_numbers_where_torch_changes_their_order():
     [
         ("aten.square", lambda x, w: x * w.square(), False),  # computed
         ("aten.square", lambda x, w: x * (x * w).square(), True),
-        ("aten.bernoulli", lambda x, w: x * w.bernoulli(), True),  # each time another
-        ("aten.outer", lambda x, w: x @ w.outer(w), True),  # more numbers than it is made of
+        ("aten.bernoulli", lambda x, w: x * w.bernoulli(), True),  # different at each call
+        ("aten.outer", lambda x, w: x @ w.outer(w), True),  # larger than its inputs
     ],
 )
-def test_missing_operators_of_constants_are_computed(operator, function, fired):
+def test_missing_operators_are_computed_only_for_constants(operator, function, fired):
     calls = []
 
     def lowering(ctx, x, *others):

@@ -13,28 +13,28 @@ TABLE = torch.arange(6.0).reshape(2, 3)
 
 
 def facts(function, name, look, *, dynamic=None, args=(X,), **weights):
-    """What a lowering that leaves the graph as it is finds out about its call."""
-    found = []
+    """Return what ``look`` reads in a lowering that leaves the graph unchanged."""
+    results = []
 
     def lowering(ctx, *args, **kwargs):
-        found.append(look(ctx, *args, **kwargs))
+        results.append(look(ctx, *args, **kwargs))
         return ctx.origin_op(*args, **kwargs)
 
     lower(Net(function, **weights), args, declared(name, lowering), dynamic=dynamic)
-    return found[0]
+    return results[0]
 
 
 CONSTANTS = {
     "a weight": (lambda x, weight: x * weight, TABLE),
-    "a view of it": (lambda x, weight: x * weight.reshape(3, 2).T, TABLE.reshape(3, 2).T),
-    "computed from it": (lambda x, weight: x * (weight.exp() + 1), TABLE.exp() + 1),
+    "a view of a weight": (lambda x, weight: x * weight.reshape(3, 2).T, TABLE.reshape(3, 2).T),
+    "computed from a weight": (lambda x, weight: x * (weight.exp() + 1), TABLE.exp() + 1),
     "made in the model": (lambda x, weight: x * torch.arange(3.0), torch.arange(3.0)),
     "a literal": (lambda x, weight: x * torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2, 3])),
 }
 
 
 @pytest.mark.parametrize("kind", CONSTANTS)
-def test_weights_and_what_is_computed_from_them_are_constants(kind):
+def test_weights_and_values_computed_from_them_are_constants(kind):
     function, expected = CONSTANTS[kind]
 
     def look(ctx, x, y):
@@ -42,8 +42,8 @@ def test_weights_and_what_is_computed_from_them_are_constants(kind):
         assert ctx.is_constant(3)
         return ctx.value_of(y) if ctx.is_constant(y) else None
 
-    found = facts(function, "aten.mul", look, weight=TABLE)
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6)
+    value = facts(function, "aten.mul", look, weight=TABLE)
+    np.testing.assert_allclose(value, expected.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_inputs_and_random_numbers_are_not_constants(function):
     assert facts(function, "aten.mul", lambda ctx, x, y: ctx.is_constant(y)) is False
 
 
-def test_a_graph_may_be_deeper_than_pythons_stack():
+def test_graph_deeper_than_the_recursion_limit_is_lowered():
     depth = sys.getrecursionlimit()
 
     def function(x, weight):
@@ -68,14 +68,14 @@ def test_a_graph_may_be_deeper_than_pythons_stack():
             x, weight = x + 1, weight + 1
         return x * weight
 
-    found = facts(
+    is_constant, value = facts(
         function,
         "aten.mul",
         lambda ctx, x, y: (ctx.is_constant(x), ctx.value_of(y)),
         weight=TABLE,
     )
-    assert found[0] is False
-    np.testing.assert_array_equal(found[1], TABLE.numpy() + depth)
+    assert is_constant is False
+    np.testing.assert_array_equal(value, TABLE.numpy() + depth)
 
 
 def test_buffer_that_the_model_changes_is_not_constant():
@@ -88,28 +88,28 @@ def test_buffer_that_the_model_changes_is_not_constant():
             self.count.add_(1)
             return x * self.count
 
-    found = []
+    results = []
 
     def look(ctx, x, y):
-        found.append(ctx.is_constant(y))
+        results.append(ctx.is_constant(y))
         return ctx.origin_op(x, y)
 
     lower(Counter(), (X,), declared("aten.mul", look))
-    assert found == [False]
+    assert results == [False]
 
 
 def test_bfloat16_is_read_as_float32():
-    found = facts(
+    value = facts(
         lambda x, weight: x * weight,
         "aten.mul",
         lambda ctx, x, y: ctx.value_of(y),
         weight=TABLE.bfloat16(),
     )
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, TABLE.numpy())
+    assert value.dtype == np.float32
+    np.testing.assert_array_equal(value, TABLE.numpy())
 
 
-def test_value_is_a_copy():
+def test_value_of_returns_a_copy():
     weight = TABLE.clone()
 
     def spoil(ctx, x, y):
@@ -119,7 +119,7 @@ def test_value_is_a_copy():
     assert torch.equal(weight, TABLE)
 
 
-def test_sizes_and_dtypes_are_the_models():
+def test_context_reports_sizes_dtypes_backend_and_ir():
     dynamic = ({0: torch.export.Dim("batch", min=2)},)
 
     def look(ctx, x, *args):
@@ -134,7 +134,7 @@ def test_sizes_and_dtypes_are_the_models():
     assert (backend, ir) == ("any", "exported_program")
 
 
-def test_operators_that_torch_composes_of_others_know_their_values_too():
+def test_lowerings_of_composite_operators_can_read_constants():
     def look(ctx, x, weight, bias=None):
         return ctx.is_constant(x), ctx.value_of(weight), ctx.value_of(bias)
 
@@ -150,13 +150,13 @@ def test_operators_that_torch_composes_of_others_know_their_values_too():
     np.testing.assert_array_equal(bias, np.ones(2))
 
 
-def test_attention_is_observed_as_one_operator():
+def test_attention_is_lowered_as_a_single_operator():
     query = torch.rand(1, 2, 4, 8)
-    found = facts(
+    value = facts(
         lambda x, mask: functional.scaled_dot_product_attention(x, x, x, mask),
         "aten.scaled_dot_product_attention",
         lambda ctx, q, k, v, mask: (ctx.sizes_of(q), ctx.is_constant(q), ctx.is_constant(mask)),
         args=(query,),
         mask=torch.zeros(4, 4),
     )
-    assert found == ((1, 2, 4, 8), False, True)
+    assert value == ((1, 2, 4, 8), False, True)
