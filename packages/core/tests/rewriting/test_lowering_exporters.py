@@ -13,7 +13,7 @@ from enginebay.rewriting import RewriterSet
 
 
 class Model(nn.Module):
-    """Reshapes, slices and pads that follow an open batch and an open length."""
+    """Reshapes, slices and pads to sizes computed from a dynamic batch and a dynamic length."""
 
     def __init__(self):
         super().__init__()
@@ -51,17 +51,17 @@ def sets():
 BATCH, LENGTH = DynamicDim("batch"), DynamicDim("length", min=3)
 
 
-def test_it_fires_and_open_sizes_stay_open(export, exporter, model):
+def test_lowerings_fire_and_dynamic_sizes_stay_dynamic(export, exporter, model):
     x = torch.rand(2, 4, 6)
     exported = export(model, (x,), sets(), exporter=exporter, dynamic={"x": {0: BATCH, 1: LENGTH}})
     assert set(exported.report.fired) == {"aten.logsumexp", "aten.linear"}
     other = torch.rand(5, 7, 6)
-    for found, expected in zip(exported.run(other), model(other), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(exported.run(other), model(other), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 class Mapped(nn.Module):
-    """Norm and softmax, which decomposing takes apart, and a vmap whose sizes are asserted."""
+    """A norm and a softmax, which torch decomposes, and a vmap whose sizes are asserted."""
 
     def __init__(self):
         super().__init__()
@@ -75,17 +75,17 @@ class Mapped(nn.Module):
         return torch.vmap(best)(maps * 2), torch.logsumexp(maps.flatten(2), dim=2)
 
 
-def test_norms_and_asserted_sizes_of_a_graph_are_traced(export):
+def test_lowered_graphs_with_norms_and_asserted_sizes_can_be_traced(export):
     model, x = Mapped().eval(), torch.rand(2, 3, 6, 7)
-    open_ = {"x": {0: BATCH, 2: DynamicDim("height", min=4), 3: DynamicDim("width", min=5)}}
-    exported = export(model, (x,), sets(), exporter="torchscript", dynamic=open_)
+    dynamic = {"x": {0: BATCH, 2: DynamicDim("height", min=4), 3: DynamicDim("width", min=5)}}
+    exported = export(model, (x,), sets(), exporter="torchscript", dynamic=dynamic)
     other = torch.rand(3, 3, 8, 6)
-    for found, expected in zip(exported.run(other), model(other), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(exported.run(other), model(other), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
-def test_a_model_that_meets_none_is_exported_as_ever(export, exporter):
+def test_model_without_lowered_operators_is_exported_unchanged(export, exporter):
     class Branches(nn.Module):
         def forward(self, x):
             return x * 2 if x.sum() > 0 else x
@@ -103,8 +103,8 @@ class Unreadable(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
-def test_what_cannot_be_captured_is_lowered_from_its_trace(export, exporter):
-    """The branch is the example's, as it is in any trace."""
+def test_model_that_cannot_be_captured_is_lowered_from_its_trace(export, exporter):
+    """As in any trace, the branch is that of the example inputs."""
     x = torch.rand(2, 3)
     exported = export(Unreadable(), (x,), sets(), exporter=exporter)
     assert set(exported.report.fired) == {"aten.logsumexp"}
@@ -113,7 +113,7 @@ def test_what_cannot_be_captured_is_lowered_from_its_trace(export, exporter):
     torch.testing.assert_close(exported.run(x)[0], Unreadable()(x))
 
 
-def test_a_trace_lowers_for_an_engine_that_lists_its_operators(export):
+def test_captured_trace_is_lowered_to_an_engines_operators(export):
     names = ("amax", "sub", "exp", "sum", "squeeze", "log", "add", "mul", "full")
     operators = {f"aten.{name}" for name in names}
     x = torch.rand(2, 3)
@@ -132,7 +132,7 @@ OPEN = {"dynamic": {"x": {0: BATCH}}}
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
-def test_where_open_sizes_cannot_be_captured_a_note_says_so(export, exporter):
+def test_note_explains_why_lowerings_were_not_applied(export, exporter):
     x = torch.rand(2, 3)
     exported = export(Unreadable(), (x,), sets(), exporter=exporter, **OPEN)
     prefix = "lowerings were not applied, because torch.export failed: "
@@ -141,25 +141,25 @@ def test_where_open_sizes_cannot_be_captured_a_note_says_so(export, exporter):
 
 
 @pytest.mark.parametrize(("model", "given"), [(Unreadable, OPEN), (Stops, {})])
-def test_where_the_engine_lists_its_operators_that_is_an_error(export, model, given):
+def test_unapplied_lowerings_are_an_error_if_operators_are_given(export, model, given):
     """If neither exporter can capture a model, the first reason is reported."""
     operators = {"aten.add", "aten.mul"}
     with pytest.raises(ExportError, match=r"lowerings were not applied, because.*data-dependent"):
         export(model(), (torch.rand(2, 3),), exporter="jit.trace", operators=operators, **given)
 
 
-def test_a_trace_has_only_the_operators_that_the_engine_has(export, model):
+def test_captured_model_is_lowered_to_an_engines_operators(export, model):
     rewriters = declared("aten.logsumexp", lambda ctx, x, dim: x.exp().sum(dim).log())
     operators = "linear view cat new_zeros full slice exp sum log"
     operators = {f"aten.{name}" for name in f"{operators} expand add mul clone".split()}
     x = torch.rand(2, 4, 6)
     exported = export(model, (x,), rewriters, exporter="jit.trace", operators=operators)
-    for found, expected in zip(exported.run(x), model(x), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(exported.run(x), model(x), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_the_original_is_cores_own_where_the_exporter_lacks_the_operator(export, exporter):
+def test_origin_op_of_an_unsupported_operator_is_the_builtin_lowering(export, exporter):
     twice = declared("aten.digamma", lambda ctx, x: ctx.origin_op(x) * 2, distribution="stranger")
     x = torch.rand(2, 3)
     exported = export(Net(torch.digamma), (x,), twice, exporter=exporter, builtin=True)
@@ -167,25 +167,25 @@ def test_the_original_is_cores_own_where_the_exporter_lacks_the_operator(export,
 
 
 class Triangle(nn.Module):
-    """Which no input is part of, and the TorchScript exporter has no operator for."""
+    """Uses ``tril_indices``, which no input affects and the TorchScript exporter lacks."""
 
     def forward(self, x):
         rows, columns = torch.tril_indices(x.shape[-1], x.shape[-1])
         return x[:, rows] + columns
 
 
-def test_what_the_torchscript_exporter_refuses_is_computed_where_no_input_is_part_of_it(export):
+def test_torchscript_exporter_folds_unsupported_operators_of_constants(export):
     x = torch.rand(2, 3)
     exported = export(
         Triangle(), (x,), exporter="torchscript", builtin=True, dynamic={"x": {0: "n"}}
     )
     assert "Gather" in exported.nodes
-    for each in (x, torch.rand(4, 3)):
-        torch.testing.assert_close(exported.run(each)[0], Triangle()(each))
+    for given in (x, torch.rand(4, 3)):
+        torch.testing.assert_close(exported.run(given)[0], Triangle()(given))
 
 
 class Chosen(nn.Module):
-    """Writes a number into rows that the inputs choose: their count is open in the graph."""
+    """Writes a number into rows that the input selects: their count is dynamic in the graph."""
 
     def forward(self, x):
         rows = x[x.sum(1) > 0]
@@ -195,7 +195,7 @@ class Chosen(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "jit.trace"])
-def test_writes_to_rows_that_the_inputs_choose(export, exporter):
+def test_writes_to_rows_chosen_by_inputs_are_exported(export, exporter):
     x = torch.tensor([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [0.5, -0.25, 2.0]])
     rewriters = declared("aten.relu", lambda ctx, x: (x + x.abs()) * 0.5)
     exported = export(Chosen(), (x,), rewriters, exporter=exporter, builtin=True)
@@ -204,23 +204,23 @@ def test_writes_to_rows_that_the_inputs_choose(export, exporter):
 
 
 class Merged(nn.Module):
-    """Computes its weights from other weights, and stores them."""
+    """Computes weights from other weights in ``forward``, and stores them."""
 
     def __init__(self):
         super().__init__()
         self.wide, self.narrow = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 1)
-        self.one = nn.Conv2d(2, 2, 3, padding=1)
+        self.merged = nn.Conv2d(2, 2, 3, padding=1)
         self.kernel = None
 
     def forward(self, x):
         self.kernel = self.wide.weight.data.clone()
         self.kernel = self.kernel + nn.functional.pad(self.narrow.weight.data, [1, 1, 1, 1])
-        self.one.weight.data = self.kernel.contiguous()
-        return self.one(x)
+        self.merged.weight.data = self.kernel.contiguous()
+        return self.merged(x)
 
 
-def test_weights_that_forward_computes_of_others(export, exporter):
-    """torch 2.13 ends with SIGSEGV when it takes its own capture of such a model apart."""
+def test_weights_that_forward_writes_are_exported_or_refused(export, exporter):
+    """torch 2.13 ends with SIGSEGV when it decomposes its own capture of such a model."""
     model, x = Merged(), torch.randn(1, 2, 4, 4)
     expected = model(x).detach()
     if exporter in ("dynamo", "torch.export"):

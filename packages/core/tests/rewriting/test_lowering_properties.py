@@ -1,4 +1,4 @@
-"""Random programs, with lowerings that change nothing."""
+"""Random programs, whose lowerings return the original operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from packages.core.tests.rewriting.lowered import Net, declared, lower
 from torch.nn import functional
 
-#: Steps from a tensor [batch, 4, 6] to another one, with the operator that each one is for.
+#: Functions from a tensor [batch, 4, 6] to a tensor of that shape, by an operator of each.
 STEPS = {
     "aten.relu": torch.relu,
     "aten.exp": lambda x: torch.exp(-x.abs()),
@@ -36,7 +36,7 @@ def identity(ctx, *args, **kwargs):
 
 
 def shapes(program):
-    """The sizes of the outputs: those of a lowered program are named anew, like the inputs'."""
+    """Return the sizes of the outputs, with one name for the batch, which lowering renames."""
     batch = str(next(n for n in program.graph.nodes if n.name.startswith("a")).meta["val"].shape[0])
     output = next(iter(reversed(program.graph.nodes)))
     return [
@@ -52,9 +52,7 @@ def shapes(program):
     needs_dims=st.booleans(),
     batch=st.integers(2, 4),
 )
-def test_lowerings_that_change_nothing_leave_outputs_and_open_sizes(
-    steps, lowered, needs_dims, batch
-):
+def test_identity_lowerings_preserve_outputs_and_dynamic_sizes(steps, lowered, needs_dims, batch):
     def model(x):
         for step in steps:
             x = STEPS[step](x)

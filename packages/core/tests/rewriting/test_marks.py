@@ -21,7 +21,7 @@ class Marked(nn.Module):
 
 
 class Head:
-    """Stands for a method and a function of a model's package."""
+    """A class of a model's package with a method to mark."""
 
     def forward(self, pair, *, scale):
         first, second = pair
@@ -34,8 +34,8 @@ def twice(x):
 
 class WithHead(nn.Module):
     def forward(self, x, y):
-        found = Head().forward((x.relu(), y.exp()), scale=x.sum())
-        return found["sum"], twice(found["rest"][0])
+        outputs = Head().forward((x.relu(), y.exp()), scale=x.sum())
+        return outputs["sum"], twice(outputs["rest"][0])
 
 
 HEAD = f"{__name__}.Head.forward"
@@ -43,19 +43,19 @@ TWICE = f"{__name__}.twice"
 
 
 def mark_names(exported):
-    """The names of the mark nodes, in the order of the graph."""
+    """Return the names of the mark nodes, in the order of the graph."""
     nodes = [n for n in onnx.load(exported.path).graph.node if n.op_type == "Mark"]
     assert all(node.domain == "enginebay" for node in nodes)
     return [onnx.helper.get_node_attr_value(node, "name").decode() for node in nodes]
 
 
-def test_a_mark_is_the_tensor_itself():
+def test_mark_returns_the_tensor_itself():
     x = torch.rand(2)
     assert eb.mark(x, "x") is x
 
 
 @both
-def test_without_a_cut_an_export_has_no_marks(export, exporter):
+def test_export_without_a_cut_has_no_mark_nodes(export, exporter):
     x = torch.randn(1, 3)
     exported = export(Marked(), x, exporter=exporter)
     assert not any("Mark" in node for node in exported.nodes)
@@ -65,7 +65,7 @@ def test_without_a_cut_an_export_has_no_marks(export, exporter):
 
 
 @both
-def test_where_graphs_are_cut_each_mark_is_a_node(export, exporter):
+def test_mark_nodes_makes_each_mark_a_node(export, exporter):
     exported = export(Marked(), torch.randn(1, 3), mark_nodes(), exporter=exporter)
     assert mark_names(exported) == ["neck", "flat"]
     assert exported.nodes[1] == "enginebay::Mark"
@@ -86,7 +86,7 @@ def test_the_dtype_and_the_rank_survive_a_mark(export, exporter):
 
 
 @both
-def test_an_open_dimension_stays_open(export, exporter):
+def test_dynamic_dimension_survives_a_mark(export, exporter):
     class Flat(nn.Module):
         def forward(self, x):
             return eb.mark(x.relu(), "neck").flatten(1)
@@ -103,7 +103,7 @@ def test_an_open_dimension_stays_open(export, exporter):
 
 
 @both
-def test_functions_and_methods(export, exporter):
+def test_marks_of_functions_name_their_inputs_and_outputs(export, exporter):
     sets = eb.marks({HEAD: "head", TWICE: "twice"}), mark_nodes()
     exported = export(WithHead(), (torch.rand(3), torch.rand(3)), *sets, exporter=exporter)
     assert sorted(mark_names(exported)) == [
@@ -113,18 +113,18 @@ def test_functions_and_methods(export, exporter):
     assert exported.report.fired[HEAD] >= 1
 
 
-def test_in_a_context_the_values_are_the_same():
+def test_marks_do_not_change_values_in_a_context():
     x, y = torch.rand(3), torch.rand(3)
     expected = WithHead()(x, y)
     sets = [eb.marks({HEAD: "head", TWICE: "twice"}), mark_nodes()]
     with rewrite(backend="any", rewriters=sets):
-        found = WithHead()(x, y)
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        outputs = WithHead()(x, y)
+    assert all(torch.equal(a, b) for a, b in zip(outputs, expected, strict=True))
     assert eb.mark(x, "x") is x
 
 
 @pytest.mark.parametrize("exporter", ["jit.trace", "torch.export"])
-def test_another_ir_has_no_marks(export, exporter):
+def test_other_irs_ignore_marks(export, exporter):
     x = torch.randn(1, 3)
     exported = export(Marked(), x, mark_nodes(), exporter=exporter)
     torch.testing.assert_close(exported.run(x)[0], Marked()(x))
@@ -132,7 +132,7 @@ def test_another_ir_has_no_marks(export, exporter):
 
 
 @pytest.mark.parametrize(("x", "name"), [([1], "neck"), (torch.rand(1), ""), (torch.rand(1), 3)])
-def test_what_cannot_be_marked(x, name):
+def test_mark_refuses_non_tensors_and_invalid_names(x, name):
     with rewrite(backend="any", rewriters=[mark_nodes()]), pytest.raises(RewriterError) as caught:
         eb.mark(x, name)
     assert str(caught.value) == (
@@ -140,14 +140,14 @@ def test_what_cannot_be_marked(x, name):
     )
 
 
-def test_a_function_that_is_not_there_is_one_line():
+def test_marked_function_that_is_not_found_is_reported():
     with rewrite(backend="any", rewriters=[eb.marks({f"{__name__}.twise": "x"})]) as rewriting:
         pass
     (line,) = rewriting.report.not_found
     assert 'did you mean "twice"?' in line
 
 
-def test_a_name_that_is_no_functions():
+def test_marks_refuse_a_function_name_without_dots():
     with pytest.raises(RewriterError, match='is for "head", which is not a dotted name'):
         eb.marks({"head": "head"})
 
@@ -160,7 +160,7 @@ def test_a_name_that_is_no_functions():
         (["a.b"], "marks() expected names by function, found a list"),
     ],
 )
-def test_marks_that_have_no_name(given, message):
+def test_marks_without_a_name_are_refused(given, message):
     with pytest.raises(RewriterError) as caught:
         eb.marks(given)
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Module rewriters hold for one thread: others see the model as it was, or get an error."""
+"""Module rewriters apply in one thread: others see the original model, or get an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Negated(nn.Module):
 
 
 def net():
-    """A convolution in a block, with a hook, which the replacement takes over."""
+    """Return a convolution in a block, with a hook, which the replacement takes over."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Sequential(nn.Conv2d(1, 1, 1)), nn.Identity()).eval()
     model[0][0].register_forward_hook(lambda module, args, output: output * 2)
@@ -39,19 +39,19 @@ def negated(model):
 
 
 def in_another_thread(function):
-    """What a function returns or raises there."""
-    found = []
+    """Return what a function returns in a new thread, or the RewriterError that it raises."""
+    results = []
 
     def run():
         try:
-            found.append(function())
+            results.append(function())
         except RewriterError as err:
-            found.append(err)
+            results.append(err)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]
 
 
 @torch.no_grad()
@@ -80,7 +80,7 @@ def test_calls_of_other_threads_get_the_original():
     assert torch.equal(model(X), expected)
 
 
-def test_a_model_that_another_thread_rewrites_is_refused():
+def test_model_that_another_thread_rewrites_is_refused():
     def enter(model):
         with negated(model) as inside:
             return type(inside.model[0][0])
@@ -96,7 +96,7 @@ def test_a_model_that_another_thread_rewrites_is_refused():
     assert type(model[0][0]) is nn.Conv2d
 
 
-def test_other_threads_see_names_children_and_hooks():
+def test_other_threads_see_original_names_children_and_hooks():
     model = net()
     with negated(model):
         block, conv = in_another_thread(lambda: (model[0], model[0][0]))
@@ -108,7 +108,7 @@ def test_other_threads_see_names_children_and_hooks():
     assert type(block._modules) is dict
 
 
-def test_a_child_that_the_block_changes_is_there_afterwards():
+def test_changes_to_children_inside_the_block_persist():
     model = net()
     with negated(model):
         model[0].more = nn.ReLU()
@@ -118,7 +118,7 @@ def test_a_child_that_the_block_changes_is_there_afterwards():
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_thread_that_failed_leaves_the_model_to_others(error):
+def test_failed_context_releases_the_model_to_other_threads(error):
     model = net()
     with pytest.raises(error), negated(model):
         raise error

@@ -14,7 +14,7 @@ CONV = "torch.nn.Conv2d"
 
 
 class Negated(nn.Module):
-    """Calls the original, so that its place in the model can be seen from the output."""
+    """Negates the output of the original, which shows in the output of the model."""
 
     def __init__(self, ctx, module):
         super().__init__()
@@ -35,7 +35,7 @@ def in_force(model, *sets, **kwargs):
 
 
 def fingerprint(model):
-    """Everything about a model that an exchange could leave changed."""
+    """Return everything about a model that a replacement could leave changed."""
     return [
         (
             name,
@@ -72,7 +72,7 @@ def image():
     return torch.rand(1, 2, 6, 6)
 
 
-def test_all_instances_are_exchanged_and_put_back(net, image):
+def test_all_instances_are_replaced_and_restored(net, image):
     expected = net(image)
     with in_force(net, declared("torch.nn.MultiheadAttention", Pair)) as rewriting:
         torch.testing.assert_close(rewriting.model(image), -expected)
@@ -86,7 +86,7 @@ class Pair(Negated):
         return -first, second
 
 
-def test_a_shared_module_stays_shared(net, image):
+def test_shared_module_stays_shared(net, image):
     with in_force(net, declared()) as rewriting:
         assert net.conv is net.again[1]
         assert type(net.conv) is type(net.again[0]) is Negated
@@ -114,7 +114,7 @@ def test_a_buffer_written_inside_the_block_stays_written(net, image):
     net.norm.eval()
 
 
-def test_weights_moved_inside_the_block_stay_moved():
+def test_weights_converted_inside_the_block_stay_converted():
     model = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2))
     with in_force(model, declared(), declared("torch.nn.BatchNorm2d")):
         model.double()
@@ -147,7 +147,7 @@ def test_weight_norm_computes_the_weights_that_the_replacement_sees(image):
     assert rewriting.report.fired == {CONV: 1}
 
 
-def test_the_root_itself_may_be_exchanged(net, subject, image):
+def test_root_module_can_be_replaced(net, subject, image):
     expected = net(image)
     with in_force(net, declared("rewriting_subject.Net")) as rewriting:
         assert type(rewriting.model) is Negated
@@ -155,7 +155,7 @@ def test_the_root_itself_may_be_exchanged(net, subject, image):
     assert rewriting.model is net
 
 
-def test_the_nearest_class_in_the_mro_is_taken(image):
+def test_rewriter_of_the_nearest_base_class_is_used(image):
     class Special(nn.Conv2d):
         pass
 
@@ -175,7 +175,7 @@ def test_the_nearest_class_in_the_mro_is_taken(image):
     assert [type(each) for each in model] == [nn.Conv2d, Special, nn.Conv1d]
 
 
-def test_the_most_specific_of_two_for_one_class_is_taken(net):
+def test_most_specific_rewriter_of_a_class_is_used(net):
     class ForBackend(Negated):
         pass
 
@@ -183,7 +183,7 @@ def test_the_most_specific_of_two_for_one_class_is_taken(net):
         assert type(net.conv) is ForBackend
 
 
-def test_two_equally_specific_ones_are_an_error_and_nothing_is_changed(net):
+def test_two_equally_specific_rewriters_are_refused_without_changes(net):
     class Other(Negated):
         pass
 
@@ -195,7 +195,7 @@ def test_two_equally_specific_ones_are_an_error_and_nothing_is_changed(net):
     assert "Negated (always) and" in str(caught.value)
 
 
-def test_the_constructor_gets_the_context_and_the_options_that_it_names(net):
+def test_constructor_gets_the_context_and_its_named_options(net):
     seen = {}
 
     class Asking(Negated):
@@ -221,7 +221,7 @@ def test_a_constructor_with_open_keywords_gets_every_option(net):
     assert seen == {"size": 5, "more": 3}
 
 
-def test_the_original_is_usable_as_origin_func(net, image):
+def test_origin_func_is_the_original_module(net, image):
     class ThroughContext(nn.Module):
         def __init__(self, ctx, module):
             super().__init__()
@@ -235,7 +235,7 @@ def test_the_original_is_usable_as_origin_func(net, image):
         torch.testing.assert_close(net.conv(image), expected)
 
 
-def test_the_training_flag_is_the_originals(net):
+def test_replacement_shares_the_training_flag_of_the_original(net):
     with in_force(net, declared(), declared("torch.nn.BatchNorm2d")) as rewriting:
         assert not any(each.training for each in rewriting.model.modules())
         rewriting.model.train()
@@ -244,7 +244,7 @@ def test_the_training_flag_is_the_originals(net):
     assert not net.norm.training
 
 
-def test_what_a_constructor_does_to_the_original_is_undone(net, image):
+def test_changes_of_a_constructor_to_the_original_are_undone(net, image):
     class Vandal(Negated):
         def __init__(self, ctx, module):
             module.stride = (2, 2)
@@ -261,12 +261,12 @@ def test_what_a_constructor_does_to_the_original_is_undone(net, image):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
-def test_everything_is_put_back_when_the_block_raises(net, error):
+def test_model_is_restored_when_the_block_raises(net, error):
     with pytest.raises(error), in_force(net, declared()):
         raise error
 
 
-def test_everything_is_put_back_when_a_constructor_raises(net):
+def test_model_is_restored_when_a_constructor_raises(net):
     made = []
 
     class Broken(Negated):
@@ -295,7 +295,7 @@ def test_nested_contexts_may_be_left_in_any_order(net, image, first_out):
     assert torch.equal(net.conv(image), expected)
 
 
-def test_a_replacement_is_exchanged_by_an_inner_context(net, image):
+def test_inner_context_can_rewrite_a_replacement(net, image):
     class Doubled(Negated):
         def forward(self, x):
             return self.inner(x) * 2
@@ -309,7 +309,7 @@ def test_a_replacement_is_exchanged_by_an_inner_context(net, image):
         torch.testing.assert_close(net.conv(image), -expected)
 
 
-def test_a_model_can_be_copied_inside_and_after(net, image):
+def test_model_can_be_copied_inside_and_after_a_context(net, image):
     with in_force(net, declared()):
         inside = copy.deepcopy(net)
     expected = net(image)
@@ -353,7 +353,7 @@ def test_without_a_model_module_rewriters_do_nothing():
         ),
     ],
 )
-def test_a_name_that_is_not_a_class(net, name, message, hint):
+def test_module_rewriter_of_a_function_is_refused(net, name, message, hint):
     with pytest.raises(RewriterError) as caught, in_force(net, declared(name)):
         pass
     assert str(caught.value) == message
@@ -369,7 +369,7 @@ def test_a_context_cannot_be_entered_twice(net):
     assert caught.value.hint == "call rewrite() for a new one"
 
 
-def test_scripted_parts_are_left_alone(image):
+def test_scripted_modules_are_not_rewritten(image):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript itself is deprecated
         model = nn.Sequential(torch.jit.trace(nn.Sequential(nn.Conv2d(2, 2, 1)), image))

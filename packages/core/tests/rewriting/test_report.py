@@ -19,7 +19,7 @@ def applied(name, count, kind="function"):
     )
 
 
-def test_report_as_text():
+def test_report_text_lists_every_rewriter_and_problem():
     report = RewriteReport(
         applied=(applied("a.f", 0), applied("a.g", 1), applied("a.M", 7, "module")),
         not_found=("no such thing",),
@@ -48,7 +48,7 @@ def test_report_as_text():
     assert report.never_fired == ("a.f",)
 
 
-def test_nothing_to_report():
+def test_empty_report_says_that_no_rewriter_applied():
     assert str(RewriteReport()) == "no rewriter applied"
 
 
@@ -57,7 +57,7 @@ def test_two_kinds_for_one_name_are_counted_together():
     assert report.fired == {"a.f": 3}
 
 
-def test_the_report_grows_inside_the_block_and_stays_after_it():
+def test_report_counts_inside_the_block_and_stays_after_it():
     rewriters = RewriterSet(backend="any", distribution="some-pack")
     rewriters.function("torch.relu")(lambda ctx, x: ctx.origin_func(x))
     rewriters.function("torch.sigmoid", ir="onnx")(lambda ctx, x: ctx.origin_func(x))
@@ -68,7 +68,7 @@ def test_the_report_grows_inside_the_block_and_stays_after_it():
         torch.relu(torch.zeros(1))
     torch.relu(torch.zeros(1))
     assert before.fired == {"torch.relu": 1}
-    here = "test_the_report_grows_inside_the_block_and_stays_after_it.<locals>"
+    here = "test_report_counts_inside_the_block_and_stays_after_it.<locals>"
     assert rewriting.report.applied == (
         AppliedRewriter(
             kind="function",
@@ -89,7 +89,7 @@ def test_the_report_grows_inside_the_block_and_stays_after_it():
     )
 
 
-def test_a_context_may_be_used_again_and_counts_from_zero():
+def test_reused_context_counts_from_zero():
     rewriters = RewriterSet()
     rewriters.function("torch.relu")(lambda ctx, x: ctx.origin_func(x))
     rewriting = rewrite(backend="any", rewriters=[rewriters], builtin=False)
@@ -99,7 +99,7 @@ def test_a_context_may_be_used_again_and_counts_from_zero():
         assert rewriting.report.fired == {"torch.relu": 1}
 
 
-def test_strict_collects_every_line():
+def test_strict_error_lists_every_name_not_found():
     class Other(nn.Module):
         pass
 

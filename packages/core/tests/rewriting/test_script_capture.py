@@ -1,4 +1,4 @@
-"""TorchScript becomes a graph of ATen operators, with what does not depend on its inputs folded."""
+"""TorchScript becomes a graph of ATen operators, in which all constants are folded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def operators(program: Any) -> list[str]:
 
 
 def written(x: Any) -> Any:
-    """Writes to a constant, to a view of it, and to a piece of a list."""
+    """Write to a constant, to its views, and to an element of a list."""
     total = torch.zeros(2, 6)
     total[:, 1:3] = x[:, :2]
     left, right = total.chunk(2, 1)
@@ -41,14 +41,14 @@ def written(x: Any) -> Any:
 
 
 def numbers(x: Any) -> Any:
-    """Computes with sizes as a trace records them."""
+    """Compute with sizes as a trace records them."""
     rows, columns = x.shape
     half = columns // 2
     return x[:, :half] * (rows**-0.5) + torch.arange(half) * (1 / rows)
 
 
 def filled(x: Any) -> Any:
-    """Writes to a tensor whose sizes come from the input's, which stay numbers."""
+    """Write to a tensor whose sizes are computed from those of the input, and stay numbers."""
     half = x.shape[1] // 2
     total = torch.zeros(x.shape[0], half)
     total[0] = x[0, :half]
@@ -56,7 +56,7 @@ def filled(x: Any) -> Any:
 
 
 def sizes(x: Any) -> Any:
-    """Multiplies sizes in place, as einops does."""
+    """Multiply sizes in place, as einops does."""
     count = x.shape[0] * 1
     count *= x.shape[1]
     rows = x.shape[0]
@@ -65,9 +65,9 @@ def sizes(x: Any) -> Any:
 
 
 def repeated(x: Any) -> Any:
-    """Repeats by sizes and a constant, which a trace records as tensors."""
-    often = torch.tensor([2, 0, 1, 1, 0, 3, 1, 1])
-    return x.repeat_interleave(x.shape[0], 0), x.repeat_interleave(often, 1)
+    """Repeat by sizes and a constant, which a trace records as tensors."""
+    counts = torch.tensor([2, 0, 1, 1, 0, 3, 1, 1])
+    return x.repeat_interleave(x.shape[0], 0), x.repeat_interleave(counts, 1)
 
 
 def with_lengths(x: torch.Tensor) -> torch.Tensor:
@@ -82,13 +82,13 @@ def of_middle_sizes(x: torch.Tensor) -> torch.Tensor:
 
 
 def scripted(x: Any) -> Any:
-    """Makes tensors of lists and lists of tensors, which only a script records."""
+    """Make tensors of lists and lists of tensors, which only a script records."""
     with quiet():
         return torch.jit.script(with_lengths)(x), torch.jit.script(of_middle_sizes)(x)
 
 
 def written_twice(x: Any) -> Any:
-    """Writes constants and then inputs to a constant."""
+    """Write constants and then inputs to a constant."""
     total = torch.tensor([1.0, 2.0, 3.0, 4.0])
     total += 1
     before = total * 2
@@ -115,60 +115,60 @@ def of_unsafe_pieces(x: Any) -> Any:
     "function",
     [written, written_twice, filled, numbers, sizes, repeated, scripted, pairs, of_unsafe_pieces],
 )
-def test_computes_the_same(function: Any) -> None:
+def test_captured_program_computes_the_same_as_the_script(function: Any) -> None:
     x, other = torch.randn(2, 8), torch.randn(2, 8)
     with quiet():
         script = traced(function, x)
     program = capture(script, (x,))
     for given in (x, other):
-        found, wanted = outputs_of(program, given), script(given.clone())
-        for mine, own in zip(
-            torch.utils._pytree.tree_leaves(found),
-            [*wanted] if isinstance(wanted, tuple) else [wanted],
+        results, expected = outputs_of(program, given), script(given.clone())
+        for result, value in zip(
+            torch.utils._pytree.tree_leaves(results),
+            [*expected] if isinstance(expected, tuple) else [expected],
             strict=True,
         ):
-            torch.testing.assert_close(mine, own)
+            torch.testing.assert_close(result, value)
 
 
-def test_nested_outputs_come_in_one_tuple() -> None:
+def test_nested_outputs_are_flattened_into_a_tuple() -> None:
     x = torch.randn(2, 3)
-    found = outputs_of(capture(traced(nested, x), (x,)), x)
-    for mine, own in zip(found, (x + 1, x * 2, x.argmax(-1), x.argmin(-1)), strict=True):
-        torch.testing.assert_close(mine, own)
+    results = outputs_of(capture(traced(nested, x), (x,)), x)
+    for result, value in zip(results, (x + 1, x * 2, x.argmax(-1), x.argmin(-1)), strict=True):
+        torch.testing.assert_close(result, value)
 
 
-def test_what_the_inputs_do_not_change_is_folded() -> None:
+def test_values_that_inputs_do_not_affect_are_folded() -> None:
     weight = torch.randn(3, 4)
     script = traced(lambda x: x @ (weight.t() * 2).softmax(0).sin(), torch.randn(2, 4))
     assert operators(capture(script, (torch.randn(2, 4),))) == ["aten.matmul.default"]
 
 
-def test_composite_operators_are_kept() -> None:
+def test_composite_operators_are_not_decomposed() -> None:
     def model(x: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
     script = traced(model, torch.randn(1, 3, 4))
-    found = operators(capture(script, (torch.randn(1, 3, 4),)))
-    assert found == ["aten.scaled_dot_product_attention.default"]
+    program = capture(script, (torch.randn(1, 3, 4),))
+    assert operators(program) == ["aten.scaled_dot_product_attention.default"]
 
 
-def test_resized_images_are_kept_until_an_engine_lacks_them() -> None:
+def test_resize_operators_are_not_decomposed() -> None:
     def resized(x: Any) -> Any:
         corners = torch.nn.functional.interpolate(x, (5, 7), mode="bilinear", align_corners=True)
         return corners, torch.nn.functional.interpolate(x, (5, 7), mode="bicubic")
 
     x = torch.rand(1, 2, 4, 4)
     program = capture(traced(resized, x), (x,))
-    for found, wanted in zip(outputs_of(program, x), resized(x), strict=True):
-        torch.testing.assert_close(found, wanted)
-    # Of an overload with one factor a side torch.export keeps nothing, whatever an engine has.
+    for result, expected in zip(outputs_of(program, x), resized(x), strict=True):
+        torch.testing.assert_close(result, expected)
+    # torch.export always decomposes the overload with one scale factor per side.
     with quiet():
-        kept = program.run_decompositions({})
+        decomposed = program.run_decompositions({})
     assert operators(program) == ["aten.upsample_bilinear2d.vec", "aten.upsample_bicubic2d.vec"]
-    assert operators(kept) == operators(program)
+    assert operators(decomposed) == operators(program)
 
 
-def test_a_branch_on_a_constant_is_taken() -> None:
+def test_branch_on_a_constant_is_resolved() -> None:
     class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -207,7 +207,7 @@ class Model(torch.nn.Module):
 
 
 def load(text: str, folder: Any) -> Any:
-    """A module of this source: TorchScript reads it from a file."""
+    """Import a module of this source from a file, since TorchScript reads the file."""
     import importlib.util
 
     file = folder / "model.py"
@@ -232,22 +232,22 @@ def test_written_constant_is_reset_for_every_call() -> None:
 def test_weights_are_not_copied() -> None:
     weight = torch.randn(64, 64)
     script = traced(lambda x: x @ weight, torch.randn(1, 64))
-    places = {
+    addresses = {
         node.output().toIValue().data_ptr()
         for node in script.graph.findAllNodes("prim::Constant")
         if node.output().type().kind() == "TensorType"
     }
     program = capture(script, (torch.randn(1, 64),))
-    assert {tensor.data_ptr() for tensor in program.state_dict.values()} == places
+    assert {tensor.data_ptr() for tensor in program.state_dict.values()} == addresses
 
 
-def test_nodes_have_their_line_of_code() -> None:
+def test_nodes_record_their_source_line() -> None:
     program = capture(traced(numbers, torch.randn(2, 8)), (torch.randn(2, 8),))
     traces = [node.meta.get("stack_trace") or "" for node in program.graph.nodes]
     assert any("test_script_capture.py" in trace for trace in traces)
 
 
-def test_a_line_may_be_in_a_folder_with_a_blank() -> None:
+def test_source_line_in_a_folder_with_a_space_is_recorded() -> None:
     module: dict[str, Any] = {}
     exec(compile("def double(x):\n    return x * 2", "/my models/net.py", "exec"), module)
     program = capture(traced(module["double"], torch.randn(2)), (torch.randn(2),))

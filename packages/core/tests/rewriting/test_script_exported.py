@@ -1,4 +1,4 @@
-"""A recorded graph becomes the program that ``torch.export`` would make of it."""
+"""A recorded graph becomes the program that ``torch.export`` would build from that graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enginebay.rewriting.lowering.torchscript_capture import script_graph
 
 
 class Model(torch.nn.Module):
-    """Has a weight and a constant, an input that is an output, and tensors that it writes to."""
+    """Has a weight and a constant, returns an input, and writes to tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,29 +34,29 @@ INPUTS = (torch.randn(2, 4), torch.randn(2, 4))
 def script(request: pytest.FixtureRequest) -> Any:
     trace: Any = torch.jit.trace
     with quiet():
-        found = trace(Model().eval(), INPUTS, check_trace=False)
-        return torch.jit.freeze(found) if request.param else found
+        traced = trace(Model().eval(), INPUTS, check_trace=False)
+        return torch.jit.freeze(traced) if request.param else traced
 
 
-def test_is_what_torch_export_makes(script: Any) -> None:
+def test_built_program_equals_that_of_torch_export(script: Any) -> None:
     with torch.no_grad():
-        mine = build_program(script_graph(script, INPUTS), INPUTS)
-        own = torch.export.export(script_graph(script, INPUTS), INPUTS)
+        built = build_program(script_graph(script, INPUTS), INPUTS)
+        exported = torch.export.export(script_graph(script, INPUTS), INPUTS)
     for _ in range(2):
-        assert str(mine.graph) == str(own.graph)
-        assert mine.graph_signature == own.graph_signature
-        assert mine.call_spec == own.call_spec
-        assert mine.verifiers == own.verifiers
-        assert {name: type(each) for name, each in mine.state_dict.items()} == {
-            name: type(each) for name, each in own.state_dict.items()
+        assert str(built.graph) == str(exported.graph)
+        assert built.graph_signature == exported.graph_signature
+        assert built.call_spec == exported.call_spec
+        assert built.verifiers == exported.verifiers
+        assert {name: type(each) for name, each in built.state_dict.items()} == {
+            name: type(each) for name, each in exported.state_dict.items()
         }
         with quiet():
-            mine, own = mine.run_decompositions(), own.run_decompositions()
+            built, exported = built.run_decompositions(), exported.run_decompositions()
 
 
-def test_computes_the_same(script: Any) -> None:
+def test_built_program_computes_the_same_as_the_script(script: Any) -> None:
     with torch.no_grad():
         program = build_program(script_graph(script, INPUTS), INPUTS)
     others = (torch.randn(2, 4), torch.randn(2, 4))
-    for found, wanted in zip(program.module()(*others), script(*others), strict=True):
-        torch.testing.assert_close(found, wanted)
+    for result, expected in zip(program.module()(*others), script(*others), strict=True):
+        torch.testing.assert_close(result, expected)
