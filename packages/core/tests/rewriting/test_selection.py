@@ -48,7 +48,7 @@ LADDER = [
 
 
 @given(picked=st.lists(st.sampled_from(range(len(LADDER))), min_size=1, unique=True))
-def test_the_most_specific_wins_in_whatever_order_they_are_declared(picked):
+def test_most_specific_rewriter_wins_in_any_declaration_order(picked):
     import sys
 
     rewriters = RewriterSet()
@@ -73,7 +73,7 @@ def test_the_most_specific_wins_in_whatever_order_they_are_declared(picked):
         ({"check": lambda target: target.config.get("small")}, False),
     ],
 )
-def test_conditions(subject, conditions, applies):
+def test_rewriter_applies_only_if_its_conditions_hold(subject, conditions, applies):
     expected = "conditional" if applies else "default"
     both = [declared("default"), declared("conditional", **conditions)]
     assert chosen(subject, *both) == expected
@@ -109,7 +109,7 @@ def test_a_check_sees_the_whole_target(subject):
     ]
 
 
-def test_two_equally_specific_ones_are_an_error_that_names_both(subject):
+def test_error_names_both_of_two_equally_specific_rewriters(subject):
     first = declared("first", backend="ncnn").from_distribution("pack-one")
     second = declared("second", backend="ncnn").from_distribution("pack-two")
     with pytest.raises(RewriterError) as caught:
@@ -130,7 +130,7 @@ def test_a_tie_below_the_winner_does_not_matter(subject):
     assert chosen(subject, *sets) == "winner"
 
 
-def test_a_tie_is_found_under_two_names_of_one_function():
+def test_tie_under_two_names_of_a_function_is_refused():
     sets = [
         declared("a", name="torch.nn.functional.scaled_dot_product_attention"),
         declared("b", name="torch._C._nn.scaled_dot_product_attention"),
@@ -142,19 +142,19 @@ def test_a_tie_is_found_under_two_names_of_one_function():
         pass
 
 
-def test_the_callers_own_set_wins_over_a_plugins_equally_specific_one(subject):
+def test_callers_rewriter_wins_over_an_equally_specific_plugin(subject):
     plugin = declared("plugin", backend="ncnn").from_distribution("enginebay-ncnn")
     assert chosen(subject, plugin, declared("caller", backend="ncnn")) == "caller"
     assert chosen(subject, declared("caller", backend="ncnn"), plugin) == "caller"
 
 
-def test_what_core_ships_gives_way_to_every_other_one(subject):
+def test_builtin_rewriters_lose_to_all_others(subject):
     core = declared("core", backend="ncnn", ir="onnx").from_distribution("enginebay")
     assert chosen(subject, core) == "core"
     assert chosen(subject, core, declared("pack").from_distribution("pack")) == "pack"
 
 
-def test_a_rewriter_for_a_backend_that_nobody_provides_is_no_error(subject):
+def test_rewriter_for_an_unknown_backend_is_ignored(subject):
     assert chosen(subject, declared("other", backend="not-installed")) == 2
 
 
@@ -172,8 +172,8 @@ def test_unknown_keywords_of_the_context_are_options():
     assert seen == [("b", "onnx", 18, None, {"c": 1}, {"k": 3})]
 
 
-def test_the_callers_list_is_left_as_it_was(subject):
-    sets = [declared("one")]
+def test_callers_list_of_sets_is_not_changed(subject):
+    sets = [declared("mine")]
     chosen(subject, *sets)
     with rewrite(backend="any", rewriters=sets):
         pass
@@ -181,7 +181,7 @@ def test_the_callers_list_is_left_as_it_was(subject):
     assert len(sets[0]) == 1
 
 
-def test_listing_shows_what_would_apply_until_it_is_certain():
+def test_list_rewriters_shows_possible_winners_and_losers():
     rewriters = RewriterSet()
     declare(rewriters, "never", backend="other")
     declare(rewriters, "default")
@@ -191,10 +191,10 @@ def test_listing_shows_what_would_apply_until_it_is_certain():
     declare(rewriters, "script", name="a.b", ir="torchscript")
 
     def listed(**target):
-        found = list_rewriters([rewriters], backend="ncnn", **target)
+        listing = list_rewriters([rewriters], backend="ncnn", **target)
         return [
             (each.replacement.__qualname__, winner and winner.replacement.__qualname__)
-            for each, winner in found.items()
+            for each, winner in listing.items()
         ]
 
     both = [("maybe", None), ("sure", None), ("default", "sure")]
@@ -202,7 +202,7 @@ def test_listing_shows_what_would_apply_until_it_is_certain():
     assert listed(ir="torchscript") == [("script", None), *both]
 
 
-def test_listing_shows_a_function_that_would_hide_a_symbolic_of_the_callers():
+def test_list_rewriters_shows_functions_that_lose_to_callers_symbolics():
     function = declare(RewriterSet(distribution="a-pack"), "function", "torch.roll")
     mine = RewriterSet()
     mine.symbolic("roll", is_pytorch=True)(lambda ctx, g, x, *rest: x)
@@ -216,7 +216,7 @@ def where_of(label, *, distribution=None, **conditions):
     return declare(rewriters, label, "torch.where", **conditions)
 
 
-def test_the_callers_default_wins_over_a_backends_own_and_the_loser_is_named():
+def test_callers_default_wins_and_the_report_names_the_loser():
     backends = where_of("backends", distribution="enginebay-any", backend="any", ir="onnx")
     mine = where_of("mine")
     with rewrite(backend="any", rewriters=[backends, mine]) as rewriting:
@@ -227,7 +227,7 @@ def test_the_callers_default_wins_over_a_backends_own_and_the_loser_is_named():
     assert counts == {f"{__name__}.mine": 1}
 
 
-def test_the_callers_lowering_wins_over_functions_that_would_hide_its_operator():
+def test_callers_lowering_wins_over_a_plugins_function():
     backends = declare(RewriterSet(distribution="enginebay-any"), "backends", "torch.roll")
     mine = RewriterSet()
     mine.lowering("aten.roll")(lambda ctx, x, *rest: x)
@@ -239,7 +239,7 @@ def test_the_callers_lowering_wins_over_functions_that_would_hide_its_operator()
     assert [each.origin for each in rewriting.report.lost] == [f"{__name__}.backends"]
 
 
-def test_what_needs_complex_numbers_gives_way_to_no_symbolic():
+def test_lowerings_for_complex_numbers_apply_despite_a_symbolic():
     core = RewriterSet(distribution="enginebay")
     core.lowering("aten.exp", needs=("complex",))(lambda ctx, x: x)
     core.lowering("aten.exp")(lambda ctx, x: x)

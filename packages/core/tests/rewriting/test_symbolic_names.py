@@ -1,4 +1,4 @@
-"""The caller's symbolic of each operator that deployments replace: it fires, or is refused."""
+"""A caller's symbolic of each operator that deployments replace fires, or is refused."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ _CONSTANT += (
 )
 
 
-def test_a_plugins_symbolic_of_what_the_exporter_computes_is_said(export):
+def test_plugins_symbolic_of_a_folded_operator_is_reported(export):
     rewriters = RewriterSet(distribution="a-pack")
     rewriters.symbolic("linspace", is_pytorch=True)(lambda ctx, g, *_: g.op("my.domain::Own"))
     x = torch.rand(2, 8)
@@ -133,7 +133,7 @@ def test_a_plugins_symbolic_of_what_the_exporter_computes_is_said(export):
     torch.testing.assert_close(exported.run(x)[0], CALLS["linspace"](x))
 
 
-def test_a_symbolic_that_fires_once_is_not_refused_for_a_constant_beside_it(export):
+def test_symbolic_that_fires_is_not_refused_for_a_folded_constant(export):
     rewriters = RewriterSet()
     rewriters.symbolic("cumsum", is_pytorch=True)(lambda ctx, g, x, *_: g.op("my.domain::Own", x))
     model = Called(lambda x: x.cumsum(-1) + torch.ones(8).cumsum(-1))
@@ -141,7 +141,7 @@ def test_a_symbolic_that_fires_once_is_not_refused_for_a_constant_beside_it(expo
     assert exported.report.fired == {"cumsum": 1}
 
 
-def test_a_symbolic_of_what_nothing_uses_is_not_refused(export):
+def test_symbolic_of_an_unused_operator_is_not_refused(export):
     class Unused(nn.Module):
         def forward(self, x):
             x.cumsum(-1)
@@ -154,8 +154,8 @@ def test_a_symbolic_of_what_nothing_uses_is_not_refused(export):
 
 
 @pytest.mark.parametrize("name", SUPERSEDED)
-def test_what_torch_calls_instead(name):
-    """Check the table against torch."""
+def test_superseded_operators_are_captured_under_their_new_name(name):
+    """Check the table SUPERSEDED against torch."""
     order = "nuc" if name == "aten::nuclear_norm" else "fro"
     model = Called(lambda x: torch.norm(x, order, dim=(0, 1)))
     program = torch.export.export(model, (torch.rand(2, 3),))

@@ -29,12 +29,12 @@ def registry_of_torch():
 
 
 def registry():
-    """What the TorchScript exporter knows of each operator."""
+    """Return the functions by which the TorchScript exporter translates each operator."""
     groups = registry_of_torch()
     return {
         name: {opset: group._functions[opset] for opset in group._functions}
         for name, group in groups.items()
-        if name != "::Scale"  # torch notes an autograd function's own symbolic at its first export
+        if name != "::Scale"  # torch registers an autograd function's symbolic at its first export
     }
 
 
@@ -73,7 +73,7 @@ def test_operators_become_nodes_of_a_custom_domain(export, exporter, subject, x)
 
 
 @both
-def test_the_original_of_an_operator(export, exporter, subject, x):
+def test_origin_func_is_the_exporters_own_translation(export, exporter, subject, x):
     rewriters = RewriterSet()
 
     @rewriters.symbolic("aten::relu", is_pytorch=True)
@@ -91,7 +91,7 @@ def test_the_original_of_an_operator(export, exporter, subject, x):
 
 
 @both
-def test_the_squeeze_of_the_guide(export, exporter, subject, x):
+def test_squeeze_example_of_the_guide_exports_correctly(export, exporter, subject, x):
     from torch.onnx import symbolic_helper as sym_help
 
     rewriters = RewriterSet()
@@ -116,7 +116,7 @@ class Squeeze(nn.Module):
 
 
 @both
-def test_several_outputs(export, exporter):
+def test_symbolic_may_return_several_outputs(export, exporter):
     rewriters = RewriterSet()
 
     @rewriters.symbolic("topk", is_pytorch=True, arg_descriptors=["v", "i", "i", "b", "b"])
@@ -138,7 +138,7 @@ def test_several_outputs(export, exporter):
 
 @both
 @pytest.mark.parametrize("name", [SCALE, NO_SYMBOLIC])
-def test_autograd_functions_by_their_full_path(export, exporter, subject, x, name):
+def test_autograd_functions_are_rewritten_by_full_path(export, exporter, subject, x, name):
     rewriters = RewriterSet()
 
     @rewriters.symbolic(name)
@@ -153,7 +153,7 @@ def test_autograd_functions_by_their_full_path(export, exporter, subject, x, nam
 
 
 @both
-def test_the_original_of_an_autograd_function_is_its_own_symbolic(export, exporter, subject, x):
+def test_origin_func_of_an_autograd_function_is_its_own_symbolic(export, exporter, subject, x):
     rewriters = RewriterSet()
 
     @rewriters.symbolic(SCALE)
@@ -164,7 +164,7 @@ def test_the_original_of_an_autograd_function_is_its_own_symbolic(export, export
     torch.testing.assert_close(exported.run(x)[0], subject.Operators()(x) * 3)
 
 
-def test_any_arguments_and_outputs_in_the_default_exporter(export, subject):
+def test_autograd_symbolics_support_any_arguments_and_outputs(export, subject):
     rewriters, seen = RewriterSet(), []
 
     @rewriters.symbolic("rewriting_subject.Swap")
@@ -184,11 +184,11 @@ def test_any_arguments_and_outputs_in_the_default_exporter(export, subject):
     assert seen == [(2, False)]
     for rows in (2, 5):
         x, y = torch.rand(rows, 3), torch.rand(rows)
-        for found, expected in zip(exported.run(x, y), (y * 2, x.view(-1)), strict=True):
-            torch.testing.assert_close(found, expected)
+        for result, expected in zip(exported.run(x, y), (y * 2, x.view(-1)), strict=True):
+            torch.testing.assert_close(result, expected)
 
 
-def test_outside_an_export_an_autograd_function_is_itself(subject):
+def test_autograd_function_is_not_rewritten_outside_an_export(subject):
     rewriters = RewriterSet()
     rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: None)
     with in_force(rewriters, exporter="dynamo") as rewriting:
@@ -197,7 +197,7 @@ def test_outside_an_export_an_autograd_function_is_itself(subject):
 
 
 @both
-def test_a_custom_operator(export, exporter):
+def test_custom_operator_is_exported_only_with_a_symbolic(export, exporter):
     library = torch.library.Library("rewriting_ops", "DEF")
     library.define("twice(Tensor x) -> Tensor")
     library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
@@ -223,7 +223,7 @@ def test_a_custom_operator(export, exporter):
 
 
 @both
-def test_nested_contexts_stack(export, exporter, subject, x):
+def test_symbolics_of_nested_contexts_stack(export, exporter, subject, x):
     def plus(amount):
         rewriters = RewriterSet()
 
@@ -241,7 +241,7 @@ def test_nested_contexts_stack(export, exporter, subject, x):
 
 
 @both
-def test_plain_torch_onnx_export_uses_them_where_the_exporter_is_not_known(exporter, subject, x):
+def test_torch_onnx_export_uses_symbolics_inside_a_context(exporter, subject, x):
     import io
     import warnings
 
@@ -261,7 +261,7 @@ def test_plain_torch_onnx_export_uses_them_where_the_exporter_is_not_known(expor
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's own
-def test_the_callers_own_translations_win(subject, x):
+def test_custom_translation_table_wins_over_symbolics(subject, x):
     from onnxscript import opset20 as op
 
     rewriters = RewriterSet()
@@ -301,7 +301,7 @@ _STATISTICS = (torch.zeros(3), torch.ones(3))
     ],
 )
 @pytest.mark.one_in(2)
-def test_operators_that_the_default_exporter_never_meets_are_said(name, call, reason) -> None:
+def test_symbolics_that_never_fire_in_dynamo_are_reported(name, call, reason) -> None:
     """Check against the exporter which symbolics fire and which never do."""
 
     class Model(torch.nn.Module):
@@ -347,7 +347,7 @@ def test_operators_that_the_default_exporter_never_meets_are_said(name, call, re
         ),
     ],
 )
-def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
+def test_symbolics_that_cannot_be_served_are_reported(name, is_pytorch, target, line):
     rewriters = RewriterSet(distribution="a-pack")
     rewriters.symbolic(name, is_pytorch=is_pytorch)(lambda ctx, g, x: x)
     with in_force(rewriters, **target) as rewriting:
@@ -366,7 +366,7 @@ def test_what_an_exporter_cannot_serve_is_said(name, is_pytorch, target, line):
         ("conv1d", "torchscript", "the tracer records _convolution instead"),
     ],
 )
-def test_the_callers_own_that_an_exporter_never_meets_is_an_error(name, exporter, reason):
+def test_callers_symbolic_that_never_fires_is_refused(name, exporter, reason):
     other = {"dynamo": "torchscript", "torchscript": "dynamo"}[exporter]
     rewriters = RewriterSet()
     rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x, *rest: g.op("Identity", x))
@@ -382,8 +382,8 @@ def test_the_callers_own_that_an_exporter_never_meets_is_an_error(name, exporter
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit.trace
 @pytest.mark.parametrize("name", sorted(_NOT_TRACED))
-def test_operators_that_the_torchscript_exporter_never_meets(name):
-    """Check the table against the tracer."""
+def test_tracer_records_convolution_instead_of_the_listed_operators(name):
+    """Check the table _NOT_TRACED against the tracer."""
     rank = int(name[-2]) if name.endswith("d") else 1
     weight, x = torch.ones(3, 3, *[1] * rank), torch.ones(1, 3, *[4] * rank)
     rest = [None, [1] * rank, [0] * rank, [1] * rank, False, [0] * rank, 1]
@@ -413,7 +413,7 @@ class Lowered(nn.Module):
 
 
 @both
-def test_symbolics_fire_beside_operators_that_are_lowered(export, exporter, subject, x):
+def test_symbolics_fire_in_models_with_lowered_operators(export, exporter, subject, x):
     rewriters = RewriterSet()
     rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: g.op("my.domain::None", x))
     rewriters.symbolic(SCALE)(lambda ctx, g, x, factor: g.op("my.domain::Scale", x, by_f=factor))
@@ -424,7 +424,7 @@ def test_symbolics_fire_beside_operators_that_are_lowered(export, exporter, subj
     assert {"my.domain::None", "my.domain::Scale", "Atan"} <= set(exported.nodes)
 
 
-def test_a_functions_own_symbolic_is_used_beside_operators_that_are_lowered(export, x):
+def test_own_symbolic_is_used_in_models_with_lowered_operators(export, x):
     class Own(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -454,35 +454,33 @@ def test_a_functions_own_symbolic_is_used_beside_operators_that_are_lowered(expo
     ],
 )
 @both
-def test_the_callers_symbolic_wins_over_what_core_makes_of_the_operator(
-    export, exporter, x, name, call
-):
+def test_callers_symbolic_wins_over_builtin_rewriters(export, exporter, x, name, call):
     class Model(nn.Module):
         def forward(self, x):
             return call(x) + 1
 
     rewriters = RewriterSet()
     rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, *_: g.op("my.domain::Own"))
-    # The TorchScript exporter computes what no input is part of.
+    # The TorchScript exporter folds operators that no input affects.
     dynamic = {"x": {1: "n"}} if (name, exporter) == ("linspace", "torchscript") else None
     exported = export(Model(), (x,), rewriters, exporter=exporter, builtin=True, dynamic=dynamic)
     assert exported.report.fired == {name: 1}
     assert "my.domain::Own" in exported.nodes
 
 
-def test_what_the_torchscript_exporter_translates_is_asked_anew_for_each_context():
+def test_has_symbolic_is_evaluated_anew_in_each_context():
     from enginebay.rewriting import has_symbolic
 
     rewriters = RewriterSet()
     rewriters.symbolic("hypot", is_pytorch=True)(lambda ctx, g, x, y: x)
     hypot = torch.ops.aten.hypot.default
-    found = [has_symbolic(hypot, False)]
+    answers = [has_symbolic(hypot, False)]
     with in_force(rewriters, exporter="torchscript"):
-        found.append(has_symbolic(hypot, False))
-    assert [*found, has_symbolic(hypot, False)] == [False, True, False]
+        answers.append(has_symbolic(hypot, False))
+    assert [*answers, has_symbolic(hypot, False)] == [False, True, False]
 
 
-def test_a_name_that_is_no_autograd_function():
+def test_symbolic_of_a_module_class_is_refused():
     rewriters = RewriterSet()
     rewriters.symbolic("torch.nn.Linear")(lambda ctx, g, x: x)
     with pytest.raises(RewriterError) as caught, in_force(rewriters):
@@ -495,7 +493,7 @@ def test_a_name_that_is_no_autograd_function():
     )
 
 
-def test_a_name_that_is_not_found():
+def test_unknown_autograd_function_is_reported():
     rewriters = RewriterSet()
     rewriters.symbolic("rewriting_subject.Skale")(lambda ctx, g, x: x)
     with in_force(rewriters) as rewriting:
@@ -508,7 +506,7 @@ def test_a_name_that_is_not_found():
 
 
 @both
-def test_two_names_of_one_operator_compete(exporter):
+def test_tie_under_two_names_of_an_operator_is_refused(exporter):
     rewriters = RewriterSet()
     for name in ("relu", "aten::relu"):
         rewriters.symbolic(name, is_pytorch=True)(lambda ctx, g, x: x)
@@ -522,7 +520,7 @@ def test_two_names_of_one_operator_compete(exporter):
 
 
 @both
-def test_an_original_that_is_not_there(export, exporter, subject, x):
+def test_missing_origin_func_is_an_error(export, exporter, subject, x):
     rewriters = RewriterSet()
     rewriters.symbolic(NO_SYMBOLIC)(lambda ctx, g, x: ctx.origin_func(g, x))
     with pytest.raises((ExportError, RewriterError)) as caught:
@@ -532,7 +530,7 @@ def test_an_original_that_is_not_there(export, exporter, subject, x):
     ) in str(caught.value)
 
 
-def test_a_tensor_of_the_graph_as_an_attribute(export, subject, x):
+def test_graph_tensor_as_an_attribute_is_refused(export, subject, x):
     rewriters = RewriterSet()
     rewriters.symbolic("relu", is_pytorch=True)(lambda ctx, g, x: g.op("Relu", x, axis_i=x))
     with pytest.raises((ExportError, RewriterError)) as caught:

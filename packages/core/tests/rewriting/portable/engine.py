@@ -1,4 +1,4 @@
-"""A small engine with few operators, and runs of other operators through their lowerings."""
+"""A small engine with few operators, and checks of operators that are lowered for that engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from hypothesis import Phase, given, settings, strategies as st
 from packages.core.tests.rewriting.lowered import lower
 
-#: What any engine has: arithmetic, comparisons, choices, sums, products of matrices, shapes.
+#: Operators of any engine: arithmetic, comparisons, choices, sums, products of matrices, shapes.
 SMALL_ENGINE = frozenset(
     f"aten.{name}"
     for name in (
@@ -31,13 +31,13 @@ _SPECIAL = torch.tensor([0.0, 1.0, -1.0, torch.inf, -torch.inf, torch.nan])
 
 
 def check(*cases, exact=True, operators=SMALL_ENGINE):
-    """Assert that functions are the same in terms of a small engine's operators.
+    """Assert that functions return the same if lowered to a small engine's operators.
 
-    All in one program: torch takes half a second for each.
+    All are in one program, since torch takes half a second for each program.
 
     Args:
-        cases: A function each, and the tensors that it is called with, which are inputs.
-        exact: False if the engine adds in a different order from torch.
+        cases: Pairs of a function and the tensors to call it with, which become inputs.
+        exact: False if the engine adds in an order that differs from torch.
         operators: The operators of the engine.
     """
     inputs = [tensor for _, *tensors in cases for tensor in tensors]
@@ -47,13 +47,17 @@ def check(*cases, exact=True, operators=SMALL_ENGINE):
         return [_listed(function(*(next(rest) for _ in tensors))) for function, *tensors in cases]
 
     program, _ = lower(every, tuple(inputs), operators=operators, builtin=True)
-    found = program.module()(*inputs)
+    outputs = program.module()(*inputs)
     close = {"atol": 0, "rtol": 0} if exact else {"atol": 2e-5, "rtol": 2e-5}
-    for results, wanted, (_, *tensors) in zip(found, every(*inputs), cases, strict=True):
-        for mine, own in zip(results, wanted, strict=True):
-            assert (mine.dtype, mine.shape) == (own.dtype, own.shape), tensors
+    for results, expected, (_, *tensors) in zip(outputs, every(*inputs), cases, strict=True):
+        for result, value in zip(results, expected, strict=True):
+            assert (result.dtype, result.shape) == (value.dtype, value.shape), tensors
             torch.testing.assert_close(
-                mine, own, equal_nan=True, **close, msg=lambda text, given=tensors: f"{text}{given}"
+                result,
+                value,
+                equal_nan=True,
+                **close,
+                msg=lambda text, given=tensors: f"{text}{given}",
             )
     return program
 
@@ -63,11 +67,11 @@ def _listed(results):
 
 
 def examples(case=None, *, cases=5, **options):
-    """Make a test of a function that draws a case; several run in one program.
+    """Make a test from a function that draws a case; several cases run in one program.
 
     Args:
         case: The function.
-        cases: How many are in one program.
+        cases: The number of cases in one program.
         options: As for :func:`check`.
     """
     if case is None:
@@ -85,7 +89,7 @@ def examples(case=None, *, cases=5, **options):
 
 @st.composite
 def tensors(draw, *, ranks=(1, 3), sizes=(1, 4), shape=None, dtypes=EVERY, special=False):
-    """A tensor with ties, of any strides: as it is, transposed, with a step, or expanded."""
+    """A tensor with ties, of any strides: contiguous, transposed, with a step, or expanded."""
     if shape is None:
         shape = draw(st.lists(st.integers(*sizes), min_size=ranks[0], max_size=ranks[1]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
@@ -107,7 +111,7 @@ def tensors(draw, *, ranks=(1, 3), sizes=(1, 4), shape=None, dtypes=EVERY, speci
     return values
 
 
-def places_in(draw, shape, size, *, negative=False):
-    """Places in a dimension."""
+def random_indices(draw, shape, size, *, negative=False):
+    """Return random indices into a dimension of this size."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     return torch.randint(-size if negative else 0, size, tuple(shape), generator=generator)

@@ -1,4 +1,4 @@
-"""Arithmetic in terms of simpler one."""
+"""Arithmetic on an engine that has only simpler operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITH_ATAN = SMALL_ENGINE | {"aten.atan"}
 
 
 @examples
-def test_of_one_number(draw):
+def test_elementwise_functions_match_torch(draw):
     x = draw(tensors(dtypes=NUMBERS, special=True))
     return lambda x: (x.isnan(), x.sign(), x.trunc(), x.ceil(), x.round(), x.reciprocal()), x
 
@@ -46,7 +46,7 @@ ELEMENTWISE = {
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_open_sizes(name):
+def test_lowered_functions_keep_dynamic_sizes(name):
     model, operator = ELEMENTWISE[name], f"aten.{name}"
     dims = ({0: torch.export.Dim("n", min=2), 1: torch.export.Dim("m", min=2)},)
     program, _ = lower(model, (torch.rand(3, 4),), dynamic=dims, lacking={operator}, builtin=True)
@@ -68,16 +68,16 @@ def test_atan2(draw):
     return lambda y, x: (y.atan2(x), (-y).atan2(-x)), y, x
 
 
-def test_atan2_of_special_numbers_to_the_sign_of_zero():
+def test_atan2_matches_torch_to_the_sign_of_zero():
     numbers = torch.tensor([0.0, -0.0, 1.0, -1.0, 1e-40, math.inf, -math.inf, math.nan])
     y, x = numbers.repeat_interleave(len(numbers)), numbers.repeat(len(numbers))
     program = check((torch.atan2, y, x), exact=False, operators=WITH_ATAN)
-    ((found,),), expected = program.module()(y, x), torch.atan2(y, x)
-    assert torch.equal(found.signbit() & ~found.isnan(), expected.signbit() & ~expected.isnan())
+    ((result,),), expected = program.module()(y, x), torch.atan2(y, x)
+    assert torch.equal(result.signbit() & ~result.isnan(), expected.signbit() & ~expected.isnan())
 
 
 @examples(exact=False)
-def test_sides_and_signs(draw):
+def test_hypot_and_copysign(draw):
     x = draw(tensors(dtypes=FLOATS))
     y = draw(tensors(dtypes=(x.dtype,), shape=x.shape))
     scale = 10.0 ** draw(st.integers(-30, 30))
@@ -92,7 +92,7 @@ def test_lgamma(draw):
 
 @examples(exact=False)
 def test_digamma(draw):
-    """With its poles at zero, by the sign of which it is −∞ or ∞, and NaN at those below."""
+    """Include the poles: −∞ or ∞ at zero, by the sign of zero, and NaN at negative integers."""
     x = draw(tensors(dtypes=FLOATS, special=True))
     others = (lambda x: torch.digamma(x * 50), lambda x: torch.digamma(x.abs() + 0.1))
     return lambda x: [torch.digamma(x), torch.digamma(-x), *(other(x) for other in others)], x

@@ -1,4 +1,4 @@
-"""Complex numbers on an engine that has none."""
+"""Complex numbers on an engine that computes with real numbers only."""
 
 from __future__ import annotations
 
@@ -9,31 +9,36 @@ import torch
 from hypothesis import strategies as st
 from packages.core.tests.rewriting.lowered import lower, targets
 from packages.core.tests.rewriting.portable import engine
-from packages.core.tests.rewriting.portable.engine import FLOATS, SMALL_ENGINE, places_in, tensors
+from packages.core.tests.rewriting.portable.engine import (
+    FLOATS,
+    SMALL_ENGINE,
+    random_indices,
+    tensors,
+)
 
 from enginebay.errors import LackingOperatorsError
 
-#: It looks at the two parts of an input, and makes no complex number of its own.
+#: An engine that can read the two parts of a complex input, and create no complex number.
 REAL = SMALL_ENGINE - {"aten.complex"} | {"aten.atan2", "aten.cumsum"}
 
 check = partial(engine.check, exact=False, operators=REAL)
 examples = partial(engine.examples, exact=False, operators=REAL)
 
 
-def shown(function):
-    """A function whose results are pairs of numbers."""
+def as_real(function):
+    """Return the function with its complex results as pairs of real numbers."""
 
     def run(*tensors):
-        found = function(*tensors)
-        found = found if isinstance(found, list | tuple) else [found]
-        found = [each.resolve_conj() for each in found]
-        return [torch.view_as_real(each) if each.is_complex() else each for each in found]
+        results = function(*tensors)
+        results = results if isinstance(results, list | tuple) else [results]
+        results = [each.resolve_conj() for each in results]
+        return [torch.view_as_real(each) if each.is_complex() else each for each in results]
 
     return run
 
 
 @st.composite
-def numbers(draw, **options):
+def complex_tensors(draw, **options):
     """A complex tensor of any strides."""
     real = draw(tensors(**{"ranks": (1, 3), "dtypes": FLOATS} | options))
     imag = draw(tensors(shape=real.shape, dtypes=(real.dtype,)))
@@ -46,10 +51,10 @@ def z():
     return torch.randn(2, 3, 4, dtype=torch.complex64, generator=generator)
 
 
-def test_arithmetic(z):
+def test_arithmetic_matches_torch(z):
     real = torch.randn(3, 4)
 
-    @shown
+    @as_real
     def several(z, y):
         return (
             *(z + y, z - y, z * y, z / y, z + 1, 2 - z, z * 3j, 1j * z.real, (1 + 2j) / z, z / 2),
@@ -62,17 +67,17 @@ def test_arithmetic(z):
     check((several, z, z.flip(0) + 1))
 
 
-def test_functions_of_one_number(z):
+def test_elementwise_functions_match_torch(z):
     sides = torch.tensor([-1.0, 1.0, 1j, -1j, 0.0], dtype=z.dtype)
 
-    @shown
+    @as_real
     def several(z):
         return (
             *(z.abs(), z.angle(), z.conj(), z.sgn(), z.real, z.imag, z.conj_physical(), z.exp()),
             *(z.log(), z.sqrt(), z.to(torch.complex128), z.clone(), z.conj().resolve_conj()),
         )
 
-    @shown
+    @as_real
     def large(z):
         return z.abs(), z.angle(), z.sgn()
 
@@ -80,16 +85,16 @@ def test_functions_of_one_number(z):
 
 
 @examples(cases=2)
-def test_moves(draw):
-    z = draw(numbers(ranks=(2, 3)))
+def test_selection_and_shape_operators_match_torch(draw):
+    z = draw(complex_tensors(ranks=(2, 3)))
     dim = draw(st.integers(-z.ndim, z.ndim - 1))
-    at = places_in(draw, (3,), z.shape[dim])
-    first = places_in(draw, (3,), z.shape[0])
-    wide = places_in(draw, z.shape, z.shape[0])
+    at = random_indices(draw, (3,), z.shape[dim])
+    first = random_indices(draw, (3,), z.shape[0])
+    wide = random_indices(draw, z.shape, z.shape[0])
     mask = draw(tensors(shape=z.shape, dtypes=(torch.bool,)))
 
-    @shown
-    def moves(z):
+    @as_real
+    def several(z):
         return (
             *(z.reshape(-1), z.transpose(0, dim), z.unsqueeze(dim), z[None].expand(2, *z.shape)),
             *(z.select(dim, 0), z.narrow(dim, 0, 1), z.squeeze(dim), z.flip(dim), z.roll(1, dim)),
@@ -103,41 +108,41 @@ def test_moves(draw):
             *(torch.zeros_like(z), torch.ones_like(z), torch.full_like(z, 1 + 2j)),
         )
 
-    return moves, z
+    return several, z
 
 
 def written(z):
-    found = torch.zeros_like(z)
-    found[..., :1] = z[..., :1]
-    found[0] = 1.0
-    return found
+    target = torch.zeros_like(z)
+    target[..., :1] = z[..., :1]
+    target[0] = 1.0
+    return target
 
 
-def test_products_of_matrices(z):
-    @shown
+def test_matrix_products_match_torch(z):
+    @as_real
     def several(z, y):
         return z @ y, z[0] @ y[0], torch.baddbmm(z @ y, z, y, alpha=2)
 
     check((several, z, z.mT.contiguous()))
 
 
-def test_a_signal_and_back():
+def test_stft_and_istft_match_torch():
     window = torch.hann_window(16)
 
-    def through(x):
+    def round_trip(x):
         spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
         turned = spectrum * torch.exp(1j * spectrum.abs())
         return torch.istft(turned, 16, 4, window=window, length=80)
 
-    check((through, torch.randn(2, 80)))
+    check((round_trip, torch.randn(2, 80)))
 
 
-def test_what_no_lowering_serves_is_named(z):
+def test_error_names_an_operator_of_complex_numbers_without_lowering(z):
     with pytest.raises(LackingOperatorsError, match=r"aten\.tan of complex numbers"):
-        check((shown(torch.tan), z))
+        check((as_real(torch.tan), z))
 
 
-def test_real_numbers_are_left_alone():
+def test_real_numbers_are_not_lowered():
     x = torch.ones(2)
     program, report = lower(lambda x: (x * x).exp() + x, (x,), operators=REAL, builtin=True)
     assert targets(program) == ["aten.mul.Tensor", "aten.exp.default", "aten.add.Tensor"]

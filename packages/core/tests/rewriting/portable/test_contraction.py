@@ -9,7 +9,11 @@ import torch
 from hypothesis import strategies as st
 from packages.core.tests.rewriting.portable import engine
 from packages.core.tests.rewriting.portable.engine import FLOATS, NUMBERS, tensors
-from packages.core.tests.rewriting.portable.test_complex_numbers import REAL, numbers, shown
+from packages.core.tests.rewriting.portable.test_complex_numbers import (
+    REAL,
+    as_real,
+    complex_tensors,
+)
 from torch.nn import functional
 
 check = partial(engine.check, exact=False)
@@ -46,16 +50,16 @@ def test_einsum(draw):
 
 @examples(operators=REAL)
 def test_einsum_of_complex_numbers(draw):
-    """As neural operators multiply the modes of a transform, and three at once."""
+    """Include the product of modes in neural operators, and a product of three operands."""
     equation = draw(st.sampled_from(["bixy,ioxy->boxy", "ij,kj", "bld,bmd,m->bl", "i,i->"]))
     shapes = {"bixy,ioxy->boxy": [(2, 3, 4, 2), (3, 5, 4, 2)], **EQUATIONS}
     dtype = (draw(st.sampled_from(FLOATS)),)
     known = shapes.get(equation, [(3, 4), (5, 4)])
-    operands = [draw(numbers(shape=shape, dtypes=dtype)) for shape in known]
-    return shown(lambda *given: torch.einsum(equation, *given).resolve_conj()), *operands
+    operands = [draw(complex_tensors(shape=shape, dtypes=dtype)) for shape in known]
+    return as_real(lambda *given: torch.einsum(equation, *given).resolve_conj()), *operands
 
 
-def test_einsum_of_two_is_one_product():
+def test_einsum_of_two_operands_is_a_single_product():
     program = check(
         (lambda a, b: torch.einsum("bhqd,bhkd->bhqk", a, b), *torch.randn(2, 1, 4, 5, 6))
     )
@@ -65,7 +69,7 @@ def test_einsum_of_two_is_one_product():
 
 
 @examples
-def test_norms(draw):
+def test_vector_norm(draw):
     x = draw(tensors(ranks=(0, 3), dtypes=FLOATS, special=True))
     p = draw(st.sampled_from([0, 1, 2, 3.5, -1, torch.inf, -torch.inf]))
     dims = draw(st.sampled_from([None, -1, tuple(range(x.ndim))]))
@@ -74,28 +78,28 @@ def test_norms(draw):
 
 
 @examples
-def test_distances(draw):
+def test_cdist(draw):
     rows, p = draw(st.sampled_from([4, 30])), draw(st.sampled_from([1.0, 2.0, 3.0, torch.inf]))
     dtype = (draw(st.sampled_from(FLOATS)),)
     a = draw(tensors(shape=(2, rows, 5), dtypes=dtype))
-    b = draw(tensors(shape=(1, 7, 5), dtypes=dtype)) + 0.3  # near to no row of the other
+    b = draw(tensors(shape=(1, 7, 5), dtypes=dtype)) + 0.3  # far from all rows of a
     return lambda a, b: torch.cdist(a, b, p), a, b
 
 
 @examples
-def test_distances_within_rows(draw):
+def test_pdist(draw):
     x = draw(tensors(ranks=(2, 2), sizes=(1, 6), dtypes=FLOATS))
     p = draw(st.sampled_from([0, 1, 2, 3.5, torch.inf]))
     return lambda x: torch.pdist(x, p), x
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (0, 3), (2, 0)])
-def test_distances_within_too_few_rows_or_columns(shape):
+def test_pdist_of_too_few_rows_or_columns_matches_torch(shape):
     check(*((partial(torch.pdist, p=p), torch.ones(shape)) for p in (0, 1, 2, 3.5, torch.inf)))
 
 
 @examples
-def test_sums_of_products(draw):
+def test_addbmm_and_addmv(draw):
     dtype = (draw(st.sampled_from(NUMBERS)),)
     x, a, b = (draw(tensors(shape=s, dtypes=dtype)) for s in [(3, 5), (2, 3, 4), (2, 4, 5)])
     scales = {"beta": draw(st.sampled_from([0, 1, 3])), "alpha": draw(st.sampled_from([1, 2]))}
@@ -114,7 +118,7 @@ def test_bilinear(draw):
 
 
 @examples
-def test_grids(draw):
+def test_affine_grid(draw):
     corners, count = draw(st.booleans()), draw(st.sampled_from([2, 3]))
     size = (2, 1, *(draw(st.integers(2, 5)) for _ in range(count)))
     theta = draw(tensors(shape=(2, count, count + 1), dtypes=FLOATS))

@@ -1,4 +1,4 @@
-"""Fourier transforms without such operators."""
+"""Fourier transforms on an engine without operators for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parts(x):
 
 
 @examples(exact=False)
-def test_transforms(draw):
+def test_fourier_transforms_match_torch(draw):
     x = draw(tensors(ranks=(2, 3), sizes=(1, 7), dtypes=FLOATS))
     dim = draw(st.integers(-x.ndim, x.ndim - 1))
     norm = draw(st.sampled_from([None, "ortho", "forward"]))
@@ -39,15 +39,15 @@ def test_transforms(draw):
 
 
 @pytest.mark.parametrize("count", [4, 6, 7])
-def test_the_angle_of_what_is_real(count):
+def test_angle_of_a_negative_real_spectrum_matches_torch(count):
     x = -torch.arange(1.0, count + 1).expand(3, count).clone()
     check((lambda x: torch.fft.rfft(x).angle(), x), exact=False, operators=WITH_ATAN2)
 
 
 @pytest.mark.filterwarnings("ignore:A window was not provided")
 @examples(exact=False)
-def test_signals(draw):
-    size = draw(st.sampled_from([8, 12, 16]))  # torch captures no istft of odd ones
+def test_stft_and_istft_match_torch(draw):
+    size = draw(st.sampled_from([8, 12, 16]))  # torch cannot capture istft of odd sizes
     hop = draw(st.integers(2, size // 2))
     shape = draw(st.sampled_from([(80,), (1, 80), (3, 80)]))
     length = draw(st.sampled_from([None, size]))
@@ -61,15 +61,15 @@ def test_signals(draw):
     }
     count = draw(st.sampled_from([None, 70]))
 
-    def through(x):
+    def round_trip(x):
         spectrum = torch.stft(x, size, **options, return_complex=True)
         return torch.view_as_real(spectrum), torch.istft(spectrum, size, **options, length=count)
 
-    return through, torch.randn(shape)
+    return round_trip, torch.randn(shape)
 
 
 @pytest.mark.filterwarnings("ignore:The length of signal is shorter")
-def test_a_signal_that_is_shorter_than_was_asked_for():
+def test_istft_pads_a_signal_that_is_too_short():
     window = torch.hamming_window(16)
     check(
         (

@@ -1,10 +1,10 @@
-"""Look-ups without look-ups."""
+"""Look-ups on an engine without operators for them."""
 
 from __future__ import annotations
 
 import torch
 from hypothesis import strategies as st
-from packages.core.tests.rewriting.portable.engine import check, examples, places_in, tensors
+from packages.core.tests.rewriting.portable.engine import check, examples, random_indices, tensors
 from torch.nn import functional
 
 X = torch.arange(60.0).reshape(3, 4, 5)
@@ -17,42 +17,42 @@ def test_gather(draw):
     axes = enumerate(x.shape)
     shape = [draw(st.integers(0, n + 1) if axis == dim % x.ndim else st.integers(1, n))
              for axis, n in axes]  # fmt: skip
-    places = places_in(draw, shape, x.shape[dim])
+    indices = random_indices(draw, shape, x.shape[dim])
     if draw(st.booleans()):
-        return lambda x: x.gather(dim, places), x
-    return lambda x, places: x.gather(dim, places), x, places
+        return lambda x: x.gather(dim, indices), x
+    return lambda x, indices: x.gather(dim, indices), x, indices
 
 
 @examples
 def test_index_select(draw):
     x = draw(tensors(special=True))
     dim = draw(st.integers(-x.ndim, x.ndim - 1))
-    places = places_in(draw, [draw(st.integers(0, 5))], x.shape[dim])
+    indices = random_indices(draw, [draw(st.integers(0, 5))], x.shape[dim])
     if draw(st.booleans()):
-        return lambda x: x.index_select(dim, places), x
-    return lambda x, places: x.index_select(dim, places), x, places
+        return lambda x: x.index_select(dim, indices), x
+    return lambda x, indices: x.index_select(dim, indices), x, indices
 
 
 @examples
-def test_computed_indices(draw):
-    """Several, with gaps, negative and broadcast."""
+def test_lookups_with_computed_indices_match_torch(draw):
+    """Use several index tensors, with gaps, negative indices and broadcasting."""
     x = draw(tensors(ranks=(2, 4), special=True))
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     used = draw(st.lists(st.booleans(), min_size=1, max_size=x.ndim).filter(any))
-    places = []
+    indices = []
     for axis, is_used in enumerate(used):
         if is_used:
-            own = [n if draw(st.booleans()) else 1 for n in shape]
-            places.append(places_in(draw, own, x.shape[axis], negative=True))
+            index_shape = [n if draw(st.booleans()) else 1 for n in shape]
+            indices.append(random_indices(draw, index_shape, x.shape[axis], negative=True))
 
-    def look_up(x, *places):
-        rest = iter(places)
+    def look_up(x, *indices):
+        rest = iter(indices)
         return x[tuple(next(rest) if is_used else slice(None) for is_used in used)]
 
-    return look_up, x, *places
+    return look_up, x, *indices
 
 
-def test_known_places():
+def test_lookups_with_constant_indices_match_torch():
     table = torch.randn(7, 2)
     check(
         (lambda x: x[:, [0, 2]], X),
@@ -91,7 +91,7 @@ def test_masked_scatter(draw):
     return lambda x, mask: x.masked_scatter(mask, source), x, mask
 
 
-def test_large_tables_are_products_of_matrices():
+def test_large_table_is_read_by_a_matrix_product():
     table = torch.randn(3000, 40)
-    program = check((lambda places: table[places], torch.tensor([[0, 2999, 5, 5] * 4])))
+    program = check((lambda indices: table[indices], torch.tensor([[0, 2999, 5, 5] * 4])))
     assert any("mm" in str(node.target) for node in program.graph.nodes)

@@ -1,4 +1,4 @@
-"""Images without operators for them."""
+"""Operators of images on an engine without them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODES = {
 
 
 @examples(exact=False)
-def test_interpolation(draw):
+def test_interpolate(draw):
     mode = draw(st.sampled_from(sorted(MODES)))
     dims = draw(st.integers(*MODES[mode]))
     x = image(draw, dims)
@@ -41,7 +41,7 @@ def test_interpolation(draw):
 
 
 @examples
-def test_adaptive_pools(draw):
+def test_adaptive_max_pool(draw):
     dims = draw(st.integers(1, 3))
     x = image(draw, dims)
     size = [draw(st.integers(1, 5)) for _ in range(dims)]
@@ -50,7 +50,7 @@ def test_adaptive_pools(draw):
 
 
 @examples(exact=False)
-def test_adaptive_means(draw):
+def test_adaptive_avg_pool(draw):
     dims = draw(st.integers(1, 3))
     x = image(draw, dims)
     size = [draw(st.integers(1, 5)) for _ in range(dims)]
@@ -58,7 +58,7 @@ def test_adaptive_means(draw):
 
 
 @examples
-def test_pads(draw):
+def test_pad(draw):
     dims = draw(st.integers(1, 3))
     x = image(draw, dims, low=3)
     sides = [draw(st.integers(0, 2)) for _ in range(2 * dims)]
@@ -71,7 +71,7 @@ def test_pads(draw):
 
 
 @examples(exact=False)
-def test_windows(draw):
+def test_unfold_and_fold(draw):
     x = image(draw, 2, low=4)
     pair = st.tuples(st.integers(1, 2), st.integers(1, 2))
     kernel, dilation, stride = draw(pair), draw(pair), draw(pair)
@@ -85,7 +85,7 @@ def test_windows(draw):
 
 
 @examples(exact=False)
-def test_grid_samples(draw):
+def test_grid_sample(draw):
     dims = draw(st.integers(2, 3))
     x = image(draw, dims)
     grid = torch.randn(2, *(draw(st.integers(1, 3)) for _ in range(dims)), dims).to(x.dtype)
@@ -95,6 +95,6 @@ def test_grid_samples(draw):
     return lambda x, grid: functional.grid_sample(x, grid, mode, pad, corners), x, grid
 
 
-def test_pixel_shuffles():
+def test_pixel_shuffle_and_unshuffle():
     x = torch.randn(2, 9, 6, 3)
     check((lambda x: (functional.pixel_shuffle(x, 3), functional.pixel_unshuffle(x, 3)), x))

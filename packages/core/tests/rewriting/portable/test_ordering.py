@@ -1,4 +1,4 @@
-"""Orders and extremes, without such operators."""
+"""Sorting and extremes on an engine without operators for them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def test_sort(draw):
 
 
 @examples
-def test_some_of_an_order(draw):
-    """The values alone: which of equal elements comes first is open."""
+def test_topk_kthvalue_and_median(draw):
+    """Compare values only: the order of equal elements is undefined."""
     x, dim = shaped(draw, dtypes=NUMBERS, special=True)
     k, largest = draw(st.integers(1, x.shape[dim])), draw(st.booleans())
     return lambda x: (
         x.topk(k, dim, largest)[0],
         x.gather(dim, x.topk(k, dim, largest)[1]),
         x.kthvalue(k, dim)[0],
-        x.contiguous().median(dim, True)[0],  # torch 2.13 errs over an expanded dimension
+        x.contiguous().median(dim, True)[0],  # torch 2.13 is wrong for an expanded dimension
         x.median(),
     ), x
 
@@ -52,7 +52,7 @@ def test_mode(draw):
 
 
 @examples
-def test_extremes(draw):
+def test_max_and_min_with_their_indices(draw):
     x, dim = shaped(draw, dtypes=NUMBERS, special=True)
     keep = draw(st.booleans())
     return lambda x: (
@@ -62,7 +62,7 @@ def test_extremes(draw):
 
 
 @examples
-def test_places_among_boundaries(draw):
+def test_bucketize_and_searchsorted(draw):
     x = draw(tensors(ranks=(2, 2), dtypes=NUMBERS, special=True))
     rows = draw(tensors(shape=(x.shape[0], 5), dtypes=(x.dtype,))).sort(-1)[0]
     right = draw(st.booleans())
@@ -83,5 +83,5 @@ def test_histc(draw):
     return lambda x: (torch.histc(x, 4, -2, 2), torch.histc(x, 3)), x
 
 
-def test_numbers_without_dimensions():
+def test_ordering_of_a_scalar_matches_torch():
     check((lambda x: (*x.sort(), *x.topk(1), *x.max(0), x.argmin(), x.median()), torch.tensor(2.0)))

@@ -19,7 +19,7 @@ from packages.core.tests.rewriting.portable.engine import SMALL_ENGINE
     ],
     ids=str,
 )
-def test_recurrent_networks(network):
+def test_recurrent_networks_match_torch(network):
     x = torch.randn(5, 2, 3)
     program, _ = lower(network, (x,), operators=SMALL_ENGINE, builtin=True)
     torch.testing.assert_close(program.module()(x), network(x))

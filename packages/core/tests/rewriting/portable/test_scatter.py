@@ -1,4 +1,4 @@
-"""Writes to places, without such operators."""
+"""Writes to indices on an engine without operators for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packages.core.tests.rewriting.portable.engine import (
     NUMBERS,
     check,
     examples,
-    places_in,
+    random_indices,
     tensors,
 )
 
@@ -17,17 +17,17 @@ X = torch.arange(60.0).reshape(3, 4, 5)
 
 
 def scattered(draw, dtypes=NUMBERS, **kwargs):
-    """A tensor, a dimension, an index for a part of it, and a source larger than the index."""
+    """A tensor, a dimension, an index for some elements, and a source larger than the index."""
     x = draw(tensors(dtypes=dtypes, **kwargs))
     dim = draw(st.integers(-x.ndim, x.ndim - 1))
     shape = [draw(st.integers(1, n)) for n in x.shape]
     source = draw(tensors(shape=[n + 1 for n in shape], dtypes=(x.dtype,)))
-    return x, dim, places_in(draw, shape, x.shape[dim]), source
+    return x, dim, random_indices(draw, shape, x.shape[dim]), source
 
 
 @examples
 def test_scatter(draw):
-    """Different positions only: the order of two writes to one position is undefined."""
+    """Write to different positions only: the order of two writes to a position is undefined."""
     x, dim, index, source = scattered(draw, dtypes=EVERY, special=True)
     index = index.sort(dim)[1]
     if draw(st.booleans()):
@@ -40,7 +40,7 @@ def test_scatter(draw):
 
 
 @examples(exact=False)
-def test_sums(draw):
+def test_scatter_add_and_scatter_reduce(draw):
     x, dim, index, source = scattered(draw)
     include = draw(st.booleans())
     reduce = draw(st.sampled_from(["sum", "mean", "prod", "amax", "amin"]))
@@ -56,7 +56,7 @@ def test_sums(draw):
 
 
 @examples(exact=False)
-def test_whole_rows(draw):
+def test_index_copy_add_and_fill(draw):
     x = draw(tensors(dtypes=EVERY))
     dim = draw(st.integers(-x.ndim, x.ndim - 1))
     index = torch.randperm(x.shape[dim])[: draw(st.integers(1, x.shape[dim]))]
@@ -81,20 +81,21 @@ def test_index_put(draw):
     used = draw(st.lists(st.booleans(), min_size=1, max_size=x.ndim).filter(any))
     accumulate = draw(st.booleans())
     count = draw(st.integers(1, 3)) if accumulate else 1
-    places = [places_in(draw, (count, 1), n, negative=True) for n, at in zip(x.shape, used) if at]  # noqa: B905 - as many as are used
-    rest = iter(places)
+    sizes = [n for n, is_used in zip(x.shape, used, strict=False) if is_used]  # used may be shorter
+    indices = [random_indices(draw, (count, 1), n, negative=True) for n in sizes]
+    rest = iter(indices)
     index = tuple(next(rest) if is_used else slice(None) for is_used in used)
     values = draw(tensors(shape=x[index].shape, dtypes=(x.dtype,)))
 
-    def put(x, values, *places):
-        rest = iter(places)
+    def put(x, values, *indices):
+        rest = iter(indices)
         index = [next(rest) if is_used else None for is_used in used]
         return torch.ops.aten.index_put(x, index, values, accumulate)
 
-    return put, x, values, *places
+    return put, x, values, *indices
 
 
-def test_known_places():
+def test_writes_to_constant_indices_match_torch():
     mask = torch.tensor([True, False, True])
     check(
         (lambda x: x.index_put((torch.tensor([2, 0]),), x[:2]), X),

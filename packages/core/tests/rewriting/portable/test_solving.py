@@ -1,4 +1,4 @@
-"""Systems of equations without their operators."""
+"""Systems of equations on an engine without operators for them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from packages.core.tests.rewriting.portable.engine import check, examples
 
 
 def matrices(draw, count):
-    """One or several matrices, that are seldom nearly singular."""
+    """Return a matrix or a batch of matrices, which are rarely close to singular."""
     batch = draw(st.sampled_from([(), (2,), (2, 1)]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     return torch.randn(*batch, count, count, generator=generator, dtype=torch.float64)
 
 
 @examples(exact=False)
-def test_triangles(draw):
+def test_solve_triangular(draw):
     count, upper = draw(st.integers(1, 5)), draw(st.booleans())
     a = matrices(draw, count) + 3 * torch.eye(count)
     a = a.triu() if upper else a.tril()
@@ -27,7 +27,7 @@ def test_triangles(draw):
 
 
 @examples(exact=False)
-def test_roots(draw):
+def test_cholesky(draw):
     a = matrices(draw, draw(st.integers(1, 5)))
     upper = draw(st.booleans())
     identity = torch.eye(a.shape[-1])
@@ -35,18 +35,18 @@ def test_roots(draw):
 
 
 @examples(exact=False)
-def test_equations(draw):
+def test_solve(draw):
     a = matrices(draw, draw(st.integers(1, 4)))
     b = torch.randn(*a.shape[:-1], 2, dtype=torch.float64)
-    kind = draw(st.sampled_from(["columns", "rows", "one"]))
+    kind = draw(st.sampled_from(["columns", "rows", "vector"]))
     if kind == "rows":
         return lambda a, b: torch.linalg.solve(a, b.mT, left=False), a, b
-    return torch.linalg.solve, a, b[..., 0] if kind == "one" else b
+    return torch.linalg.solve, a, b[..., 0] if kind == "vector" else b
 
 
 @examples(exact=False)
-def test_exponential(draw):
-    """Of large rotations too, whose numbers stay below one."""
+def test_matrix_exp(draw):
+    """Include large rotations, whose exponential has no element above one."""
     a, scale = matrices(draw, draw(st.integers(1, 5))), draw(st.sampled_from([0.01, 1, 3]))
     if draw(st.booleans()):
         a = (a - a.mT) * 30
@@ -59,7 +59,7 @@ def test_inverse_and_determinant(draw):
     return draw(st.sampled_from([torch.linalg.inv, torch.linalg.det, torch.linalg.slogdet])), a
 
 
-def test_a_zero_on_the_diagonal_is_exchanged():
+def test_matrix_with_a_zero_on_the_diagonal_is_inverted():
     a = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
     check((torch.linalg.inv, a), (torch.linalg.det, a), exact=False)
 

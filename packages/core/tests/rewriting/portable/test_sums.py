@@ -1,4 +1,4 @@
-"""Running sums and extremes, without such operators."""
+"""Running sums and extremes on an engine without operators for them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_any_and_all(draw):
     return lambda x: (x.any(dim, keepdim), x.all(dim, keepdim), x.any(), x.all()), x
 
 
-def test_without_elements():
+def test_empty_and_scalar_tensors_match_torch():
     check(
         (lambda x: (x.cumsum(0), x.prod(0), x.any(1), x.all()), torch.zeros(0, 3)),
         (lambda x: (x.cumsum(0), x.prod(), *x.cummax(0)), torch.tensor(2.0)),
