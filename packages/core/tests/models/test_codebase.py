@@ -1,4 +1,4 @@
-"""What model sources of plugins get from core: their section, sizes, and weights."""
+"""Helpers of core for model sources of plugins: options, image sizes and weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def request(shapes: Mapping[str, Any] | None = None, **section: Any) -> ModelReq
     return ModelRequest(name="net", codebase_config=section, input_shapes=shapes or {})
 
 
-def test_a_section_is_read() -> None:
+def test_codebase_section_is_parsed_into_options() -> None:
     options = read_options(request(type="zoo", task="Classification", arguments={"depth": 3}))
     assert (options.type, options.task, options.arguments) == (
         "zoo",
@@ -60,7 +60,9 @@ def test_a_section_is_read() -> None:
         ),
     ],
 )
-def test_a_wrong_section(section: dict[str, Any], message: str, hint: str | None) -> None:
+def test_invalid_codebase_section_is_refused(
+    section: dict[str, Any], message: str, hint: str | None
+) -> None:
     with pytest.raises(ModelSourceError) as caught:
         read_options(request(**section))
     assert (str(caught.value), caught.value.hint) == (message, hint)
@@ -77,7 +79,7 @@ def test_a_wrong_section(section: dict[str, Any], message: str, hint: str | None
         ({"x": (1, 3, 8, 8), "y": (1, 3, 8, 8)}, None),
     ],
 )
-def test_one_image_has_a_size(shapes: dict[str, Any], size: Any) -> None:
+def test_image_size_is_read_only_from_a_single_image(shapes: dict[str, Any], size: Any) -> None:
     assert image_size(request(shapes)) == size
 
 
@@ -86,7 +88,7 @@ def net() -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("place", [None, "state_dict", "model"])
-def test_weights_wherever_a_checkpoint_keeps_them(place: str | None, tmp_path: Path) -> None:
+def test_weights_load_from_bare_and_wrapped_checkpoints(place: str | None, tmp_path: Path) -> None:
     trained, fresh = net(), net()
     state = trained.state_dict()
     torch.save({place: state, "epoch": 3} if place else state, tmp_path / "net.pth")
@@ -94,7 +96,7 @@ def test_weights_wherever_a_checkpoint_keeps_them(place: str | None, tmp_path: P
     assert torch.equal(fresh.weight, trained.weight)
 
 
-def test_weights_of_another_model() -> None:
+def test_weights_of_a_different_model_are_refused() -> None:
     with pytest.raises(ModelSourceError, match=r"^'far/away' does not fit Linear: missing 2"):
         take_weights(net(), {"other": torch.ones(1)}, "far/away")
 
@@ -119,7 +121,7 @@ def test_weights_that_would_run_code_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
+def test_missing_file_or_state_dict_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelSourceError, match=r"^no file of weights 'a\.pth'"):
         load_weights(net(), "a.pth")
     torch.save([1], tmp_path / "list.pth")
@@ -127,7 +129,7 @@ def test_weights_that_are_not_there_or_none(tmp_path: Path) -> None:
         load_weights(net(), str(tmp_path / "list.pth"))
 
 
-def test_random_weights_are_the_same_each_time_and_the_callers_numbers_go_on() -> None:
+def test_fixed_seed_repeats_weights_and_restores_random_state() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     with fixed_seed():
@@ -138,13 +140,13 @@ def test_random_weights_are_the_same_each_time_and_the_callers_numbers_go_on() -
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_norms_measure_and_are_left_as_they_were() -> None:
+def test_measured_norms_normalise_and_return_to_evaluation_mode() -> None:
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
     images = 5 + 3 * torch.randn(4, 3, 8, 8)
     measure_norms(network, images)
-    found = network(images)
-    assert torch.allclose(found.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
-    assert torch.allclose(found.var((0, 2, 3)), torch.ones(4), atol=1e-3)
+    outputs = network(images)
+    assert torch.allclose(outputs.mean((0, 2, 3)), torch.zeros(4), atol=1e-5)
+    assert torch.allclose(outputs.var((0, 2, 3)), torch.ones(4), atol=1e-3)
     assert not network[1].training
     assert network[1].momentum == 0.1

@@ -27,14 +27,14 @@ MASK = TensorSpec("mask", "bool", (1, 8))
         (DynamicDim("n", 3, 3), DynamicDim("n", 3, 3)),
     ],
 )
-def test_each_form_is_read(value, dim: DynamicDim) -> None:
+def test_every_form_of_dynamic_dimension_is_normalised(value, dim: DynamicDim) -> None:
     assert normalise({"x": {0: value}}, [X]) == {"x": {0: dim}}
 
 
 @pytest.mark.parametrize(
     "fixed", [None, {}, {"x": None}, {"x": {}}, {"x": {0: None, 1: Dim.STATIC}}]
 )
-def test_nothing_open_is_nothing(fixed) -> None:
+def test_fixed_axes_are_left_out(fixed) -> None:
     assert normalise(fixed, [X]) == {}
 
 
@@ -56,17 +56,17 @@ def test_a_bare_name_takes_the_range_given_elsewhere() -> None:
 KEYS = [TensorSpec(f"past.{layer}.key", "float32", (1, 2, 4, 8)) for layer in (0, 1)]
 
 
-def test_a_containers_name_opens_the_inputs_in_it_together() -> None:
+def test_container_name_opens_all_its_inputs_together() -> None:
     shared = {2: DynamicDim("past_2", 1, 8)}
     assert normalise({"past": {2: (1, 8)}}, [X, *KEYS]) == {spec.name: shared for spec in KEYS}
     given = {"past": {2: "n"}, "past.1.key": {}}
     assert normalise(given, KEYS) == {"past.0.key": {2: DynamicDim("n")}}
     sizes = ((1, 2, 1, 8), (1, 2, 4, 8), (1, 2, 8, 8))
-    found = from_profiles({spec.name: sizes for spec in KEYS}, ["past"])
-    assert found == {spec.name: {2: DynamicDim("past_2", 1, 8, 4)} for spec in KEYS}
+    dynamic = from_profiles({spec.name: sizes for spec in KEYS}, ["past"])
+    assert dynamic == {spec.name: {2: DynamicDim("past_2", 1, 8, 4)} for spec in KEYS}
 
 
-def test_outputs_may_stand_among_the_inputs() -> None:
+def test_dynamic_entries_of_outputs_are_ignored() -> None:
     shapes = normalise({"x": {0: "n"}, "output": {0: "n"}}, [X], outputs=["output"])
     assert list(shapes) == ["x"]
 
@@ -131,7 +131,7 @@ def test_outputs_may_stand_among_the_inputs() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_one_line(shapes, message: str, hint: str | None) -> None:
+def test_invalid_dynamic_shapes_are_refused(shapes, message: str, hint: str | None) -> None:
     with pytest.raises(InputError) as caught:
         normalise(shapes, [X, MASK])
     assert (str(caught.value), caught.value.hint) == (message, hint)
@@ -147,7 +147,7 @@ def test_profiles_open_the_axes_that_vary() -> None:
     }
 
 
-def test_names_made_from_odd_inputs_can_name_a_dimension() -> None:
+def test_odd_input_names_become_valid_dimension_names() -> None:
     names = ["feats.0", "1st", "a b", "é"]
     shapes = from_profiles(dict.fromkeys(names, ((1,), (1,), (2,))))
     specs = [TensorSpec(name, "float32", (1,)) for name in names]

@@ -1,4 +1,4 @@
-"""Open dimensions as text, and what is said where they cannot be open."""
+"""Dynamic dimensions as text, and the errors for dimensions that cannot be dynamic."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def deploy(tmp_path: Path, loopback: str) -> Deploy:
         (["a.b:c:0"], {"a.b:c": {0: True}}),
     ],
 )
-def test_texts_are_read(texts: Any, opened: dict[str, Any]) -> None:
+def test_dynamic_texts_are_parsed(texts: Any, opened: dict[str, Any]) -> None:
     assert parse_dynamic(texts, INPUTS) == opened
 
 
 @pytest.mark.parametrize("text", ["x:", ":0", "x:y", "x:0=", "x:0=1", "x:0=1:2:3", "x:0=a b", ""])
-def test_texts_that_open_nothing(text: str) -> None:
+def test_invalid_dynamic_texts_are_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_dynamic(text, INPUTS)
     expected = "expected batch, x:0, x:0=1:8 or x:0=batch:1:8"
@@ -85,7 +85,7 @@ def test_a_name_opens_the_first_dimension_of_the_inputs(deploy: Deploy, dynamic:
     assert "'n' up to" in deployed.verification.extent()
 
 
-def test_a_question_mark_in_the_usual_shapes_opens(deploy: Deploy) -> None:
+def test_unknown_size_in_input_shapes_opens_the_dimension(deploy: Deploy) -> None:
     both = deploy(params={"input_shapes": "a:?x3,b:-1x3"})
     assert [spec.dims for spec in both.artifact.inputs] == [("a_0", 3), ("a_0", 3)]
 
@@ -94,7 +94,7 @@ def test_a_question_mark_in_the_usual_shapes_opens(deploy: Deploy) -> None:
     ("dynamic", "flag"),
     [("a:0", "--dynamic b:0=a_0"), (["a:0", "b:0"], "--dynamic a:0=b_0")],
 )
-def test_an_input_that_is_open_alone_is_refused(deploy: Deploy, dynamic: Any, flag: str) -> None:
+def test_opening_only_some_equal_sizes_is_refused(deploy: Deploy, dynamic: Any, flag: str) -> None:
     with pytest.raises(ModelError) as caught:
         deploy(dynamic=dynamic)
     assert str(caught.value) == (
@@ -103,7 +103,7 @@ def test_an_input_that_is_open_alone_is_refused(deploy: Deploy, dynamic: Any, fl
     assert caught.value.hint == f"open the dimensions of the same size under the same name: {flag}"
 
 
-def test_an_input_of_the_same_size_is_named(deploy: Deploy) -> None:
+def test_hint_names_the_input_of_the_same_size(deploy: Deploy) -> None:
     with pytest.raises(ModelError, match="at the sizes a:8x3,b:4x3, ") as caught:
         deploy(dynamic={"a": {0: (4, 8)}})
     assert caught.value.hint == (
@@ -128,7 +128,9 @@ def test_an_input_of_the_same_size_is_named(deploy: Deploy) -> None:
         ),
     ],
 )
-def test_contradictions(deploy: Deploy, options: Any, kind: Any, message: str) -> None:
+def test_contradictory_dynamic_options_are_refused(
+    deploy: Deploy, options: Any, kind: Any, message: str
+) -> None:
     with pytest.raises(kind) as caught:
         deploy(**options)
     assert str(caught.value) == message

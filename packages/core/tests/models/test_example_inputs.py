@@ -1,4 +1,4 @@
-"""Example inputs at the shapes that were asked for, by the names that the caller uses."""
+"""Example inputs are resized to the requested shapes, by the names that the caller uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Two(torch.nn.Module):
 OWN = (torch.arange(6.0).reshape(2, 3), torch.ones(1, 3), 2.0)
 
 
-def test_the_models_own_inputs_are_stretched() -> None:
+def test_own_example_inputs_are_resized_to_input_shapes() -> None:
     source = load_model((Two(), OWN))
     assert example_inputs(None, source, {}) is OWN
     image, mask, scale = example_inputs(None, source, {"image": (3, 2)})
@@ -31,16 +31,16 @@ def test_the_models_own_inputs_are_stretched() -> None:
     assert image.tolist() == [[0, 1, 2, 0], [3, 4, 5, 3]]
 
 
-def test_one_tensor_and_a_dict_are_stretched_too() -> None:
+def test_single_tensor_and_dict_examples_are_resized() -> None:
     (only,) = example_inputs(None, load_model((torch.nn.ReLU(), OWN[0])), {"": (1, 2)})
     assert only.tolist() == [[0, 1]]
     by_name = {"mask": OWN[1], "image": OWN[0]}
-    found = example_inputs(None, load_model((Two(), by_name)), {"mask": (2, 3)})
-    assert found["mask"].shape == (2, 3)
-    assert found["image"] is OWN[0]
+    resized = example_inputs(None, load_model((Two(), by_name)), {"mask": (2, 3)})
+    assert resized["mask"].shape == (2, 3)
+    assert resized["image"] is OWN[0]
 
 
-def test_names_of_the_callers_own() -> None:
+def test_given_input_names_are_mapped_to_parameters() -> None:
     source = load_model((Two(), OWN))
     image, mask, _ = example_inputs(None, source, {"b": (2, 3)}, names=["a", "b"])
     assert image is OWN[0]
@@ -51,7 +51,7 @@ def test_names_of_the_callers_own() -> None:
     assert {name: value.shape for name, value in made.items()} == {"image": (1, 2), "mask": (1, 2)}
 
 
-def test_what_cannot_be_stretched() -> None:
+def test_impossible_input_shapes_are_refused() -> None:
     source = load_model((Two(), OWN))
     with pytest.raises(InputError, match=r"of shape \(2, 3\) cannot be resized to \(1,\)"):
         example_inputs(None, source, {"image": (1,)})
@@ -59,7 +59,7 @@ def test_what_cannot_be_stretched() -> None:
         example_inputs(None, source, {"imgae": (1, 2)})
 
 
-def test_a_masked_array_is_no_example() -> None:
+def test_masked_array_as_example_is_refused() -> None:
     masked = np.ma.masked_array(np.ones((1, 2), np.float32), mask=[[True, False]])
     with pytest.raises(InputError, match="the array has masked elements"):
         bind(load_model((torch.nn.ReLU(), masked)))

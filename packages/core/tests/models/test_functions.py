@@ -19,7 +19,7 @@ X = torch.arange(6.0).reshape(2, 3)
 
 
 def around(x, shift):
-    """Uses a module and a parameter that are defined beside it."""
+    """Use a module and a parameter of this file."""
     return linear(x) * scale + shift
 
 
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
 
 
 class Pipeline:
-    """No module, and has one."""
+    """A callable object that contains a module."""
 
     def __init__(self) -> None:
         self.encoder = Encoder()
@@ -82,7 +82,7 @@ def test_a_function_without_arguments_builds_the_model() -> None:
     assert find_model(lambda bias=True: nn.Linear(3, 3, bias=bias)).module.bias is not None
 
 
-def test_a_pair_says_that_the_function_is_the_model() -> None:
+def test_tuple_with_inputs_makes_the_function_the_model() -> None:
     def optional(x=None):
         return torch.ones(1) if x is None else x + 1
 
@@ -98,7 +98,7 @@ def test_a_pair_says_that_the_function_is_the_model() -> None:
     )
 
 
-def test_a_call_for_the_model_that_fails_says_that_it_was_one() -> None:
+def test_failed_factory_call_hints_at_tuple_with_inputs() -> None:
     def optional(x=None):
         return x + 1
 
@@ -110,7 +110,7 @@ def test_a_call_for_the_model_that_fails_says_that_it_was_one() -> None:
     )
 
 
-def test_without_inputs_nobody_knows_what_a_function_is() -> None:
+def test_function_model_without_inputs_is_refused() -> None:
     def either(x, mask=None):
         return x
 
@@ -132,7 +132,7 @@ def test_without_inputs_nobody_knows_what_a_function_is() -> None:
         (lambda width: nn.Linear(3, width), "forward raised TypeError"),
     ],
 )
-def test_a_factory_with_an_argument_is_not_called_with_inputs_in_silence(factory, message) -> None:
+def test_factory_with_an_argument_is_refused_as_model(factory, message) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         bind(find_model(factory), X)
     assert caught.value.hint == (
@@ -140,7 +140,7 @@ def test_a_factory_with_an_argument_is_not_called_with_inputs_in_silence(factory
     )
 
 
-def test_the_modules_around_a_function_are_in_evaluation_mode_and_get_theirs_back() -> None:
+def test_modules_in_a_function_return_to_training_mode() -> None:
     pipeline = Pipeline()
     bound = bind(find_model(pipeline), X)
     assert bound.run({})["output"].tolist() == bound.run({})["output"].tolist()

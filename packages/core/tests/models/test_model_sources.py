@@ -1,4 +1,4 @@
-"""What a plugin's model source is asked for, and what is said where nobody has one."""
+"""The request that a plugin's model source receives, and the errors for missing sources."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ({"x": 3}, {}),
     ],
 )
-def test_example_inputs_have_shapes(args: Any, shapes: dict[str, Any]) -> None:
+def test_shapes_are_read_from_example_inputs(args: Any, shapes: dict[str, Any]) -> None:
     assert shapes_of(args) == shapes
 
 
-def test_a_source_sees_the_shapes_of_the_example(zoo: None, loopback: str) -> None:
+def test_model_source_receives_the_example_shapes(zoo: None, loopback: str) -> None:
     spec = {"image": TensorSpec("image", "float32", (4, 5))}
     assert eb.export("zoo:net", spec, path="net.onnx").inputs[0].dims == (4, 5)
     done = eb.deploy(
@@ -85,7 +85,7 @@ def test_a_source_sees_the_shapes_of_the_example(zoo: None, loopback: str) -> No
     assert done.artifact.inputs[0].dims == (4, 5)
 
 
-def test_an_export_passes_the_section_of_its_config(zoo: None) -> None:
+def test_export_passes_codebase_config_to_the_source(zoo: None) -> None:
     section = {"type": "zoo", "width": 7}
     source = find_model("net", section, {"": (1, 2)})
     assert source.model.asked.codebase_config == section
@@ -94,7 +94,7 @@ def test_an_export_passes_the_section_of_its_config(zoo: None) -> None:
     assert exported.inputs[0].dims == (1, 3)
 
 
-def test_a_codebases_own_config_is_a_path(zoo: None) -> None:
+def test_config_path_names_a_model_only_with_codebase_type(zoo: None) -> None:
     source = find_model("configs/net.py", {"type": "zoo"})
     assert source.model.asked.name == "configs/net.py"
     assert source.name == "net"
@@ -102,7 +102,7 @@ def test_a_codebases_own_config_is_a_path(zoo: None) -> None:
         find_model("configs/net.py")
 
 
-def test_plugins_rewrite_where_no_backend_is_named_too(zoo: None) -> None:
+def test_plugin_rewriters_apply_without_a_backend(zoo: None) -> None:
     with eb.rewrite(torch.nn.ReLU(), backend=None) as rewriting:
         torch.ones(1) * 2
     assert rewriting.report.fired["torch.Tensor.__mul__"] == 1
@@ -115,7 +115,7 @@ def test_plugins_rewrite_where_no_backend_is_named_too(zoo: None) -> None:
         ("timm:resnet18", "pip install 'enginebay-models[timm]'"),
     ],
 )
-def test_a_known_source_that_is_not_installed(
+def test_missing_model_source_hints_at_its_package(
     model: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enginebay.models.plugin_sources.contributed", lambda hook: {})

@@ -1,4 +1,4 @@
-"""Weights that a model's name asks for, or a flag: loaded, recorded, refused."""
+"""Weights requested by a model's name or a flag: loaded, recorded, refused."""
 
 from __future__ import annotations
 
@@ -63,13 +63,15 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.
     return state
 
 
-def test_a_file_of_weights_for_any_model(weights: dict[str, torch.Tensor], tmp_path: Path) -> None:
-    found = find_model("net.py:Net?weights=best.pth")
-    assert torch.equal(found.module.weight, weights["weight"])
+def test_weights_file_in_the_model_name_is_loaded(
+    weights: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    source = find_model("net.py:Net?weights=best.pth")
+    assert torch.equal(source.module.weight, weights["weight"])
     digest = hashlib.sha256((tmp_path / "best.pth").read_bytes()).hexdigest()
-    assert found.weights == f"{tmp_path}/best.pth, sha256 {digest}"
-    assert found.name == "Net"
-    again = find_model(found.named)  # from any folder
+    assert source.weights == f"{tmp_path}/best.pth, sha256 {digest}"
+    assert source.name == "Net"
+    again = find_model(source.named)  # from any folder
     assert torch.equal(again.module.weight, weights["weight"])
 
 
@@ -85,16 +87,16 @@ def test_a_file_of_weights_for_any_model(weights: dict[str, torch.Tensor], tmp_p
     ],
 )
 @pytest.mark.usefixtures("weights")
-def test_the_name_of_a_source_leads_to_the_same_weights(
+def test_recorded_name_loads_the_same_weights_again(
     name: str, config: dict[str, Any], origin: str, ones: bool
 ) -> None:
     with temporary_backend("zoo", ZOO, group="enginebay.plugins"):
-        found = find_model(name, config)
-        assert origin in found.weights
-        assert bool((found.module.weight == 1).all()) is ones
-        again = find_model(found.named)
-    assert torch.equal(found.module.weight, again.module.weight)
-    assert again.weights == found.weights
+        source = find_model(name, config)
+        assert origin in source.weights
+        assert bool((source.module.weight == 1).all()) is ones
+        again = find_model(source.named)
+    assert torch.equal(source.module.weight, again.module.weight)
+    assert again.weights == source.weights
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_the_name_of_a_source_leads_to_the_same_weights(
     ],
 )
 @pytest.mark.usefixtures("weights")
-def test_weights_that_cannot_be(name: str, message: str, hint: str) -> None:
+def test_impossible_weights_in_a_name_are_refused(name: str, message: str, hint: str) -> None:
     with pytest.raises(ModelSourceError) as caught:
         find_model(name)
     assert (str(caught.value), caught.value.hint) == (message, hint)
@@ -141,7 +143,7 @@ def test_weights_that_cannot_be(name: str, message: str, hint: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "net.model."])
 @pytest.mark.parametrize("wrapper", [None, "state_dict", "model_state_dict", "model"])
-def test_checkpoints_as_training_writes_them(
+def test_prefixes_and_wrappers_of_checkpoints_are_removed(
     tmp_path: Path, prefix: str, wrapper: str | None
 ) -> None:
     trained, file = torch.nn.Linear(3, 2), tmp_path / "best.pt"
@@ -162,7 +164,7 @@ def test_checkpoints_as_training_writes_them(
         ),
     ],
 )
-def test_names_that_differ_are_counted(
+def test_mismatched_tensor_names_are_counted_in_the_error(
     tmp_path: Path, state: dict[str, torch.Tensor], why: str
 ) -> None:
     file = tmp_path / "best.pt"
@@ -173,7 +175,7 @@ def test_names_that_differ_are_counted(
 
 
 @pytest.mark.usefixtures("weights")
-def test_an_artifact_says_which_weights_it_has(
+def test_artifact_records_its_weights(
     loopback: str,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -194,7 +196,7 @@ def test_an_artifact_says_which_weights_it_has(
 
 
 @pytest.mark.usefixtures("weights")
-def test_random_weights_are_told_and_name_nothing(
+def test_random_weights_are_reported_and_predictions_refused(
     loopback: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", loopback)

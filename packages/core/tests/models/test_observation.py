@@ -1,4 +1,4 @@
-"""What Python reads of a model's inputs is seen, and nothing else is."""
+"""Values of a model's inputs that Python reads are recorded; shapes and constants are not."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def through_a_view(x: Tensor) -> bool:
         (through_a_view, "True"),
     ],
 )
-def test_a_value_that_python_reads_is_seen_with_its_line(function, value):
+def test_values_read_by_python_are_recorded_with_their_line(function, value):
     (reading,) = observed(Function(function), torch.ones(2, 4)).readings
     assert reading.value == value
     assert reading.place.startswith("models/test_observation.py:")
 
 
 @pytest.mark.parametrize("read", [lambda x: x.numpy(), np.asarray, lambda x: x.cumsum(0).numpy()])
-def test_numpy_is_seen(read):
+def test_conversion_to_numpy_is_recorded(read):
     assert len(observed(Function(read), torch.ones(2, 4)).readings) == 1
 
 
@@ -71,11 +71,11 @@ def test_numpy_is_seen(read):
         lambda x: torch.arange(x.shape[1]).tolist(),
     ],
 )
-def test_shapes_and_constants_are_not(function):
+def test_reads_of_shapes_and_constants_are_not_recorded(function):
     assert observed(Function(function), torch.ones(2, 4)).readings == []
 
 
-def test_the_rows_of_a_table_are_those_of_the_smallest():
+def test_table_rows_are_those_of_the_smallest_embedding():
     class Tables(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -98,16 +98,16 @@ def test_the_rows_of_a_table_are_those_of_the_smallest():
     ],
     ids=["rows", "columns", "gather", "index_select", "one_hot"],
 )
-def test_what_integers_index_says_how_large_they_may_be(function):
+def test_indexed_tensor_bounds_the_integer_input(function):
     assert observed(Function(function), torch.tensor([1, 0])).below == {"x": 7}
 
 
-def test_rows_of_a_table_count_more_than_what_is_looked_up_by_places():
+def test_embedding_bound_is_not_lowered_by_argmax_indexing():
     pooled = Function(lambda x: nn.functional.embedding(x, torch.eye(9))[x.argmax()])
     assert observed(pooled, torch.tensor([1, 2])).below == {"x": 9}
 
 
-def test_torch_is_as_before_also_after_an_error():
+def test_tensor_methods_are_restored_after_an_error():
     before = dict(vars(torch.Tensor))
 
     def fail(x: Tensor) -> None:
@@ -118,10 +118,10 @@ def test_torch_is_as_before_also_after_an_error():
     assert dict(vars(torch.Tensor)) == before
 
 
-def test_each_thread_sees_its_own():
+def test_threads_record_only_their_own_readings():
     def run(number: int) -> list[str]:
-        found = observed(Function(lambda x: x.tolist()), torch.full((1,), float(number)))
-        return [reading.value for reading in found.readings]
+        observation = observed(Function(lambda x: x.tolist()), torch.full((1,), float(number)))
+        return [reading.value for reading in observation.readings]
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(run, range(40))) == [[f"[{float(n)}]"] for n in range(40)]
@@ -138,11 +138,11 @@ def test_each_thread_sees_its_own():
         (lambda x: torch.nn.functional.max_pool1d(x, 2), False),
     ],
 )
-def test_places_of_values_are_seen(function, orders):
+def test_operators_that_return_indices_set_orders(function, orders):
     assert observed(Function(function), torch.ones(2, 4)).orders is orders
 
 
-def test_a_higher_order_operator_is_one_operator() -> None:
+def test_torch_cond_is_not_recorded_as_value_reading() -> None:
     def branch(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Text(nn.Module):
-    """Two inputs, one of them optional, and a switch."""
+    """Two inputs, the second optional, and a switch."""
 
     def forward(
         self, ids: torch.Tensor, mask: torch.Tensor | None = None, *, double: bool = False
     ) -> torch.Tensor:
-        found = ids.float() if mask is None else ids * mask
-        return found * 2 if double else found
+        result = ids.float() if mask is None else ids * mask
+        return result * 2 if double else result
 
 
 class Nested(nn.Module):
@@ -35,8 +35,8 @@ class Nested(nn.Module):
         return parts[0] + named["pair"]["a"] + named["pair"]["b"][0]
 
 
-def seen_by(model: nn.Module, *calls: Any) -> eb.RecordedCalls:
-    """The record of these calls: positional arguments, and a dict of the others at their end."""
+def calls_to(model: nn.Module, *calls: Any) -> eb.RecordedCalls:
+    """Record these calls: positional arguments, then a dict of keyword arguments."""
     with eb.record(model) as seen:
         for *args, kwargs in calls:
             model(*args, **kwargs)
@@ -51,14 +51,14 @@ def sizes(*shapes: tuple[int, ...]) -> list[tuple[Any, ...]]:
     return [(torch.rand(shape), {}) for shape in shapes]
 
 
-def test_sizes_that_differed_are_open_in_their_range() -> None:
+def test_varying_sizes_become_dynamic_dimensions() -> None:
     model = Text()
     calls = [((2, 5), (2, 5)), ((1, 7), (1, 7)), ((2, 5), (2, 5)), ((4, 3), (4, 3))]
-    seen = seen_by(model, *((torch.ones(a), {"mask": torch.ones(b)}) for a, b in calls))
-    found = bound(model, seen)
+    seen = calls_to(model, *((torch.ones(a), {"mask": torch.ones(b)}) for a, b in calls))
+    bound_model = bound(model, seen)
     batch, length = DynamicDim("ids_0", 1, 4, opt=2), DynamicDim("ids_1", 3, 7, opt=5)
-    assert found.example_shapes == {"ids": (2, 5), "mask": (2, 5)}
-    assert found.dynamic == {"ids": {0: batch, 1: length}, "mask": {0: batch, 1: length}}
+    assert bound_model.example_shapes == {"ids": (2, 5), "mask": (2, 5)}
+    assert bound_model.dynamic == {"ids": {0: batch, 1: length}, "mask": {0: batch, 1: length}}
 
 
 @pytest.mark.parametrize(
@@ -73,39 +73,41 @@ def test_sizes_that_differed_are_open_in_their_range() -> None:
         ({"input": None}, {}),
     ],
 )
-def test_what_the_caller_names_wins(dynamic: Any, opened: dict[int, DynamicDim]) -> None:
+def test_dynamic_option_overrides_recorded_sizes(
+    dynamic: Any, opened: dict[int, DynamicDim]
+) -> None:
     model = nn.ReLU()
-    seen = seen_by(model, *sizes((1, 4), (3, 6), (1, 4)))
+    seen = calls_to(model, *sizes((1, 4), (3, 6), (1, 4)))
     assert bound(model, seen, dynamic=dynamic).dynamic.get("input", {}) == opened
 
 
-def test_an_axis_takes_the_name_that_the_caller_gives_to_one_of_the_same_size() -> None:
+def test_axes_of_equal_size_share_the_given_name() -> None:
     model = Text()
     calls = [(torch.ones(n, 2), torch.ones(n, 2), {}) for n in (1, 4)]
-    opened = bound(model, seen_by(model, *calls), dynamic={"mask": {0: ("rows", 1, 8)}}).dynamic
+    opened = bound(model, calls_to(model, *calls), dynamic={"mask": {0: ("rows", 1, 8)}}).dynamic
     assert opened == {name: {0: DynamicDim("rows", 1, 8)} for name in ("ids", "mask")}
-    closed = bound(model, seen_by(model, *calls), dynamic={"mask": None}).dynamic
+    closed = bound(model, calls_to(model, *calls), dynamic={"mask": None}).dynamic
     assert closed == {}
 
 
-def test_smallest_and_largest_shapes_of_the_caller_win() -> None:
+def test_given_shape_ranges_override_recorded_sizes() -> None:
     model = nn.ReLU()
-    seen = seen_by(model, *sizes((2, 4), (3, 6)))
-    found = bound(model, seen, min_shapes={"input": (1, 6)}, max_shapes={"input": (9, 6)})
-    assert found.dynamic == {"input": {0: DynamicDim("input_0", 1, 9, opt=3)}}
+    seen = calls_to(model, *sizes((2, 4), (3, 6)))
+    bound_model = bound(model, seen, min_shapes={"input": (1, 6)}, max_shapes={"input": (9, 6)})
+    assert bound_model.dynamic == {"input": {0: DynamicDim("input_0", 1, 9, opt=3)}}
 
 
-def test_arguments_may_be_nested_and_named_in_any_order() -> None:
+def test_nested_and_reordered_keyword_arguments_are_recorded() -> None:
     model = Nested()
     x = torch.rand(1, 2)
     named: list[dict[str, Any]] = [{"pair": {"a": x, "b": [x]}, "c": 1}, {"c": 1}]
     named[1]["pair"] = named[0]["pair"]
-    seen = seen_by(model, *((x, each) for each in named))
+    seen = calls_to(model, *((x, each) for each in named))
     assert list(bound(model, seen).examples) == ["parts_0", "pair.a", "pair.b.0"]
     assert len(seen) == 2
 
 
-def test_tensors_are_copied() -> None:
+def test_recorded_tensors_are_copied_before_the_call() -> None:
     model, x = nn.ReLU(inplace=True), torch.full((2, 2), -1.0)
     with eb.record(model) as seen:
         model(x)
@@ -116,14 +118,14 @@ def test_tensors_are_copied() -> None:
     assert target is None
 
 
-def test_a_part_of_a_model_is_recorded() -> None:
+def test_calls_of_a_submodule_are_recorded() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
     with eb.record(model[1]) as seen:
         model(torch.rand(2, 4))
     assert bound(model[1], seen).example_shapes == {"input": (2, 3)}
 
 
-def test_a_copy_that_the_application_makes_is_recorded_and_can_be_pickled_afterwards() -> None:
+def test_deep_copy_is_recorded_and_stays_picklable() -> None:
     model = nn.Linear(2, 2)
     with eb.record(model) as seen:
         inner = copy.deepcopy(model)
@@ -133,16 +135,16 @@ def test_a_copy_that_the_application_makes_is_recorded_and_can_be_pickled_afterw
     pickle.dumps(inner)
 
 
-def test_what_is_compiled_is_recorded() -> None:
+def test_calls_of_compiled_models_are_recorded() -> None:
     model = nn.Linear(2, 2)
     model.compile(backend="eager")
     model(torch.rand(1, 2))
-    assert len(seen_by(model, *sizes((1, 2), (3, 2)))) == 2
+    assert len(calls_to(model, *sizes((1, 2), (3, 2)))) == 2
     compiled: Any = torch.compile(nn.Linear(2, 2), backend="eager")
-    assert bound(compiled, seen_by(compiled, *sizes((1, 2)))).example_shapes == {"input": (1, 2)}
+    assert bound(compiled, calls_to(compiled, *sizes((1, 2)))).example_shapes == {"input": (1, 2)}
 
 
-def test_the_model_is_left_without_hooks_where_the_application_raises() -> None:
+def test_hooks_are_removed_when_the_application_raises() -> None:
     model = nn.ReLU()
 
     def application() -> None:
@@ -157,24 +159,24 @@ def test_the_model_is_left_without_hooks_where_the_application_raises() -> None:
     assert len(seen) == 1
 
 
-def test_threads_lose_no_call() -> None:
+def test_calls_from_threads_are_all_counted() -> None:
     model = nn.ReLU()
     with eb.record(model) as seen, ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: model(torch.rand(n % 5 + 1, 2)), range(400)))
     assert repr(seen) == "<RecordedCalls: 64 of 400 calls of ReLU>"
 
 
-def test_a_bounded_number_of_calls_is_kept_and_always_the_extreme_sizes() -> None:
+def test_stored_calls_are_bounded_and_include_extreme_sizes() -> None:
     model = nn.ReLU()
     shapes = [(8, 8) for _ in range(1000)]
     shapes[300], shapes[301], shapes[999] = (1, 8), (8, 99), (50, 8)
-    seen = seen_by(model, *((torch.zeros(shape), {}) for shape in shapes))
-    kept = [array.shape for (array,), _ in (seen[n] for n in range(len(seen)))]
-    assert len(kept) == 64
-    assert {(1, 8), (8, 99), (50, 8)} <= {*kept}
+    seen = calls_to(model, *((torch.zeros(shape), {}) for shape in shapes))
+    stored = [array.shape for (array,), _ in (seen[n] for n in range(len(seen)))]
+    assert len(stored) == 64
+    assert {(1, 8), (8, 99), (50, 8)} <= {*stored}
 
 
-def test_calls_that_are_not_kept_are_not_copied() -> None:
+def test_discarded_calls_are_not_copied() -> None:
     class Copies(TorchDispatchMode):
         count = 0
 
@@ -186,49 +188,49 @@ def test_calls_that_are_not_kept_are_not_copied() -> None:
 
     x = torch.zeros(2)
     with Copies() as copies:
-        seen_by(nn.ReLU(), *((x, {}) for _ in range(1000)))
+        calls_to(nn.ReLU(), *((x, {}) for _ in range(1000)))
     assert 64 < copies.count < 500
 
 
-def test_the_calls_that_are_kept_come_from_all_of_them() -> None:
+def test_stored_calls_are_spread_over_the_recording() -> None:
     model = nn.ReLU()
-    seen = seen_by(model, *((torch.full((1,), float(n)), {}) for n in range(1000)))
+    seen = calls_to(model, *((torch.full((1,), float(n)), {}) for n in range(1000)))
     numbers = [array.item() for (array,), _ in (seen[n] for n in range(len(seen)))]
     assert 350 < np.mean(numbers) < 650
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
-def test_the_domain_goes_from_the_least_to_the_greatest_number(dtype: torch.dtype) -> None:
+def test_domain_spans_smallest_to_largest_recorded_value(dtype: torch.dtype) -> None:
     model = Text()
     mask = torch.ones(2, dtype=torch.bool)
     calls = [(torch.tensor(each, dtype=dtype), mask, {}) for each in ([1, 5], [3, 4], [2, 9])]
-    assert seen_by(model, *calls).domain(["ids", "mask"]) == {"ids": (1.0, 9.0)}
+    assert calls_to(model, *calls).domain(["ids", "mask"]) == {"ids": (1.0, 9.0)}
 
 
-def test_calls_of_other_sizes_are_left_out_where_an_axis_is_closed() -> None:
+def test_calls_of_other_sizes_on_closed_axes_are_left_out() -> None:
     model = nn.ReLU()
-    seen = seen_by(model, *sizes((1, 4), (2, 4), (1, 6)))
+    seen = calls_to(model, *sizes((1, 4), (2, 4), (1, 6)))
     assert len(seen.fitting({"input": (1, 4)}, {"input": {0: DynamicDim("n")}})) == 2
     assert len(seen) == 3
 
 
-def test_a_preview_gets_it_in_a_child_process() -> None:
+def test_recorded_calls_survive_pickling() -> None:
     model = nn.Linear(4, 2)
-    sent = pickle.loads(pickle.dumps((model, seen_by(model, *sizes((1, 4), (3, 4))))))
+    sent = pickle.loads(pickle.dumps((model, calls_to(model, *sizes((1, 4), (3, 4))))))
     assert bound(*sent).dynamic == {"input": {0: DynamicDim("input_0", 1, 3, opt=3)}}
 
 
-def one_form(*calls: Any) -> Callable[[], Any]:
+def bound_calls(*calls: Any) -> Callable[[], Any]:
     def use() -> Any:
         model = Text()
-        return bound(model, seen_by(model, *calls))
+        return bound(model, calls_to(model, *calls))
 
     return use
 
 
-def test_no_call() -> None:
+def test_recording_without_calls_is_refused() -> None:
     with pytest.raises(InputError) as caught:
-        one_form()()
+        bound_calls()()
     assert str(caught.value) == ("nothing has called the Text with a tensor while it was recorded")
     assert caught.value.hint == (
         "record the module that the application calls, such as pipeline.model: it may be a part "
@@ -254,9 +256,9 @@ def test_no_call() -> None:
         ((torch.ones(1, 3), {"double": True}), "'double' is missing in call 0, and True"),
     ],
 )
-def test_calls_that_differ_in_more_than_sizes(other: Any, difference: str) -> None:
+def test_calls_that_differ_in_more_than_sizes_are_refused(other: Any, difference: str) -> None:
     with pytest.raises(InputError) as caught:
-        one_form((torch.ones(1, 2), {}), (torch.ones(4, 2), {}), other)()
+        bound_calls((torch.ones(1, 2), {}), (torch.ones(4, 2), {}), other)()
     assert str(caught.value) == (
         f"the calls of the Text differ in more than sizes and values: {difference} in call 2"
     )
@@ -265,17 +267,17 @@ def test_calls_that_differ_in_more_than_sizes(other: Any, difference: str) -> No
     )
 
 
-def test_values_that_are_no_tensors_and_differ() -> None:
+def test_varying_non_tensor_arguments_are_refused() -> None:
     x = torch.ones(1, 2)
     with pytest.raises(InputError, match="'double' is True in call 0, and False in call 1"):
-        one_form((x, {"double": True}), (x, {"double": False}))()
+        bound_calls((x, {"double": True}), (x, {"double": False}))()
 
 
-def test_dicts_in_another_order() -> None:
+def test_reordered_dict_arguments_are_refused() -> None:
     x, model = torch.ones(1), Nested()
     calls = [(x, {"pair": each}) for each in ({"a": x, "b": [x]}, {"b": [x], "a": x})]
     with pytest.raises(InputError, match="the arguments come in another order in call 1"):
-        len(seen_by(model, *calls))
+        len(calls_to(model, *calls))
 
 
 class Mode:
@@ -287,25 +289,27 @@ class EqualMode(Mode):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EqualMode) and self.name == other.name
 
-    __hash__ = None  # type: ignore[assignment]  # as of any class that is only compared
+    __hash__ = None  # type: ignore[assignment]  # as in any class that only defines __eq__
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "second", "same"),
     [
-        (Mode("a"), Mode("b"), True),  # nobody can tell
+        (Mode("a"), Mode("b"), True),  # without __eq__ they cannot be compared
         (EqualMode("a"), EqualMode("a"), True),
         (EqualMode("a"), EqualMode("b"), False),
         (torch.float32, torch.float16, False),
         (torch.device("cpu"), torch.device("cpu"), True),
     ],
 )
-def test_objects_among_the_arguments(one: Any, other: Any, *, same: bool) -> None:
+def test_object_arguments_that_compare_unequal_are_refused(
+    first: Any, second: Any, *, same: bool
+) -> None:
     class Takes(nn.Module):
         def forward(self, x: torch.Tensor, mode: Any) -> torch.Tensor:
             return x
 
-    seen = seen_by(Takes(), *((torch.ones(1), each, {}) for each in (one, other)))
+    seen = calls_to(Takes(), *((torch.ones(1), each, {}) for each in (first, second)))
     if same:
         assert len(seen) == 2
     else:
@@ -313,7 +317,7 @@ def test_objects_among_the_arguments(one: Any, other: Any, *, same: bool) -> Non
             len(seen)
 
 
-def test_an_object_that_is_no_module_names_those_in_it() -> None:
+def test_recording_a_non_module_suggests_its_modules() -> None:
     class Pipeline:
         def __init__(self) -> None:
             self.name, self.model = "one", nn.ReLU()
@@ -328,7 +332,7 @@ def test_an_object_that_is_no_module_names_those_in_it() -> None:
         pass
 
 
-def test_use_inside_the_with() -> None:
+def test_recorded_calls_are_refused_inside_the_with_block() -> None:
     model = nn.ReLU()
     with eb.record(model) as seen:
         model(torch.ones(1))
@@ -338,9 +342,9 @@ def test_use_inside_the_with() -> None:
     assert caught.value.hint == "use them after the with block, not inside"
 
 
-def test_another_model_than_the_one_deployed() -> None:
+def test_calls_of_a_different_model_are_refused() -> None:
     recorded, other = nn.Linear(2, 1), nn.Linear(2, 1)
-    seen = seen_by(recorded, *sizes((1, 2), (3, 2)))
+    seen = calls_to(recorded, *sizes((1, 2), (3, 2)))
     for source in (find_model(other), ModelSource(description="net.onnx")):
         with pytest.raises(InputError) as caught:
             bind(source, seen)
@@ -352,12 +356,12 @@ def test_another_model_than_the_one_deployed() -> None:
 
 
 @pytest.mark.usefixtures("loopback")
-def test_a_deployment_is_verified_on_the_calls_unless_the_caller_says_otherwise(
+def test_deployment_is_verified_on_recorded_calls_by_default(
     tmp_path: Path,
 ) -> None:
     model = nn.Softmax(-1)
     calls = sizes((1, 4), (5, 4), (2, 4), (2, 4), (2, 6))
-    seen = seen_by(model, *calls)
+    seen = calls_to(model, *calls)
     deployed = eb.deploy(
         model, seen, dynamic={"input": {1: None}}, backend="loopback", work_dir=tmp_path / "own"
     )

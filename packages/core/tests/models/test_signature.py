@@ -22,7 +22,7 @@ Pair = namedtuple("Pair", "left right")
 
 @dataclass
 class Output:
-    """As transformers' outputs are, before anybody has told pytree about it."""
+    """An output like those of transformers, not registered with pytree."""
 
     logits: torch.Tensor
     hidden_states: tuple | None = None
@@ -94,7 +94,7 @@ def test_outputs_are_named_by_their_keys(result, outputs: list[str]) -> None:
     assert names(result, X)[1] == outputs
 
 
-def test_what_is_no_tensor_is_left_out_with_a_note() -> None:
+def test_non_tensor_outputs_are_left_out_with_a_note() -> None:
     signature = read_signature(Net(lambda x: {"y": x + 1, "size": (3, None), "kind": "a"}), X)
     assert [spec.name for spec in signature.outputs] == ["y"]
     assert signature.notes == (
@@ -103,7 +103,7 @@ def test_what_is_no_tensor_is_left_out_with_a_note() -> None:
     )
 
 
-def test_specs_say_dtypes_and_sizes() -> None:
+def test_specs_contain_dtypes_and_sizes() -> None:
     signature = read_signature(
         Net(lambda ids, h, n: (ids > 0, h * 2, n + 1)),
         (torch.ones(1, 4, dtype=torch.int64), torch.ones(2).bfloat16(), torch.tensor(3)),
@@ -115,9 +115,9 @@ def test_specs_say_dtypes_and_sizes() -> None:
     ]
 
 
-def test_own_names_replace_the_found_ones() -> None:
-    found = names(lambda x, y: (x, y), (X, X), input_names=["a", "b"], output_names=["c", "d"])
-    assert found == (["a", "b"], ["c", "d"])
+def test_given_names_replace_the_inferred_names() -> None:
+    result = names(lambda x, y: (x, y), (X, X), input_names=["a", "b"], output_names=["c", "d"])
+    assert result == (["a", "b"], ["c", "d"])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_own_names_replace_the_found_ones() -> None:
         ),
     ],
 )
-def test_names_that_do_not_fit_are_one_line(options, message: str) -> None:
+def test_invalid_input_and_output_names_are_refused(options, message: str) -> None:
     with pytest.raises(InputError) as caught:
         names(lambda x, y: (x + y, x), (X, X), **options)
     assert str(caught.value) == message
@@ -164,7 +164,7 @@ def test_names_that_do_not_fit_are_one_line(options, message: str) -> None:
         ({"x": X, "mask": X, "z": X}, "got an unexpected keyword argument 'z'"),
     ],
 )
-def test_inputs_that_do_not_fit_forward_are_one_line(args, message: str) -> None:
+def test_inputs_that_do_not_match_forward_are_refused(args, message: str) -> None:
     with pytest.raises(InputError) as caught:
         names(lambda x, mask, flag=True: x, args)
     assert (
@@ -194,14 +194,14 @@ def test_a_dict_whose_keys_resemble_a_parameter_is_passed_whole() -> None:
     assert names(lambda x, **more: x * more["xx"], {"x": X, "xx": X})[0] == ["x", "xx"]
 
 
-def test_inputs_without_a_tensor_are_one_line() -> None:
+def test_inputs_without_a_tensor_are_refused() -> None:
     with pytest.raises(
         InputError, match=r"^the example inputs for forward\(n\) contain no tensor$"
     ):
         names(lambda n: torch.ones(n), (3,))
 
 
-def test_a_forward_that_raises_is_a_model_error_with_its_chain() -> None:
+def test_error_in_forward_becomes_a_chained_model_error() -> None:
     def forward(x):
         raise ValueError("\n  no good\nreally")
 
@@ -214,7 +214,7 @@ def test_a_forward_that_raises_is_a_model_error_with_its_chain() -> None:
     assert isinstance(e.value.__cause__, ValueError)
 
 
-def test_what_torch_raises_is_told_with_the_models_own_line_alone() -> None:
+def test_error_inside_torch_names_only_the_models_line() -> None:
     def forward(x):
         return nn.Linear(9, 9)(x)
 
@@ -230,13 +230,13 @@ def test_a_forward_that_exits_is_a_model_error(code: object) -> None:
     def forward(x):
         sys.exit(code)
 
-    said = "(no message)" if code is None else str(code)
+    message = "(no message)" if code is None else str(code)
     with pytest.raises(ModelError) as caught:
         names(forward, X)
-    assert str(caught.value).startswith(f"the model's forward raised SystemExit: {said} (")
+    assert str(caught.value).startswith(f"the model's forward raised SystemExit: {message} (")
 
 
-def test_control_c_passes_through_a_forward() -> None:
+def test_keyboard_interrupt_in_forward_is_not_caught() -> None:
     def forward(x):
         raise KeyboardInterrupt
 
@@ -244,26 +244,26 @@ def test_control_c_passes_through_a_forward() -> None:
         names(forward, X)
 
 
-def test_a_forward_without_a_tensor_is_a_model_error() -> None:
+def test_forward_that_returns_no_tensor_is_a_model_error() -> None:
     with pytest.raises(ModelError, match=r"returned no tensor; it returned a str$"):
         names(lambda x: "hello", X)
 
 
-def test_the_model_and_the_inputs_are_left_as_they_were() -> None:
-    def forward(x, kept):
+def test_reading_a_signature_restores_modes_and_inputs() -> None:
+    def forward(x, extra):
         assert not net.training
         assert not torch.is_grad_enabled()
         x.add_(1)
-        kept["a"].zero_()
+        extra["a"].zero_()
         return x * 2
 
     net = Net(forward)
     net.left, net.right = nn.Dropout(), nn.Dropout().eval()
     x = X.clone().requires_grad_()
-    kept = {"a": X.clone()}
-    signature = read_signature(net, (x, kept))
+    extra = {"a": X.clone()}
+    signature = read_signature(net, (x, extra))
     assert torch.equal(x, X)
-    assert torch.equal(kept["a"], X)
+    assert torch.equal(extra["a"], X)
     assert (net.training, net.left.training, net.right.training) == (True, True, False)
     assert torch.equal(signature.example_inputs["x"], X)
     assert torch.equal(signature.example_outputs["output"], (X + 1) * 2)
@@ -271,7 +271,7 @@ def test_the_model_and_the_inputs_are_left_as_they_were() -> None:
     assert signature.call.mutated == {0, 1}
 
 
-def test_modes_come_back_after_a_forward_that_raises() -> None:
+def test_training_mode_is_restored_after_forward_raises() -> None:
     def forward(x):
         raise RuntimeError
 
@@ -282,7 +282,7 @@ def test_modes_come_back_after_a_forward_that_raises() -> None:
 
 
 def test_float32_is_computed_without_tf32() -> None:
-    """On a GPU: cuDNN's convolutions take TF32 unless told otherwise."""
+    """cuDNN's convolutions on a GPU use TF32 by default."""
     seen = []
 
     def forward(x):
@@ -303,7 +303,7 @@ def test_float32_is_computed_without_tf32() -> None:
         torch.set_float32_matmul_precision(before)
 
 
-def test_a_choice_of_tf32_by_its_newer_name_stands() -> None:
+def test_fp32_precision_set_by_the_caller_is_respected() -> None:
     setting = torch.backends.cudnn.conv
     seen, before = [], setting.fp32_precision
 
@@ -311,7 +311,7 @@ def test_a_choice_of_tf32_by_its_newer_name_stands() -> None:
         seen.append(setting.fp32_precision)
         return x
 
-    setting.fp32_precision = "ieee"  # beside the default of rnn, which torch then calls a mix
+    setting.fp32_precision = "ieee"  # rnn has its default, which torch then calls a mix
     try:
         read_signature(Net(forward), X)
         assert seen == [setting.fp32_precision] == ["ieee"]
@@ -319,7 +319,7 @@ def test_a_choice_of_tf32_by_its_newer_name_stands() -> None:
         setting.fp32_precision = before
 
 
-def test_a_caller_in_inference_mode_changes_nothing(tmp_path) -> None:
+def test_inference_mode_of_the_caller_has_no_effect(tmp_path) -> None:
     with torch.inference_mode():
         x = torch.ones(2, 3)
         signature = read_signature(nn.Linear(3, 2), x)
@@ -328,7 +328,7 @@ def test_a_caller_in_inference_mode_changes_nothing(tmp_path) -> None:
     assert ir.outputs == signature.outputs
 
 
-def test_the_model_runs_again_on_other_inputs_by_name() -> None:
+def test_signature_runs_the_model_on_named_inputs() -> None:
     net = Net(lambda x, batch, scale: {"y": x * scale, "z": batch["m"] + 1})
     signature = read_signature(net, (X, {"m": X}, 3))
     outputs = signature.run(net, {"batch.m": X[:1], "x": X[:1]})
@@ -338,7 +338,7 @@ def test_the_model_runs_again_on_other_inputs_by_name() -> None:
         signature.run(net, {"x": X})
 
 
-def test_another_number_of_outputs_is_a_model_error() -> None:
+def test_changed_number_of_outputs_is_a_model_error() -> None:
     net = Net(lambda x: list(x))
     signature = read_signature(net, X)
     with pytest.raises(ModelError) as caught:
@@ -348,7 +348,7 @@ def test_another_number_of_outputs_is_a_model_error() -> None:
     )
 
 
-def test_results_do_not_change_with_the_next_call() -> None:
+def test_example_outputs_survive_the_next_run() -> None:
     class Cached(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -364,7 +364,7 @@ def test_results_do_not_change_with_the_next_call() -> None:
     assert torch.equal(signature.example_outputs["output"], X)
 
 
-def test_the_flat_model_shares_its_weights_and_takes_and_gives_tensors() -> None:
+def test_flat_model_shares_weights_and_matches_the_model() -> None:
     net = nn.Linear(3, 2)
     signature = read_signature(net, X)
     flat = FlatModel(net, signature)
@@ -374,7 +374,7 @@ def test_the_flat_model_shares_its_weights_and_takes_and_gives_tensors() -> None
 
 # torch.compile imports deprecated parts of torch itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
-def test_a_compiled_model_is_the_model_it_wraps(tmp_path) -> None:
+def test_compiled_model_has_the_signature_of_its_original(tmp_path) -> None:
     net = nn.Linear(3, 2)
     compiled = torch.compile(net)
     signature = read_signature(compiled, X)
@@ -407,7 +407,7 @@ def test_an_exported_program_is_called_as_it_was_captured(args, keywords, given)
     assert torch.equal(signature.example_outputs["output"], X + X)
 
 
-def test_a_parameter_left_out_makes_the_next_ones_keywords() -> None:
+def test_inputs_after_an_omitted_parameter_become_keywords() -> None:
     class Middle(nn.Module):
         def forward(self, x, y=None, z=None):
             return x if y is None and z is not None else None
@@ -416,7 +416,7 @@ def test_a_parameter_left_out_makes_the_next_ones_keywords() -> None:
     assert [spec.name for spec in signature.inputs] == ["x", "z"]
 
 
-def test_a_runner_gives_what_single_runs_give_and_leaves_the_inputs_alone() -> None:
+def test_runner_restores_state_and_leaves_inputs_unchanged() -> None:
     class Careless(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -432,20 +432,20 @@ def test_a_runner_gives_what_single_runs_give_and_leaves_the_inputs_alone() -> N
     bound = bind(find_model((model, torch.zeros(2))))
     inputs = [{"x": np.full(2, n, np.float32)} for n in range(3)]
     with bound.runner() as run:
-        found = [run(each)["output"] for each in inputs]
-    assert [array.tolist() for array in found] == [[1, 1], [2, 2], [3, 3]]
+        outputs = [run(each)["output"] for each in inputs]
+    assert [array.tolist() for array in outputs] == [[1, 1], [2, 2], [3, 3]]
     assert [each["x"][0] for each in inputs] == [0, 1, 2]
     assert model.training
 
 
 class State:
-    """Holds a tensor, and is no container that anybody knows."""
+    """Contains a tensor, and is not registered with pytree."""
 
     def __init__(self) -> None:
         self.scale = torch.full((3,), 2.0)
 
 
-def test_objects_whose_tensors_stay_constant_are_said_by_the_arguments_name() -> None:
+def test_constant_tensors_in_objects_are_noted_by_argument() -> None:
     net = Net(lambda x, state, lines: x * state["own"].scale)
     given = (X, {"own": State()}, (line for line in "ab"))
     signature = read_signature(net, given)

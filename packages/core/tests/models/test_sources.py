@@ -70,7 +70,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("attribute", "width"), [("Net", 2), ("net", 3), ("build", 5), ("group.net", 3)]
 )
-def test_a_file_and_an_attribute_name_a_model(folder, attribute: str, width: int) -> None:
+def test_model_is_loaded_from_file_and_attribute(folder, attribute: str, width: int) -> None:
     source = load_model(f"{folder / 'nets.py'}:{attribute}")
     assert source.model(torch.ones(1, 4)).shape == (1, width)
     assert source.example_inputs is None
@@ -88,21 +88,21 @@ def test_a_module_in_the_current_folder_is_found(folder, monkeypatch) -> None:
     assert isinstance(load_model("torch.nn:Identity").model, nn.Identity)
 
 
-def test_example_inputs_may_come_along(folder) -> None:
+def test_example_inputs_of_a_factory_are_returned(folder) -> None:
     assert torch.equal(load_model(f"{folder}/nets.py:with_inputs").example_inputs, torch.ones(1, 4))
     inputs = load_model(f"{folder}/nets.py:with_two_inputs").example_inputs
     assert isinstance(inputs, tuple)
     assert list(inputs[1]) == ["y"]
 
 
-def test_the_folder_is_last_on_the_path_afterwards_and_there_once(folder) -> None:
+def test_model_folder_is_appended_once_to_sys_path(folder) -> None:
     for _ in range(2):
         load_model(f"{folder}/nets.py:net")
     assert sys.path[-1] == str(folder)
     assert sys.path.count(str(folder)) == 1
 
 
-def test_files_of_one_name_do_not_meet(folder) -> None:
+def test_files_of_the_same_name_load_separately(folder) -> None:
     other = folder / "other"
     other.mkdir()
     (other / "nets.py").write_text("from torch import nn\nnet = nn.Identity()\n")
@@ -117,7 +117,7 @@ def test_an_edited_file_is_read_again(folder) -> None:
     assert isinstance(load_model(f"{folder}/m.py:net").model, nn.ReLU)
 
 
-def test_objects_are_taken_as_they_are() -> None:
+def test_modules_factories_and_programs_are_accepted() -> None:
     net = nn.Identity()
     assert load_model(net).model is net
     assert load_model((net, 3)).example_inputs == 3
@@ -129,7 +129,7 @@ def test_objects_are_taken_as_they_are() -> None:
     assert torch.equal(source.example_inputs[0], torch.ones(2))
 
 
-def test_a_plugins_scheme_is_asked_first() -> None:
+def test_scheme_of_a_plugin_takes_precedence() -> None:
     schemes = {"zoo": lambda name: (nn.Linear(len(name), 1), name)}
     source = load_model("zoo:resnet18:v2", schemes=schemes)
     assert source.model.in_features == len("resnet18:v2")
@@ -221,7 +221,7 @@ MODULE = "expected an nn.Module, or a callable that returns one"
         ("{folder}/no.pt2", "no file '{folder}/no.pt2'", None),
     ],
 )
-def test_what_leads_nowhere_is_one_line(folder, source: str, message: str, hint) -> None:
+def test_invalid_model_sources_are_refused(folder, source: str, message: str, hint) -> None:
     (folder / "weights.pth").touch()
     with pytest.raises(ModelSourceError) as caught:
         load_model(source.replace("{folder}", str(folder)))
@@ -230,7 +230,7 @@ def test_what_leads_nowhere_is_one_line(folder, source: str, message: str, hint)
 
 
 @pytest.mark.parametrize("empty", ["", ":", "a:", ":b"])
-def test_half_a_name_is_one_line(empty: str) -> None:
+def test_incomplete_model_name_is_refused(empty: str) -> None:
     with pytest.raises(ModelSourceError, match=f"^'{empty}' does not name a model\nhint: [^\n]+$"):
         load_model(empty)
 
@@ -245,7 +245,7 @@ def test_half_a_name_is_one_line(empty: str) -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["{}/bad.py:net", "bad:net"])
-def test_code_that_raises_is_one_line_with_its_chain(
+def test_error_on_import_becomes_a_chained_source_error(
     folder, monkeypatch, code: str, message: str, form: str
 ) -> None:
     (folder / "bad.py").write_text(code)
@@ -264,7 +264,7 @@ def test_code_that_raises_is_one_line_with_its_chain(
         ("def net():\n    import no_such_package.nn", "calling '{}/bad.py:net'"),
     ],
 )
-def test_a_missing_package_is_no_fault_of_the_model(folder, file: str, action: str) -> None:
+def test_missing_package_is_a_missing_dependency_error(folder, file: str, action: str) -> None:
     (folder / "bad.py").write_text(file)
     with pytest.raises(MissingDependencyError) as caught:
         load_model(f"{folder}/bad.py:net")
@@ -273,7 +273,7 @@ def test_a_missing_package_is_no_fault_of_the_model(folder, file: str, action: s
     assert caught.value.hint == "pip install no_such_package, or the package that provides it"
 
 
-def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:
+def test_rewriters_in_an_oddly_named_file_apply_to_its_model(folder) -> None:
     (folder / "my-net 2.py").write_text(
         "import torch\n"
         "from enginebay.rewriting import RewriterSet\n"
@@ -291,7 +291,7 @@ def test_a_file_can_rewrite_what_is_in_it_whatever_its_name_is(folder) -> None:
         assert model(torch.zeros(1)) == 1
 
 
-def test_a_nearby_module_is_suggested(folder, monkeypatch) -> None:
+def test_similar_module_name_is_suggested(folder, monkeypatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ModelSourceError, match=r"^no module 'nest'\nhint: [^\n]+$") as caught:
         load_model("nest:net")
@@ -312,7 +312,7 @@ class Net(nn.Module):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """One good file of each kind, and what torch.save leaves."""
+    """A valid file of each kind, and files that torch.save writes."""
     folder = tmp_path_factory.mktemp("files")
     model = Net()
     for kind in ("onnx", "torchscript", "exported_program"):
@@ -325,7 +325,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
-def test_a_file_is_an_ir(files, suffix: str) -> None:
+def test_model_file_is_loaded_as_an_ir(files, suffix: str) -> None:
     source = load_model(files / f"m.{suffix}")
     assert source.ir.path == files / f"m.{suffix}"
     assert [spec.describe() for spec in source.ir.inputs] == ["x float32[1, 4]"]
@@ -336,7 +336,7 @@ def test_a_file_is_an_ir(files, suffix: str) -> None:
         assert source.module(torch.ones(1, 4))[0].shape == (1, 2)
 
 
-def test_an_exported_program_brings_its_inputs(files) -> None:
+def test_exported_program_provides_example_inputs(files) -> None:
     assert torch.equal(load_model(files / "m.pt2").example_inputs[0], torch.ones(1, 4))
 
 
@@ -346,7 +346,7 @@ BUILD = "build the model in Python and name it: file.py:attr"
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "hint"),
+    ("name", "message", "hint"),
     [
         ("weights.pt", SCRIPT + "pickled weights (a state_dict), not a model", LOAD),
         ("checkpoint.pt", SCRIPT + "pickled weights (a state_dict), not a model", LOAD),
@@ -359,10 +359,10 @@ BUILD = "build the model in Python and name it: file.py:attr"
         ),
     ],
 )
-def test_pickles_are_recognised_and_never_loaded(files, name: str, found: str, hint: str) -> None:
+def test_pickles_are_recognised_and_never_loaded(files, name: str, message: str, hint: str) -> None:
     with pytest.raises(ModelSourceError) as caught:
         load_model(files / name)
-    assert str(caught.value) == f"'{files / name}': {found}"
+    assert str(caught.value) == f"'{files / name}': {message}"
     assert caught.value.hint == hint.format(path=files / name)
 
 
@@ -383,7 +383,7 @@ def test_pickles_are_recognised_and_never_loaded(files, name: str, found: str, h
         ),
     ],
 )
-def test_the_other_kind_under_the_wrong_suffix_is_said(
+def test_torch_file_with_the_wrong_suffix_is_refused(
     files, tmp_path, source: str, target: str, message: str, suffix: str
 ) -> None:
     (tmp_path / target).write_bytes((files / source).read_bytes())
@@ -395,7 +395,7 @@ def test_the_other_kind_under_the_wrong_suffix_is_said(
 
 @pytest.mark.parametrize("suffix", ["pt", "pt2"])
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "reason"),
     [
         (b"", "is empty"),
         (b"hello\n", "found a text file"),
@@ -403,19 +403,21 @@ def test_the_other_kind_under_the_wrong_suffix_is_said(
         (b"\x80\x02garbage", "found a damaged pickle"),
     ],
 )
-def test_foreign_files_are_one_line(tmp_path, suffix: str, content: bytes, found: str) -> None:
+def test_files_of_unknown_format_are_refused(
+    tmp_path, suffix: str, content: bytes, reason: str
+) -> None:
     path = tmp_path / f"m.{suffix}"
     path.write_bytes(content)
     with pytest.raises(ModelSourceError) as caught:
         load_model(path)
     assert str(caught.value).startswith(f"'{path}'")
-    assert str(caught.value).endswith(found)
+    assert str(caught.value).endswith(reason)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
-def test_a_cut_file_is_one_line(files, tmp_path, capfd, suffix: str, share: float) -> None:
+def test_truncated_model_file_is_refused(files, tmp_path, capfd, suffix: str, share: float) -> None:
     whole = (files / f"m.{suffix}").read_bytes()
     path = tmp_path / f"cut.{suffix}"
     path.write_bytes(whole[: int(len(whole) * share)])
@@ -425,7 +427,7 @@ def test_a_cut_file_is_one_line(files, tmp_path, capfd, suffix: str, share: floa
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pt2"])
-def test_another_zip_is_one_line(tmp_path, suffix: str) -> None:
+def test_unrelated_zip_archive_is_refused(tmp_path, suffix: str) -> None:
     path = tmp_path / f"m.{suffix}"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
@@ -436,17 +438,17 @@ def test_another_zip_is_one_line(tmp_path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("suffix", "member"), [("pt", "/code/"), ("pt2", "/models/")]
 )  # fmt: skip
-def test_an_archive_with_a_damaged_member_is_one_line(
+def test_archive_with_a_damaged_member_is_refused(
     files, tmp_path, capfd, suffix: str, member: str
 ) -> None:
     path = tmp_path / f"m.{suffix}"
-    found = []
+    damaged = []
     with zipfile.ZipFile(files / f"m.{suffix}") as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
             hit = member in name and name.endswith((".py", ".json"))
-            found += [name] if hit else []
+            damaged += [name] if hit else []
             new.writestr(name, b"garbage (" if hit else old.read(name))
-    assert found, "the archive has no such member: mend this test"
+    assert damaged, "the archive has no such member: fix this test"
     with pytest.raises(ModelSourceError, match=r"is damaged or not (TorchScript|an exported)"):
         load_model(path)
     assert capfd.readouterr() == ("", "")
@@ -484,7 +486,7 @@ def test_example_inputs_in_a_program_are_not_unpickled(files, tmp_path, capfd) -
     assert capfd.readouterr() == ("", "")
 
 
-def test_torch_missing_says_what_to_install(monkeypatch) -> None:
+def test_missing_torch_hints_at_the_export_extra(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingDependencyError) as caught:
         load_model(lambda: None)
@@ -492,7 +494,7 @@ def test_torch_missing_says_what_to_install(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("above", [1, 2])
-def test_a_module_below_itself_is_refused(above: int) -> None:
+def test_module_that_contains_itself_is_refused(above: int) -> None:
     inner = nn.Linear(1, 1)
     outer = inner if above == 1 else nn.Sequential(inner)
     inner.above = outer
@@ -503,13 +505,13 @@ def test_a_module_below_itself_is_refused(above: int) -> None:
     assert caught.value.hint == hint
 
 
-def test_a_module_in_two_places_is_none_below_itself() -> None:
+def test_module_used_in_two_places_is_accepted() -> None:
     shared = nn.Linear(1, 1)
     assert load_model(nn.Sequential(shared, nn.Sequential(shared))).model is not None
 
 
 @pytest.mark.parametrize("suffix", ["onnx", "pt", "pt2"])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path, suffix: str) -> None:
+def test_named_pipe_is_refused_without_blocking(tmp_path, suffix: str) -> None:
     path = tmp_path / f"m.{suffix}"
     os.mkfifo(path)
     with pytest.raises(
@@ -519,16 +521,18 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path, suffix: str) -> None:
 
 
 def weight_in(path) -> int:
-    """The place of the largest member that is not compressed."""
+    """Return the offset of the largest uncompressed member."""
     with zipfile.ZipFile(path) as archive:
-        stored = [one for one in archive.infolist() if one.compress_type == zipfile.ZIP_STORED]
-        largest = max(stored, key=lambda one: one.file_size)
+        stored = [
+            member for member in archive.infolist() if member.compress_type == zipfile.ZIP_STORED
+        ]
+        largest = max(stored, key=lambda member: member.file_size)
         return path.read_bytes().index(archive.read(largest))
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pt2"])
 @pytest.mark.parametrize("what", ["weight", "version", "method", "name"])
-def test_one_wrong_bit_is_one_line(files, tmp_path, suffix: str, what: str) -> None:
+def test_archive_with_a_flipped_bit_is_refused(files, tmp_path, suffix: str, what: str) -> None:
     whole = files / f"m.{suffix}"
     data = bytearray(whole.read_bytes())
     entry = data.rindex(b"PK\x01\x02")  # of the archive's last member

@@ -1,4 +1,4 @@
-"""What a model keeps from one run to the next is found, named and put back."""
+"""State that a model changes between runs is found, named and restored."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TOTAL = 0.0
 
 
 class Layer:
-    """A helper that is no module, as the layers of a cache are."""
+    """A plain object in a model, like the layers of a cache."""
 
     def __init__(self) -> None:
         self.last: torch.Tensor | None = None
 
 
 class Keeping(nn.Module):
-    """Adds what it keeps of earlier inputs, in a place that a test chooses."""
+    """Adds a value of earlier inputs, stored in a place that a test chooses."""
 
     shared: float = 0.0
 
@@ -129,20 +129,20 @@ CASES: dict[str, tuple[nn.Module, str]] = {
 
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize("case", CASES)
-def test_what_changes_the_next_run_is_named(case: str, tmp_path: Path) -> None:
+def test_state_that_changes_the_next_run_is_reported(case: str, tmp_path: Path) -> None:
     model, place = CASES[case]
     SEEN.clear()
-    found = eb.deploy(
+    deployed = eb.deploy(
         *(model, X),
         backend="loopback",
         work_dir=tmp_path / "out",
         export=eb.ExportOptions(exporter="torchscript"),
         verify=eb.VerifyOptions(allow_unverified=True),
     )
-    assert found.verdict == "unverified"
-    assert found.verification is not None
-    assert f"in {place}" in found.verification.reason
-    assert found.verification.reason.endswith("; an engine stores none")
+    assert deployed.verdict == "unverified"
+    assert deployed.verification is not None
+    assert f"in {place}" in deployed.verification.reason
+    assert deployed.verification.reason.endswith("; an engine stores none")
 
 
 def counting(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -154,27 +154,27 @@ def counting(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.usefixtures("loopback")
-def test_what_changes_nothing_may_be_kept(tmp_path: Path) -> None:
-    found = eb.deploy(Keeping(counting), X, backend="loopback", work_dir=tmp_path / "out")
-    assert found.verdict == "verified"
+def test_state_without_effect_on_outputs_is_verified(tmp_path: Path) -> None:
+    deployed = eb.deploy(Keeping(counting), X, backend="loopback", work_dir=tmp_path / "out")
+    assert deployed.verdict == "verified"
 
 
 @pytest.mark.usefixtures("loopback")
-def test_chance_is_not_taken_for_state(tmp_path: Path) -> None:
+def test_random_outputs_are_reported_as_not_deterministic(tmp_path: Path) -> None:
     def noisy(model: Any, x: torch.Tensor) -> torch.Tensor:
         model.number += 1
         return torch.rand_like(x)
 
-    found = eb.deploy(
+    deployed = eb.deploy(
         *(Keeping(noisy), X),
         backend="loopback",
         work_dir=tmp_path / "out",
         export=eb.ExportOptions(exporter="torchscript"),
         verify=eb.VerifyOptions(allow_unverified=True),
     )
-    assert found.verdict == "unverified"
-    assert found.verification is not None
-    assert found.verification.reason.startswith("the model is not deterministic")
+    assert deployed.verdict == "unverified"
+    assert deployed.verification is not None
+    assert deployed.verification.reason.startswith("the model is not deterministic")
 
 
 BUFFERS: dict[str, Callable[[], torch.Tensor]] = {
@@ -193,7 +193,7 @@ BUFFERS: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:.*[Nn]ested", "ignore:.*quant")
 @pytest.mark.parametrize("kind", BUFFERS)
-def test_tensors_of_every_kind_stay(kind: str) -> None:
+def test_buffers_of_every_kind_are_restored(kind: str) -> None:
     model, tensor = nn.Module(), BUFFERS[kind]()
     model.register_buffer("buffer", tensor)
     model.inside = {"deep": [(tensor,)]}  # type: ignore[assignment]  # anything may be there
@@ -206,13 +206,13 @@ def test_tensors_of_every_kind_stay(kind: str) -> None:
 
 
 class Making(dict[str, type]):
-    """A table of classes that makes an instance for whoever asks, as activations have."""
+    """A dict of classes that returns instances, like tables of activations."""
 
     def __getitem__(self, name: str) -> Any:
         return super().__getitem__(name)()
 
 
-def test_a_dict_that_makes_its_values_stays() -> None:
+def test_dict_that_instantiates_its_values_is_unchanged() -> None:
     model = nn.Module()
     model.table = Making(linear=nn.Linear)  # type: ignore[assignment]  # anything may be there
     state = ModelState(model, fully=True)
@@ -221,7 +221,7 @@ def test_a_dict_that_makes_its_values_stays() -> None:
     assert dict.__getitem__(model.table, "linear") is nn.Linear  # type: ignore[arg-type]
 
 
-def test_complex_parameters_are_summed_whole() -> None:
+def test_change_of_an_imaginary_part_is_found() -> None:
     model = nn.Module()
     model.register_parameter("weight", nn.Parameter(torch.tensor([1 + 2j])))
     state = ModelState(model, fully=True)
@@ -230,14 +230,14 @@ def test_complex_parameters_are_summed_whole() -> None:
     assert state.changed_parameters() == ["weight"]
 
 
-def test_what_a_lazy_module_makes_is_no_state() -> None:
+def test_lazy_initialisation_is_not_a_state_change() -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()).eval()
     state = ModelState(model, fully=True)
     model(X)
     assert state.changed() == []
 
 
-def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
+def test_changed_memory_layout_is_not_a_parameter_change() -> None:
     model = nn.Linear(300, 200)
     state = ModelState(model, fully=True)
     model.weight.data = model.weight.data.t().contiguous().t()
@@ -248,7 +248,7 @@ def test_the_sum_of_a_parameter_in_another_order_is_no_change() -> None:
 
 
 @pytest.mark.usefixtures("loopback")
-def test_parameters_are_read_for_a_deployment_alone_and_once_each_time(
+def test_parameters_are_checked_only_for_deployments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     norm, shapes = torch.linalg.vector_norm, []
@@ -263,35 +263,35 @@ def test_parameters_are_read_for_a_deployment_alone_and_once_each_time(
     assert shapes == []
     with pytest.raises(NotVerifiedError, match="the outputs depend on earlier runs"):
         eb.deploy(Keeping(in_a_buffer), X, backend="loopback", work_dir=tmp_path / "out")
-    assert shapes.count((4, 4)) == 3  # before, after, and what is put back
+    assert shapes.count((4, 4)) == 3  # before, after, and after restoring
 
 
-def one_of_a_file(x: torch.Tensor) -> torch.Tensor:
+def scaled_by_total(x: torch.Tensor) -> torch.Tensor:
     return x * TOTAL
 
 
 class Another(Keeping):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return one_of_a_file(x)
+        return scaled_by_total(x)
 
 
 class Third(Keeping):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return one_of_a_file(x)
+        return scaled_by_total(x)
 
 
-def test_the_functions_of_a_file_are_read_once_for_all_its_classes() -> None:
+def test_globals_shared_by_classes_are_captured_once() -> None:
     model = nn.ModuleList([Another(counting), Third(counting)])
     names = [name for place in snapshot_surroundings(model) for name in place.items]
     assert names.count("TOTAL") == 1
 
 
 class Managed(type):
-    """A metaclass, as managers of shared objects have."""
+    """A metaclass, like that of managers of shared objects."""
 
 
 class Shared(metaclass=Managed):
-    """A class that a model keeps, and that is itself no object."""
+    """A class that a model stores as an attribute."""
 
     scale = 2.0
 
@@ -305,5 +305,5 @@ class KeepsAClass(nn.Module):
         return x * self.kind.scale
 
 
-def test_a_class_with_a_metaclass_is_no_object() -> None:
+def test_class_stored_in_a_model_is_not_a_state_change() -> None:
     assert ModelState(KeepsAClass()).changed() == []

@@ -30,7 +30,7 @@ class Frozen:
 
 
 class Box:
-    """Known to pytree only, as transformers' caches are."""
+    """A container registered with pytree only, like transformers' caches."""
 
     def __init__(self, *parts: Any) -> None:
         self.parts = list(parts)
@@ -65,7 +65,7 @@ def test_leaves_have_dotted_paths(value: Any, paths: list[str]) -> None:
     assert [path for path, _ in leaves(value)] == paths
 
 
-def test_a_prefix_stands_before_every_path() -> None:
+def test_prefix_is_prepended_to_every_path() -> None:
     assert dict(leaves({"a": 1}, "batch")) == {"batch.a": 1}
     assert dict(leaves(1, "x")) == {"x": 1}
 
@@ -74,7 +74,7 @@ def test_a_prefix_stands_before_every_path() -> None:
     "value",
     [Point(1, 2), Plain(1, b={"c": 2}), Frozen([1]), OrderedDict(z=1), UserDict(a=1), Box(1, (2,))],
 )
-def test_the_rebuilt_structure_is_of_the_same_kind_and_the_first_is_untouched(value: Any) -> None:
+def test_map_leaves_preserves_types_and_the_original(value: Any) -> None:
     before = list(leaves(value))
     rebuilt = map_leaves(lambda leaf: f"new {leaf}", value)
     assert type(rebuilt) is type(value)
@@ -97,5 +97,5 @@ nested = st.recursive(
 
 
 @given(nested)
-def test_mapping_with_identity_gives_an_equal_structure(value: Any) -> None:
+def test_mapping_with_identity_returns_an_equal_structure(value: Any) -> None:
     assert map_leaves(lambda leaf: leaf, value) == value
