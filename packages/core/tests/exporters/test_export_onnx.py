@@ -31,7 +31,7 @@ pytree.register_dataclass(Output)
 
 
 class Mixed(nn.Module):
-    """Several inputs, nested ones, constants, integers, booleans, half precision, no gradients."""
+    """Several and nested inputs, constants, integers, booleans, half precision, no gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,15 +56,15 @@ MIXED = (
 
 def run(ir, inputs: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
     arrays = {spec.name: inputs[spec.name].numpy() for spec in ir.inputs}
-    found = reference_outputs(ir.path, arrays)
-    return {name: np.asarray(value) for name, value in found.items()}
+    outputs = reference_outputs(ir.path, arrays)
+    return {name: np.asarray(value) for name, value in outputs.items()}
 
 
-def assert_same(found: dict[str, np.ndarray], wanted: dict[str, torch.Tensor]) -> None:
-    assert list(found) == list(wanted)
+def assert_same(outputs: dict[str, np.ndarray], wanted: dict[str, torch.Tensor]) -> None:
+    assert list(outputs) == list(wanted)
     for name, tensor in wanted.items():
-        assert found[name].dtype == tensor.numpy().dtype
-        np.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
+        assert outputs[name].dtype == tensor.numpy().dtype
+        np.testing.assert_allclose(outputs[name], tensor.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module", params=EXPORTERS)
@@ -81,13 +81,13 @@ def mixed(request, tmp_path_factory):
     return model, ir
 
 
-def test_the_numbers_are_the_models(mixed) -> None:
+def test_onnx_outputs_match_the_model(mixed) -> None:
     model, ir = mixed
     signature = read_signature(model, MIXED)
     assert_same(run(ir, signature.example_inputs), signature.example_outputs)
 
 
-def test_onnx_itself_finds_the_same_numbers(mixed) -> None:
+def test_onnx_reference_evaluator_matches_the_model(mixed) -> None:
     model, ir = mixed
     signature = read_signature(model, MIXED)
     inputs = {name: tensor.numpy() for name, tensor in signature.example_inputs.items()}
@@ -95,7 +95,7 @@ def test_onnx_itself_finds_the_same_numbers(mixed) -> None:
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (1, 64), (3, 7)])
-def test_open_dimensions_are_open(mixed, batch: int, length: int) -> None:
+def test_exported_file_runs_at_other_sizes(mixed, batch: int, length: int) -> None:
     model, ir = mixed
     signature = read_signature(model, MIXED)
     inputs = signature.example_inputs | {
@@ -105,7 +105,7 @@ def test_open_dimensions_are_open(mixed, batch: int, length: int) -> None:
     assert_same(run(ir, inputs), signature.run(model, inputs))
 
 
-def test_specs_carry_names_dtypes_and_open_dimensions(mixed) -> None:
+def test_specs_contain_names_dtypes_and_dynamic_dimensions(mixed) -> None:
     _, ir = mixed
     assert [spec.describe() for spec in ir.inputs] == [
         "ids int64[batch, length]",
@@ -125,7 +125,7 @@ def test_specs_carry_names_dtypes_and_open_dimensions(mixed) -> None:
     ]
 
 
-def test_the_answer_is_what_the_file_says(mixed) -> None:
+def test_returned_specs_match_the_written_file(mixed) -> None:
     _, ir = mixed
     read = read_onnx(ir.path)
     assert (read.inputs, read.outputs, read.files, read.opset) == (
@@ -134,14 +134,14 @@ def test_the_answer_is_what_the_file_says(mixed) -> None:
     onnx.checker.check_model(str(ir.path), full_check=True)
 
 
-def test_every_submodule_is_back_in_its_mode(mixed) -> None:
+def test_export_restores_the_mode_of_every_submodule(mixed) -> None:
     model, _ = mixed
     assert model.training
     assert model.head.training
     assert not model.drop.training
 
 
-def test_only_the_asked_for_files_are_left(mixed) -> None:
+def test_export_leaves_no_temporary_files(mixed) -> None:
     _, ir = mixed
     assert list(ir.path.parent.iterdir()) == [ir.path]
     assert ir.files == (ir.path,)
@@ -174,7 +174,7 @@ def test_a_batch_of_one_can_be_open(tmp_path, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_range_of_one_size_is_that_size(tmp_path, exporter: str) -> None:
+def test_range_of_a_single_size_becomes_a_fixed_dimension(tmp_path, exporter: str) -> None:
     dynamic = {"x": {0: ("batch", 3, 3), 2: ("h", 4, 64)}}
     path = tmp_path / "m"
     ir = export(Conv(), torch.randn(1, 1, 8, 8), path=path, exporter=exporter, dynamic=dynamic)
@@ -188,7 +188,7 @@ class Script(nn.Module):
         return x * 2 if x.sum() > 0 else x
 
 
-def test_the_second_exporter_takes_over_and_says_why(tmp_path) -> None:
+def test_torchscript_exporter_takes_over_with_a_note(tmp_path) -> None:
     ir = export(Script(), torch.ones(2), path=tmp_path / "m.onnx")
     assert ir.exporter == "torch.onnx torchscript"
     first, second = ir.notes
@@ -200,7 +200,7 @@ def test_the_second_exporter_takes_over_and_says_why(tmp_path) -> None:
     assert "(exporters/test_export_onnx.py:" in second
 
 
-def test_the_asked_for_exporter_is_the_only_one(tmp_path, capfd) -> None:
+def test_requested_exporter_has_no_fallback(tmp_path, capfd) -> None:
     with pytest.raises(
         ExportError,
         match=r"^the model cannot be exported by the default exporter: Guard[^\n]*\nhint: [^\n]+$",
@@ -216,7 +216,7 @@ class Impossible(nn.Module):
         return torch.linalg.eigh(x)[0] if x.sum() > 0 else x
 
 
-def test_when_both_fail_both_reasons_are_in_one_line(tmp_path, capfd) -> None:
+def test_error_contains_the_reasons_of_both_exporters(tmp_path, capfd) -> None:
     old = tmp_path / "m.onnx"
     old.write_text("the old one")
     with pytest.raises(ExportError) as caught:
@@ -237,7 +237,7 @@ class Fixed(nn.Module):
         return x.reshape(2, 2, 2)
 
 
-def test_a_dimension_that_the_code_fixes_is_one_line(tmp_path) -> None:
+def test_dynamic_dimension_fixed_by_the_model_is_refused(tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(Fixed(), torch.ones(2, 4), path=tmp_path / "m", dynamic={"x": {0: ("n", 1, 9)}})
     assert str(caught.value) == (
@@ -254,7 +254,7 @@ class Mutating(nn.Module):
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_writing_into_an_input_changes_nobodys_input(tmp_path, exporter: str) -> None:
+def test_model_that_writes_into_an_input_leaves_callers_tensor(tmp_path, exporter: str) -> None:
     x = torch.zeros(2, 3)
     ir = export(Mutating(), (x, x), path=tmp_path / "m", exporter=exporter)
     assert torch.equal(x, torch.zeros(2, 3))
@@ -265,7 +265,7 @@ def test_writing_into_an_input_changes_nobodys_input(tmp_path, exporter: str) ->
     assert (left_out in ir.notes) == (exporter == "torchscript")
 
 
-def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch) -> None:
+def test_large_weights_are_written_to_an_external_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHT_BYTES", 1000)
     model, x = nn.Linear(32, 32), torch.randn(1, 32)
     ir = export(model, x, path=tmp_path / "big.onnx")
@@ -281,7 +281,7 @@ def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("opset", "exporter"), [(21, "dynamo"), (13, "torchscript")])
-def test_the_operator_set_is_the_wanted_one(tmp_path, opset: int, exporter: str) -> None:
+def test_requested_opset_is_used(tmp_path, opset: int, exporter: str) -> None:
     ir = export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", opset=opset)
     assert (ir.opset, ir.exporter) == (opset, f"torch.onnx {exporter}")
 
@@ -289,7 +289,7 @@ def test_the_operator_set_is_the_wanted_one(tmp_path, opset: int, exporter: str)
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("time", [0, 1])
 @pytest.mark.one_in(2)
-def test_an_open_length_stays_open_through_a_recurrent_layer(kind, time: int, tmp_path) -> None:
+def test_dynamic_length_is_preserved_by_recurrent_layers(kind, time: int, tmp_path) -> None:
     model, x = kind(4, 3, batch_first=time == 1), torch.randn(5, 5, 4)
     ir = export(model, x, path=tmp_path / "m", dynamic={"input": {time: "t"}})
     assert ir.outputs[0].dims[time] == "t"
@@ -298,7 +298,7 @@ def test_an_open_length_stays_open_through_a_recurrent_layer(kind, time: int, tm
     assert_same(run(ir, inputs), read_signature(model, x).run(model, inputs))
 
 
-def test_a_patch_surrounds_the_export_and_its_modules_are_in_evaluation_mode(tmp_path) -> None:
+def test_patched_model_is_exported_in_evaluation_mode(tmp_path) -> None:
     entered = []
 
     @contextlib.contextmanager
@@ -313,7 +313,7 @@ def test_a_patch_surrounds_the_export_and_its_modules_are_in_evaluation_mode(tmp
     assert run(ir, {"input": torch.arange(2.0)})["output"].tolist() == [-1, 1]
 
 
-def test_a_rewriters_own_error_is_not_an_exporters_failure(tmp_path) -> None:
+def test_rewriter_error_is_not_wrapped_as_export_error(tmp_path) -> None:
     @contextlib.contextmanager
     def patch(model, exporter):
         raise RewriterError("two of them")
@@ -323,7 +323,7 @@ def test_a_rewriters_own_error_is_not_an_exporters_failure(tmp_path) -> None:
         export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", patch=patch)
 
 
-def test_a_rewriters_error_inside_the_model_comes_out_of_the_exporter(tmp_path) -> None:
+def test_rewriter_error_in_forward_passes_through_the_exporter(tmp_path) -> None:
     class Refusing(nn.Module):
         def forward(self, x):
             raise RewriterError("not on this shape")
@@ -352,7 +352,7 @@ def test_a_patch_that_loses_an_output_is_an_error(tmp_path) -> None:
     assert str(caught.value) == message
 
 
-def test_binding_runs_the_forward_once_and_exporting_does_not(tmp_path) -> None:
+def test_export_does_not_run_forward_on_real_tensors(tmp_path) -> None:
     calls = []
 
     class Counting(nn.Module):
@@ -367,7 +367,7 @@ def test_binding_runs_the_forward_once_and_exporting_does_not(tmp_path) -> None:
     assert ([spec.name for spec in ir.inputs], [spec.name for spec in ir.outputs]) == (["a"], ["b"])
 
 
-def test_a_forward_that_raises_reaches_no_exporter(tmp_path) -> None:
+def test_error_in_forward_is_raised_before_exporting(tmp_path) -> None:
     class Raising(nn.Module):
         def forward(self, x):
             raise ValueError("no")
@@ -406,7 +406,7 @@ def test_a_model_that_exits_in_an_exporter_is_an_export_error(tmp_path) -> None:
         ),
     ],
 )
-def test_choices_that_do_not_exist_are_one_line(tmp_path, options, message: str) -> None:
+def test_unknown_ir_or_exporter_is_refused(tmp_path, options, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", **options)
     assert str(caught.value) == message
@@ -417,14 +417,14 @@ def test_an_unknown_dynamic_input_is_found_before_exporting(tmp_path) -> None:
         export(nn.ReLU(), torch.ones(2), path=tmp_path / "m", dynamic={"y": {0: "n"}})
 
 
-def test_a_path_that_cannot_be_written_is_one_line(tmp_path) -> None:
+def test_unwritable_path_is_an_export_error(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ExportError) as caught:
         export(nn.ReLU(), torch.ones(2), path=tmp_path / "file" / "m.onnx")
     assert str(caught.value) == f"cannot write '{tmp_path / 'file' / 'm.onnx'}': File exists"
 
 
-def test_a_full_disk_is_one_line_and_stops_the_second_exporter(tmp_path, monkeypatch) -> None:
+def test_full_disk_stops_the_second_exporter(tmp_path, monkeypatch) -> None:
     import errno
 
     def full(self, *args, **kwargs):
@@ -437,7 +437,7 @@ def test_a_full_disk_is_one_line_and_stops_the_second_exporter(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_the_collectors_own_state_is_as_it_was(tmp_path, frozen) -> None:
+def test_export_restores_the_frozen_state_of_gc(tmp_path, frozen) -> None:
     gc.unfreeze()  # Python 3.12 starts with frozen objects
     if frozen:
         gc.freeze()
@@ -449,12 +449,12 @@ def test_the_collectors_own_state_is_as_it_was(tmp_path, frozen) -> None:
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_size_among_the_results_is_no_output(exporter, tmp_path) -> None:
+def test_sizes_among_the_results_are_not_outputs(exporter, tmp_path) -> None:
     class Sized(nn.Module):
         def forward(self, x):
             return {"count": x.shape[0], "y": x * 2, "more": [x.shape[1], x + 1]}
 
-    # A tracer makes tensors of sizes.
+    # A tracer turns sizes into tensors.
     ir = export(Sized(), torch.ones(2, 3), path=tmp_path / "m", exporter=exporter)
     assert [spec.name for spec in ir.outputs] == ["y", "more.1"]
 
@@ -462,7 +462,7 @@ def test_a_size_among_the_results_is_no_output(exporter, tmp_path) -> None:
 # torch.compile imports deprecated parts of torch itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 @pytest.mark.parametrize("exporter", EXPORTERS)
-def test_a_function_that_is_compiled_is_exported_as_it_was_written(exporter, tmp_path) -> None:
+def test_compiled_function_is_exported_without_compiling(exporter, tmp_path) -> None:
     @torch.compile(backend=lambda *_: pytest.fail("it was compiled"))
     def doubled(x):
         return x * 2

@@ -56,14 +56,14 @@ def loaded(ir: IRModel):
     return program.module(), read
 
 
-def test_the_file_computes_what_the_model_does_at_any_batch(model, written) -> None:
+def test_torch_file_matches_the_model_at_any_batch(model, written) -> None:
     module, _ = loaded(written)
     signature = read_signature(model, ARGS)
     for batch in (1, 2, 8):
         inputs = {"x": torch.randn(batch, 4), "batch.a": torch.arange(3)}
         wanted = signature.run(model, inputs)
-        for found, tensor in zip(module(*inputs.values()), wanted.values(), strict=True):
-            torch.testing.assert_close(found, tensor)
+        for output, tensor in zip(module(*inputs.values()), wanted.values(), strict=True):
+            torch.testing.assert_close(output, tensor)
 
 
 def test_the_file_keeps_names_dtypes_and_open_dimensions(written) -> None:
@@ -77,17 +77,17 @@ def test_the_file_keeps_names_dtypes_and_open_dimensions(written) -> None:
     assert (read.inputs, read.outputs) == (written.inputs, written.outputs)
 
 
-def test_the_suffix_and_the_exporter_are_the_kinds(written) -> None:
-    found = written.path.name, written.exporter, written.files, written.opset
+def test_ir_kind_decides_suffix_and_exporter(written) -> None:
+    properties = written.path.name, written.exporter, written.files, written.opset
     wanted = {
         "torchscript": ("m.pt", "torch.jit.trace"),
         "exported_program": ("m.pt2", "torch.export"),
     }
-    assert found == (*wanted[written.kind], (written.path,), None)
+    assert properties == (*wanted[written.kind], (written.path,), None)
 
 
 class Sine(nn.Module):
-    """Goes through NumPy, which torch cannot run on stand-ins for tensors, but can read."""
+    """Calls NumPy, which torch.export cannot run on fake tensors, but can read in strict mode."""
 
     def forward(self, x, *, scale, power=2):
         sine = torch.from_numpy(np.sin(x.numpy()))
@@ -95,9 +95,7 @@ class Sine(nn.Module):
 
 
 @pytest.mark.parametrize(("ir", "reason"), [("onnx", ""), ("exported_program", ": RuntimeError: ")])
-def test_a_model_that_must_be_read_is_captured_strictly_with_its_rewriters(
-    ir: IRKind, reason: str, tmp_path
-) -> None:
+def test_strict_capture_applies_the_rewriters(ir: IRKind, reason: str, tmp_path) -> None:
     mine = RewriterSet()
 
     @mine.function("torch.nn.functional.silu")
@@ -116,24 +114,24 @@ def test_a_model_that_must_be_read_is_captured_strictly_with_its_rewriters(
     inputs = {"x": given[0], "scale.all": given[1]["scale"]["all"]}
     if ir == "onnx":
         arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
-        found = reference_outputs(written.path, arrays)["output"]
+        output = reference_outputs(written.path, arrays)["output"]
     else:
-        found = read_exported_program(written.path)[0].module()(*inputs.values())[0].numpy()
-    np.testing.assert_allclose(found, wanted.numpy() * 3, rtol=1e-6)
+        output = read_exported_program(written.path)[0].module()(*inputs.values())[0].numpy()
+    np.testing.assert_allclose(output, wanted.numpy() * 3, rtol=1e-6)
 
 
-def test_the_model_is_left_in_its_mode(model, written) -> None:
+def test_export_restores_training_mode(model, written) -> None:
     assert model.training
     assert model.drop.training
 
 
-def test_the_same_kind_is_the_file_itself(written) -> None:
+def test_file_of_the_requested_kind_is_reused(written) -> None:
     bound = bind(find_model(written.path))
     assert bound.file(written.kind) == replace(written, exporter="file", notes=())
     assert bound.file("onnx") is None
 
 
-def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, tmp_path) -> None:
+def test_torch_file_becomes_onnx_with_same_names_and_outputs(model, written, tmp_path) -> None:
     program = written.kind == "exported_program"
     options = {} if program else {"args": (X, ARGS[1]["a"]), "dynamic": DYNAMIC}
     ir = export(written, path=tmp_path / "m", **options)
@@ -142,12 +140,12 @@ def test_the_file_becomes_onnx_with_the_same_names_and_numbers(model, written, t
     assert ir.exporter == f"torch.onnx {'dynamo' if program else 'torchscript'}"
     signature = read_signature(model, ARGS)
     inputs = {name: tensor.numpy() for name, tensor in signature.example_inputs.items()}
-    found = reference_outputs(ir.path, inputs)
+    outputs = reference_outputs(ir.path, inputs)
     for name, tensor in signature.example_outputs.items():
-        torch.testing.assert_close(torch.from_numpy(found[name]), tensor)
+        torch.testing.assert_close(torch.from_numpy(outputs[name]), tensor)
 
 
-def test_onnx_becomes_onnx_only(tmp_path) -> None:
+def test_onnx_file_to_torchscript_is_refused(tmp_path) -> None:
     ir = export(nn.ReLU(), X, path=tmp_path / "m.onnx")
     bound = bind(find_model(ir.path))
     assert bound.file("onnx") == bound.source.ir
@@ -169,13 +167,13 @@ def program() -> torch.export.ExportedProgram:
 
 
 @pytest.mark.parametrize("ir", ["onnx", "exported_program"])
-def test_a_captured_programs_inputs_are_called_by_their_paths(program, ir, tmp_path) -> None:
+def test_exported_program_inputs_are_named_by_their_paths(program, ir, tmp_path) -> None:
     written = export(program, ir=ir, path=tmp_path / "m")
     assert [spec.name for spec in written.inputs] == ["a.p", "b.0", "b.1", "mask"]
     assert [spec.name for spec in written.outputs] == ["sum", "masked"]
 
 
-def test_a_captured_program_takes_other_names(program, tmp_path) -> None:
+def test_exported_program_accepts_given_names(program, tmp_path) -> None:
     names = {"input_names": list("abcd"), "output_names": list("ef")}
     written = export(program, ir="exported_program", path=tmp_path / "m", **names)
     _, read = read_exported_program(written.path)
@@ -216,8 +214,8 @@ def script():
 def test_torchscript_becomes_onnx_through_its_own_exporter(script, tmp_path) -> None:
     ir = export(script, X, path=tmp_path / "m", dynamic={"input": {0: "n"}})
     assert (ir.exporter, ir.notes) == ("torch.onnx torchscript", ())
-    found = reference_outputs(ir.path, {"input": X.repeat(3, 1).numpy()})
-    torch.testing.assert_close(torch.from_numpy(found["output"]), script(X.repeat(3, 1)))
+    outputs = reference_outputs(ir.path, {"input": X.repeat(3, 1).numpy()})
+    torch.testing.assert_close(torch.from_numpy(outputs["output"]), script(X.repeat(3, 1)))
 
 
 def test_torchscript_becomes_torchscript(script, tmp_path) -> None:
@@ -225,7 +223,7 @@ def test_torchscript_becomes_torchscript(script, tmp_path) -> None:
     torch.testing.assert_close(read_torchscript(ir.path)[0](X)[0], script(X))
 
 
-def test_torchscript_becomes_no_exported_program(script, tmp_path) -> None:
+def test_torchscript_to_exported_program_is_refused(script, tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(script, X, ir="exported_program", path=tmp_path / "m")
     message = "TorchScript cannot become an exported program: torch.export requires Python code"
@@ -241,7 +239,7 @@ def test_a_trace_of_a_random_model_has_a_note(tmp_path) -> None:
     assert ir.notes == ("tracing: output 'output_1' of the trace differs from the model's",)
 
 
-def test_not_a_number_is_not_a_difference(tmp_path) -> None:
+def test_nan_outputs_are_not_a_trace_difference(tmp_path) -> None:
     class Nan(nn.Module):
         def forward(self, x):
             return x * float("nan")
@@ -254,7 +252,7 @@ class Fixed(nn.Module):
         return x.reshape(2, 2, 2)
 
 
-def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
+def test_dynamic_dimension_fixed_by_the_model_is_refused(tmp_path) -> None:
     with pytest.raises(ExportError) as caught:
         export(
             Fixed(),
@@ -269,7 +267,7 @@ def test_a_fixed_dimension_is_one_line(tmp_path) -> None:
     )
 
 
-def test_a_size_that_the_model_refuses_is_a_note_or_breaks_a_promise(tmp_path) -> None:
+def test_size_refused_by_the_model_is_noted_or_an_error(tmp_path) -> None:
     options = {"ir": "torchscript", "path": tmp_path / "m"}
     refusal = "the model fails with n=4: RuntimeError: shape '[2, 2, 2]' is invalid"
     ir = export(Fixed(), torch.ones(2, 4), dynamic={"x": {0: "n"}}, **options)
@@ -288,7 +286,7 @@ def test_a_foreign_torchscript_file_has_no_specs(script, tmp_path) -> None:
     assert [spec.name for spec in read_signature(module, X).inputs] == ["input"]
 
 
-def test_damaged_names_are_one_line(script, tmp_path) -> None:
+def test_damaged_metadata_in_torchscript_is_refused(script, tmp_path) -> None:
     path = tmp_path / "m.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript itself is deprecated
@@ -298,15 +296,15 @@ def test_damaged_names_are_one_line(script, tmp_path) -> None:
 
 
 class Causal(nn.Module):
-    """Compares a size, which is a tensor in a trace, and attention wants a bool."""
+    """Compares a size, which is a tensor in a trace, but attention requires a bool."""
 
     def forward(self, x):
-        if torch.is_tensor(x.shape[1]) and x.sum() > 0:  # a line that only the tracer passes
+        if torch.is_tensor(x.shape[1]) and x.sum() > 0:  # true only in a trace
             x = x * 1
         return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 1)
 
 
-def test_the_graph_is_traced_where_the_model_cannot_be(tmp_path) -> None:
+def test_exported_graph_is_traced_when_the_model_cannot_be(tmp_path) -> None:
     x, other = torch.randn(2, 5, 8), torch.randn(7, 5, 8)
     ir = export(
         Causal(),
@@ -321,11 +319,11 @@ def test_the_graph_is_traced_where_the_model_cannot_be(tmp_path) -> None:
         "scaled_dot_product_attention(): argument 'is_causal' must be bool, not Tensor"
     )
     module, _ = loaded(ir)
-    (found,) = module(other)
-    torch.testing.assert_close(found, Causal()(other))
+    (output,) = module(other)
+    torch.testing.assert_close(output, Causal()(other))
 
 
-def test_what_neither_traces_nor_captures_has_the_tracers_reason(tmp_path) -> None:
+def test_error_of_an_untraceable_model_has_the_tracers_reason(tmp_path) -> None:
     class Refused(nn.Module):
         def forward(self, x):
             if torch._C._get_tracing_state() is not None:
@@ -337,13 +335,13 @@ def test_what_neither_traces_nor_captures_has_the_tracers_reason(tmp_path) -> No
 
 
 class BySize(nn.Module):
-    """Returns its outputs by their shapes, which a tracer prints otherwise."""
+    """Names its outputs by their shapes, which a tracer prints differently."""
 
     def forward(self, x):
         return {str(tuple(each.shape)): each for each in (x * 2, x[:, 1:])}
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "exported_program", "onnx"])
-def test_outputs_that_are_named_by_their_sizes(kind, tmp_path) -> None:
+def test_output_names_that_contain_sizes_are_preserved(kind, tmp_path) -> None:
     ir = export(BySize(), torch.ones(2, 3), ir=kind, path=tmp_path / "model")
     assert [spec.name for spec in ir.outputs] == ["(2, 3)", "(2, 2)"]

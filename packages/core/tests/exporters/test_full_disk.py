@@ -1,4 +1,4 @@
-"""A disk that fills up while an IR is written is one error, and does not end the process."""
+"""A full disk while an IR is written is an error, and does not end the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-#: A file may have 100 kB, and the weights have more.
+#: Files are limited to 100 kB, and the weights are larger.
 _EXPORT = """
 import resource, sys, torch, enginebay as eb
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -21,10 +21,10 @@ except eb.EnginebayError as err:
 
 
 @pytest.mark.parametrize("ir", ["torchscript", "exported_program"])
-def test_a_full_disk_is_one_line(tmp_path, ir: str) -> None:
+def test_full_disk_is_an_error_and_leaves_no_file(tmp_path, ir: str) -> None:
     target = tmp_path / "m"
     command = [sys.executable, "-W", "ignore", "-c", _EXPORT, ir, str(target)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    assert re.fullmatch(r"cannot write '.*/m\.pt2?': File too large\n", found.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert re.fullmatch(r"cannot write '.*/m\.pt2?': File too large\n", completed.stdout)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Graphs are cut at marks; the parts, run one after the other, give the model's numbers."""
+"""Graphs are cut at marks; the parts, run in order, compute the model's outputs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def exported(model, args, path, exporter="dynamo", *sets, **options):
 
 
 def run(parts, **feed):
-    """The parts in order, each on what came before; every tensor there is afterwards."""
+    """Run the parts in order, and return every tensor by its name."""
     tensors = {name: np.asarray(value) for name, value in feed.items()}
     for part in parts:
         evaluator = ReferenceEvaluator(str(part.path))
-        found = evaluator.run(None, {spec.name: tensors[spec.name] for spec in part.inputs})
-        tensors.update(zip(evaluator.output_names, found, strict=True))
+        outputs = evaluator.run(None, {spec.name: tensors[spec.name] for spec in part.inputs})
+        tensors.update(zip(evaluator.output_names, outputs, strict=True))
     return tensors
 
 
@@ -47,7 +47,7 @@ def nodes(part):
 
 
 class Skip(nn.Module):
-    """A skip connection over both cuts, two inputs, two outputs, one of them of the first part."""
+    """A skip connection over both cuts, two inputs, outputs of the first and the last part."""
 
     def __init__(self, width=6):
         super().__init__()
@@ -62,7 +62,7 @@ class Skip(nn.Module):
 
 @both
 @pytest.mark.parametrize("batch", [1, 2, 5])
-def test_a_skip_connection_over_two_cuts(tmp_path, exporter, batch):
+def test_skip_connection_is_passed_over_two_cuts(tmp_path, exporter, batch):
     model, x, y = Skip(), torch.randn(2, 4), torch.randn(2, 4)
     dynamic = {"x": {0: ("batch", 1, 8)}, "y": {0: "batch"}}
     whole = exported(model, (x, y), tmp_path / "m.onnx", exporter, dynamic=dynamic)
@@ -76,18 +76,18 @@ def test_a_skip_connection_over_two_cuts(tmp_path, exporter, batch):
     assert [s.name for s in parts[2].outputs] == ["late"]
     assert all(isinstance(s.dims[0], str) for p in parts for s in (*p.inputs, *p.outputs))
     x, y = torch.randn(batch, 4), torch.randn(batch, 4)
-    found, expected = run(parts, x=x, y=y), model(x, y)
+    outputs, expected = run(parts, x=x, y=y), model(x, y)
     for name in ("late", "early"):
-        np.testing.assert_allclose(found[name], expected[name].detach(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(outputs[name], expected[name].detach(), rtol=1e-5, atol=1e-6)
 
 
 @both
-def test_boundaries_are_called_and_typed_like_their_marks(tmp_path, exporter):
+def test_boundaries_have_the_names_and_dtypes_of_marks(tmp_path, exporter):
     whole = exported(Skip(), (torch.randn(2, 4), torch.randn(2, 4)), tmp_path / "m.onnx", exporter)
     first, second = split(whole, ["neck"], tmp_path / "parts")
     assert "neck float32[2, 6]" in specs(first)[1]
     assert "neck float32[2, 6]" in specs(second)[0]
-    assert "Mark" not in [*nodes(first), *nodes(second)]  # that of "head" has gone too
+    assert "Mark" not in [*nodes(first), *nodes(second)]  # that of "head" is removed too
     assert (first.kind, first.exporter, first.opset) == ("onnx", whole.exporter, whole.opset)
 
 
@@ -126,13 +126,13 @@ def test_a_marked_function_is_cut_before_or_after(tmp_path, exporter, cut):
     assert [s.name for s in parts[1].inputs] == names
     assert nodes(parts[0]).count("Exp") == 0
     assert nodes(parts[1]).count("Exp") == 3
-    found = run(parts, x=x)
+    outputs = run(parts, x=x)
     for name, expected in zip([s.name for s in whole.outputs], Shared()(x), strict=True):
-        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+        np.testing.assert_allclose(outputs[name], expected, rtol=1e-5)
 
 
 @both
-def test_a_mark_that_is_an_output(tmp_path, exporter):
+def test_cut_at_a_model_output_preserves_outputs(tmp_path, exporter):
     class Model(nn.Module):
         def forward(self, x):
             y = eb.mark(x.relu(), "y")
@@ -141,13 +141,13 @@ def test_a_mark_that_is_an_output(tmp_path, exporter):
     x = torch.randn(3)
     whole = exported(Model(), x, tmp_path / "m.onnx", exporter)
     parts = split(whole, ["y"], tmp_path / "parts")
-    found = run(parts, x=x)
+    outputs = run(parts, x=x)
     for name, expected in zip([s.name for s in whole.outputs], Model()(x), strict=True):
-        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+        np.testing.assert_allclose(outputs[name], expected, rtol=1e-5)
 
 
 @both
-def test_shapes_that_are_computed_from_open_sizes(tmp_path, exporter):
+def test_cut_preserves_shapes_computed_from_dynamic_sizes(tmp_path, exporter):
     class Model(nn.Module):
         def forward(self, x):
             y = eb.mark(x.reshape(x.shape[0] * 2, -1).relu(), "y")
@@ -165,7 +165,7 @@ def test_shapes_that_are_computed_from_open_sizes(tmp_path, exporter):
         assert all(isinstance(d, str) or d == 2 for d in y.dims or ())
 
 
-def test_each_part_has_its_own_weights_and_no_others(tmp_path, monkeypatch):
+def test_each_part_contains_only_its_own_weights(tmp_path, monkeypatch):
     monkeypatch.setattr("enginebay.exporters.onnx_export.INLINE_WEIGHT_BYTES", 0)
     model, args = Skip(300), (torch.randn(2, 4), torch.randn(2, 4))
     whole = exported(model, args, tmp_path / "m.onnx")
@@ -179,9 +179,9 @@ def test_each_part_has_its_own_weights_and_no_others(tmp_path, monkeypatch):
     assert first.isdisjoint(second)
     assert first | second == set(_weights(whole))
     for path in whole.files:
-        path.unlink()  # nothing refers to it any more
-    found = run(parts, x=args[0], y=args[1])
-    np.testing.assert_allclose(found["late"], model(*args)["late"].detach(), rtol=1e-5, atol=1e-6)
+        path.unlink()  # the parts do not refer to it
+    outputs = run(parts, x=args[0], y=args[1])
+    np.testing.assert_allclose(outputs["late"], model(*args)["late"].detach(), rtol=1e-5, atol=1e-6)
 
 
 def _weights(ir):
@@ -224,8 +224,8 @@ def test_constants_are_in_every_part_that_reads_them(tmp_path):
     parts = split(plain(tmp_path, body, ["x"], ["y"]), ["cut"], tmp_path / "parts")
     assert [nodes(part) for part in parts] == [["Exp", "Add"], ["Exp", "Mul"]]
     assert [_weights(part) for part in parts] == [["w"], ["w"]]
-    found = run(parts, x=np.zeros(2, np.float32))
-    np.testing.assert_allclose(found["y"], np.exp([2.0, 2.0]), rtol=1e-6)
+    outputs = run(parts, x=np.zeros(2, np.float32))
+    np.testing.assert_allclose(outputs["y"], np.exp([2.0, 2.0]), rtol=1e-6)
 
 
 def test_random_numbers_are_drawn_once(tmp_path):
@@ -236,7 +236,7 @@ def test_random_numbers_are_drawn_once(tmp_path):
     np.testing.assert_allclose(run(parts, x=np.ones(2, np.float32))["y"], [1, 1], atol=1e-5)
 
 
-def test_branches_may_read_what_is_cut(tmp_path):
+def test_subgraphs_can_read_a_cut_tensor(tmp_path):
     branch = [
         helper.make_graph([_mark("m", f"i{k}", "inside"), op(k, f"i{k}", f"o{k}")], k, [], [out])
         for k, out in (
@@ -262,7 +262,7 @@ def test_branches_may_read_what_is_cut(tmp_path):
         split(whole, ["inside"], tmp_path / "parts")
 
 
-def test_local_functions_go_with_their_parts(tmp_path):
+def test_local_functions_are_copied_into_their_parts(tmp_path):
     function = helper.make_function(
         "mine", "Twice", ["a"], ["b"], [op("Add", "a", "a", "b")], [helper.make_opsetid("", 20)]
     )
@@ -274,7 +274,7 @@ def test_local_functions_go_with_their_parts(tmp_path):
     assert run(parts, x=np.ones(2, np.float32))["y"].tolist() == [2, 2]
 
 
-def test_a_mark_called_like_another_tensor(tmp_path):
+def test_mark_named_like_a_tensor_is_renamed(tmp_path):
     body = [op("Relu", "x", "a"), _mark("a", "m", "x"), op("Exp", "m", "y")]
     parts = split(plain(tmp_path, body, ["x"], ["y"]), ["x"], tmp_path / "parts")
     assert [s.name for s in parts[1].inputs] == ["x_1"]
@@ -283,7 +283,7 @@ def test_a_mark_called_like_another_tensor(tmp_path):
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_any_graph_gives_the_same_numbers_in_parts(tmp_path_factory, data):
+def test_random_graphs_compute_the_same_in_parts(tmp_path_factory, data):
     """Random graphs with a chain of marks through them, and skips from anywhere to anywhere."""
     folder = tmp_path_factory.mktemp("random")
     count = data.draw(st.integers(1, 4), "cuts")
@@ -311,9 +311,9 @@ def test_any_graph_gives_the_same_numbers_in_parts(tmp_path_factory, data):
     (single,) = split(whole, [], folder / "one")
     parts = split(whole, [f"cut{cut}" for cut in range(count)], folder / "parts")
     assert len(parts) == count + 1
-    expected, found = run([single], x=x, y=y), run(parts, x=x, y=y)
+    expected, outputs = run([single], x=x, y=y), run(parts, x=x, y=y)
     for name in results:
-        np.testing.assert_array_equal(found[name], expected[name])
+        np.testing.assert_array_equal(outputs[name], expected[name])
 
 
 def chain(tmp_path):
@@ -349,7 +349,7 @@ def chain(tmp_path):
         ),
     ],
 )
-def test_cuts_that_are_wrong(tmp_path, cuts, message, hint):
+def test_invalid_cuts_are_refused(tmp_path, cuts, message, hint):
     with pytest.raises(UsageError) as caught:
         split(chain(tmp_path), cuts, tmp_path / "parts")
     assert (str(caught.value), caught.value.hint) == (message, hint)
@@ -368,26 +368,26 @@ def test_cuts_that_are_wrong(tmp_path, cuts, message, hint):
         ),
     ],
 )
-def test_a_graph_that_does_not_come_apart(tmp_path, body, cuts, where):
+def test_cut_that_leaves_a_part_empty_is_refused(tmp_path, body, cuts, where):
     with pytest.raises(UsageError) as caught:
         split(plain(tmp_path, body, ["x"], ["y"]), cuts, tmp_path / "parts")
     assert str(caught.value) == f"the graph cannot be cut: no node {where}"
     assert caught.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 
-def test_a_constant_is_no_place_to_cut_at(tmp_path):
+def test_cut_at_a_constant_is_refused(tmp_path):
     body = [op("Exp", "x", "b"), _mark("w", "m", "a"), op("Mul", "b", "m", "y")]
     with pytest.raises(UsageError, match="'a': it is a constant, which is copied into every part"):
         split(plain(tmp_path, body, ["x"], ["y"]), ["a"], tmp_path / "parts")
 
 
-def test_a_model_without_marks(tmp_path):
+def test_cut_of_a_model_without_marks_is_refused(tmp_path):
     whole = exported(nn.ReLU(), torch.ones(1, 2), tmp_path / "m.onnx")
     with pytest.raises(UsageError, match="cannot be cut at 'neck': it has no marks"):
         split(whole, ["neck"], tmp_path / "parts")
 
 
-def test_the_same_mark_twice_in_a_row(tmp_path):
+def test_repeated_mark_in_a_row_is_refused(tmp_path):
     body = [op("Exp", "x", "a"), _mark("a", "m", "c"), op("Neg", "m", "b"), _mark("b", "n", "c")]
     with pytest.raises(
         UsageError, match="cut at 'c': it depends on another tensor of the same cut"
@@ -397,7 +397,7 @@ def test_the_same_mark_twice_in_a_row(tmp_path):
         )
 
 
-def test_a_tensor_of_unknown_dtype(tmp_path):
+def test_cut_at_a_tensor_of_unknown_dtype_is_refused(tmp_path):
     unknown = helper.make_node("Mystery", ["x"], ["a"], domain="mystery")
     whole = plain(tmp_path, [unknown, _mark("a", "m", "c"), op("Exp", "m", "y")], ["x"], ["y"])
     with pytest.raises(ExportError) as caught:

@@ -1,4 +1,4 @@
-"""An ONNX file is cut at its tensors: the parts, one after the other, give the file's numbers."""
+"""An ONNX file is cut at its tensors; the parts, run in order, compute the file's outputs."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def run(parts, feed):
     for part in parts:
         onnx.checker.check_model(part.path, full_check=True)
         evaluator = ReferenceEvaluator(str(part.path))
-        found = evaluator.run(None, {spec.name: tensors[spec.name] for spec in part.inputs})
-        tensors.update(zip(evaluator.output_names, found, strict=True))
+        outputs = evaluator.run(None, {spec.name: tensors[spec.name] for spec in part.inputs})
+        tensors.update(zip(evaluator.output_names, outputs, strict=True))
     return tensors
 
 
 @pytest.mark.parametrize("cuts", [*([name] for name in TENSORS), ["a", "b"], ["early", "r"]])
-def test_it_is_cut_at_any_tensor(ir, tmp_path, cuts):
+def test_onnx_file_can_be_cut_at_any_tensor(ir, tmp_path, cuts):
     parts = split(ir, cuts, tmp_path / "parts")
     assert len(parts) == len(cuts) + 1
     for cut, before, after in zip(cuts, parts, parts[1:], strict=False):
@@ -65,18 +65,18 @@ def test_it_is_cut_at_any_tensor(ir, tmp_path, cuts):
         assert cut in [spec.name for spec in after.inputs]
     for yes in (True, False):
         feed = FEED | {"yes": np.array(yes)}
-        whole, found = run([ir], feed), run(parts, feed)
+        whole, outputs = run([ir], feed), run(parts, feed)
         for name in ("early", "out"):
-            np.testing.assert_allclose(found[name], whole[name], rtol=1e-6)
+            np.testing.assert_allclose(outputs[name], whole[name], rtol=1e-6)
 
 
-def test_the_file_stays_as_it_is(ir, tmp_path):
+def test_split_leaves_the_original_file_unchanged(ir, tmp_path):
     before = ir.path.read_bytes()
     split(ir, ["a"], tmp_path / "parts")
     assert ir.path.read_bytes() == before
 
 
-def test_weights_in_a_file_of_their_own(tmp_path):
+def test_file_with_external_weights_can_be_cut(tmp_path):
     model = onnx.load(write(tmp_path).path)
     path = tmp_path / "external.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
@@ -86,7 +86,7 @@ def test_weights_in_a_file_of_their_own(tmp_path):
     np.testing.assert_allclose(run(parts, feed)["out"], run([ir], feed)["out"])
 
 
-BEHIND = "it depends on another tensor of the same cut, or of a later cut in the list"
+DEPENDENT = "it depends on another tensor of the same cut, or of a later cut in the list"
 VARIABLE = "cut at a tensor that depends on the model's inputs"
 OTHERS = "the graph can be cut at a, early, b, p, q, r, chosen"
 IN_ORDER = "list the cuts in the order of the model, and use each mark's name once"
@@ -106,17 +106,17 @@ IN_ORDER = "list the cuts in the order of the model, and use each mark's name on
             "it is in a subgraph (of an If, a Loop or a Scan), which cannot be cut",
             OTHERS,
         ),
-        (["r", "a"], BEHIND, IN_ORDER),
+        (["r", "a"], DEPENDENT, IN_ORDER),
     ],
 )
-def test_where_it_cannot_be_cut(ir, tmp_path, cuts, reason, hint):
+def test_invalid_cuts_of_a_file_are_refused(ir, tmp_path, cuts, reason, hint):
     with pytest.raises(UsageError) as raised:
         split(ir, cuts, tmp_path / "parts")
     assert str(raised.value) == f"the graph cannot be cut at '{cuts[0]}': {reason}"
     assert raised.value.hint == hint
 
 
-def test_inputs_that_are_initializers_and_outputs_that_nothing_reads(tmp_path):
+def test_cut_at_initializer_or_unread_output_is_refused(tmp_path):
     text = """(float[2] x, float[2] w) => (float[2] y) <float[2] w = {1, 2}> {
         a = Mul(x, w) b, mask = Dropout(a) y = Exp(b)
     }"""
@@ -132,12 +132,12 @@ def test_inputs_that_are_initializers_and_outputs_that_nothing_reads(tmp_path):
             split(ir, [name], tmp_path / "parts")
 
 
-def test_a_tensor_is_named_once(ir, tmp_path):
+def test_repeated_cut_at_a_tensor_is_refused(ir, tmp_path):
     with pytest.raises(UsageError, match=r"^the graph cannot be cut at 'a' twice$"):
         split(ir, ["a", "a"], tmp_path / "parts")
 
 
-def test_where_nothing_lies_between(tmp_path):
+def test_cuts_without_a_node_between_are_refused(tmp_path):
     ir = write(tmp_path, "(float[4] x) => (float[2] y) { p, q = Split(x) y = Add(p, q) }")
     with pytest.raises(UsageError) as raised:
         split(ir, ["p", "q"], tmp_path / "parts")
@@ -145,7 +145,7 @@ def test_where_nothing_lies_between(tmp_path):
     assert raised.value.hint == "leave one of the cuts out, or cut at another tensor"
 
 
-def test_only_tensors_are_passed_between_parts(tmp_path):
+def test_cut_at_a_sequence_is_refused(tmp_path):
     text = """(float[2] x) => (float[2] y) <int64 zero = {0}> {
         a = Relu(x) both = SequenceConstruct(a, x) first = SequenceAt(both, zero) y = Exp(first)
     }"""
@@ -158,7 +158,7 @@ def test_only_tensors_are_passed_between_parts(tmp_path):
     assert raised.value.hint == "cut before or after it"
 
 
-def test_many_tensors_are_not_all_named(tmp_path):
+def test_long_list_of_tensors_is_shortened_in_the_hint(tmp_path):
     chain = " ".join(f"t{n + 1} = Relu(t{n})" for n in range(20))
     ir = write(tmp_path, f"(float[2] t0) => (float[2] t20) {{ {chain} }}")
     with pytest.raises(UsageError) as raised:

@@ -35,18 +35,18 @@ class Applied(nn.Module):
 def check_zeros(path, function, exporter: str) -> None:
     zeros = torch.zeros(2, 3)
     ir = export(Applied(function), (torch.rand(2, 3),), path=path, exporter=exporter)
-    (found,) = reference_outputs(ir.path, {ir.inputs[0].name: zeros.numpy()}).values()
-    np.testing.assert_allclose(found, function(zeros).numpy(), rtol=1e-6)
+    (output,) = reference_outputs(ir.path, {ir.inputs[0].name: zeros.numpy()}).values()
+    np.testing.assert_allclose(output, function(zeros).numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.one_in(2)
-def test_small_constants_are_kept(tmp_path, function, exporter: str) -> None:
+def test_optimiser_preserves_small_constants(tmp_path, function, exporter: str) -> None:
     check_zeros(tmp_path / "m.onnx", function, exporter)
 
 
-def test_what_changes_nothing_is_still_removed(tmp_path) -> None:
+def test_optimiser_removes_operations_without_effect(tmp_path) -> None:
     import onnx
 
     ir = export(Applied(lambda x: (x + 0) * 1 - 0), (torch.rand(2, 3),), path=tmp_path / "m.onnx")
@@ -72,11 +72,11 @@ FUSED = {
 def test_fused_operators_compute_the_same(tmp_path, function, shape) -> None:
     x = torch.linspace(-4, 4, math.prod(shape)).reshape(shape)
     ir = export(Applied(function), (x,), path=tmp_path / "m.onnx", exporter="dynamo")
-    (found,) = reference_outputs(ir.path, {ir.inputs[0].name: x.numpy()}).values()
-    np.testing.assert_allclose(found, function(x).numpy(), rtol=1e-5, atol=1e-5)
+    (output,) = reference_outputs(ir.path, {ir.inputs[0].name: x.numpy()}).values()
+    np.testing.assert_allclose(output, function(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_an_unknown_optimiser_is_not_used(tmp_path, monkeypatch) -> None:
+def test_optimiser_with_unknown_internals_is_not_used(tmp_path, monkeypatch) -> None:
     from onnxscript.rewriter._matcher import SimplePatternMatcher
 
     monkeypatch.delattr(SimplePatternMatcher, "_match_constant")
