@@ -1,4 +1,4 @@
-"""An engine that is built here and runs elsewhere: its graph is judged, and the engine is not."""
+"""An engine that is built here for another device: its graph is compared, the engine is not."""
 
 from __future__ import annotations
 
@@ -40,22 +40,24 @@ def deploy(folder: Path, **given: Any) -> eb.Deployment:
 
 
 def test_the_graph_agrees_and_the_engine_stays_unverified(ahead: str, tmp_path: Path) -> None:
-    found = deploy(tmp_path / "out")
-    assert found.verification.summary() == f"unverified: {MACHINES}; {NEXT}"
-    assert (found.receipt, found.verification.outputs, found.verification.samples) == (None, (), 0)
-    simulation = found.verification.simulation
+    made = deploy(tmp_path / "out")
+    assert made.verification.summary() == f"unverified: {MACHINES}; {NEXT}"
+    assert (made.receipt, made.verification.outputs, made.verification.samples) == (None, (), 0)
+    simulation = made.verification.simulation
     assert simulation is not None
     assert simulation.engine.startswith("onnx.reference ")
     assert (simulation.samples, simulation.failed) == (5, ())
-    assert [(one.name, one.passed) for one in simulation.outputs] == [("output", True)]
+    assert [(output.name, output.passed) for output in simulation.outputs] == [("output", True)]
     assert " ran the graph: 1 output on 5 samples; worst: " in simulation.describe()
-    assert " on 5 samples; these are not the engine" in found.verification._repr_html_()
+    assert " on 5 samples; these are not the engine" in made.verification._repr_html_()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["built_for"] == "a board of kind 1 or 2"
     assert not (tmp_path / "out" / "simulation").exists()
 
 
-def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path) -> None:
+def test_wrong_rewriter_is_a_mismatch_without_running_the_engine(
+    ahead: str, tmp_path: Path
+) -> None:
     with pytest.raises(NotVerifiedError) as caught:
         deploy(tmp_path / "out", rewriters=[SLIPS])
     assert str(caught.value).startswith(
@@ -78,18 +80,18 @@ def test_a_wrong_rewriter_is_found_though_nothing_ran(ahead: str, tmp_path: Path
     ],
 )
 @pytest.mark.one_in(3)
-def test_a_graph_that_does_not_run_loses_no_artifact(
+def test_artifact_is_published_when_its_graph_cannot_run(
     ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str, why: str
 ) -> None:
     monkeypatch.setenv("AHEAD_GRAPH", fate)
-    found = deploy(tmp_path / "out").verification
-    assert found.simulation is None
+    verification = deploy(tmp_path / "out").verification
+    assert verification.simulation is None
     begin = f"unverified: {MACHINES}; its graph was not run either: {why}"
-    assert found.summary().startswith(begin)
-    assert found.summary().endswith(f"; {NEXT}")
+    assert verification.summary().startswith(begin)
+    assert verification.summary().endswith(f"; {NEXT}")
 
 
-def test_the_graphs_of_a_model_that_is_cut(
+def test_graphs_of_a_partitioned_model_are_run_as_a_chain(
     ahead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Two(nn.Module):
@@ -111,7 +113,7 @@ def test_the_graphs_of_a_model_that_is_cut(
     assert eb.verify(made.artifact).verdict == "verified"
 
 
-def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path: Path) -> None:
+def test_strict_load_and_verify_are_refused_without_the_device(ahead: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         deploy(tmp_path / "strict", strict=True)
     assert str(caught.value).partition("\n")[0] == (
@@ -128,7 +130,7 @@ def test_what_has_to_run_the_engine_is_refused_in_one_line(ahead: str, tmp_path:
         assert err.value.exit_code == 3
 
 
-def test_a_model_that_nothing_can_judge_is_to_be_run(ahead: str, tmp_path: Path) -> None:
+def test_model_without_a_reference_suggests_a_run_on_device(ahead: str, tmp_path: Path) -> None:
     import onnx
     from onnx import helper
 
@@ -137,21 +139,21 @@ def test_a_model_that_nothing_can_judge_is_to_be_run(ahead: str, tmp_path: Path)
     graph = helper.make_graph([node], "g", spec[:1], spec[1:])
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mine", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "strange.onnx")
-    found = eb.deploy(tmp_path / "strange.onnx", backend=ahead, work_dir=tmp_path / "out")
-    reason = found.verification.reason
+    deployed = eb.deploy(tmp_path / "strange.onnx", backend=ahead, work_dir=tmp_path / "out")
+    reason = deployed.verification.reason
     assert reason.startswith(f"{MACHINES}; its graph was not run either: ")
     assert reason.endswith("; on one of them: enginebay run ARTIFACT")
-    assert found.verification.reference == ""
+    assert deployed.verification.reference == ""
 
 
-def test_the_check_says_that_no_engine_runs_here(ahead: str) -> None:
+def test_environment_check_reports_the_missing_device(ahead: str) -> None:
     report = eb.get_backend(ahead).check_env()
     assert report.failed is not None
     assert (report.failed.tier.value, report.failed.found) == ("device", "none")
     assert not eb.get_backend(ahead).is_available()
 
 
-def test_what_is_converted_is_not_loaded(ahead: str, tmp_path: Path) -> None:
+def test_converted_engine_for_another_device_is_not_loaded(ahead: str, tmp_path: Path) -> None:
     eb.export(nn.ReLU(), torch.randn(2, 3), path=tmp_path / "net.onnx")
     made = eb.convert(tmp_path / "net.onnx", backend=ahead, work_dir=tmp_path / "out")
     assert made.manifest.verification is not None

@@ -1,4 +1,4 @@
-"""Nothing of the caller's is different after a deployment, and nothing before it matters."""
+"""A deployment leaves the caller's objects unchanged, also if they were used before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = torch.arange(8.0).reshape(1, 2, 4)
 
 
 class Cache:
-    """A cache as transformers has it: no container, and longer after each call."""
+    """A cache like those of transformers: not a container, and longer after each call."""
 
     def __init__(self) -> None:
         self.keys: torch.Tensor | None = None
@@ -43,45 +43,45 @@ class WithCache(nn.Module):
 
 
 class Biased(nn.Module):
-    """Keeps the biases that it has picked, as LeViT does: in a dict, a tuple and an attribute."""
+    """Caches selected biases, as LeViT does: in a dict, a tuple and an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
         self.biases = nn.Parameter(torch.randn(3, 4))
         self.linear = nn.Linear(4, 4)
         self.register_buffer("calls", torch.zeros(1))
-        self.kept: dict[str, torch.Tensor] = {}
+        self.cached: dict[str, torch.Tensor] = {}
         self.pair: tuple[torch.Tensor, ...] = ()
         self.order = ["first"]
         self.names = {"first"}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.kept:
-            self.kept["cpu"] = self.last = self.biases[:, [1, 0, 2, 3]]
+        if not self.cached:
+            self.cached["cpu"] = self.last = self.biases[:, [1, 0, 2, 3]]
             self.pair = (self.last, self.last + 1)
             self.order.append("second")
             self.names.add("second")
         self.calls += 1
-        return self.linear(x) + self.kept["cpu"].sum(0) + self.last[0] * self.pair[1][0]
+        return self.linear(x) + self.cached["cpu"].sum(0) + self.last[0] * self.pair[1][0]
 
 
 def contents(model: nn.Module) -> list[Any]:
-    """Every attribute, the containers in it by their items, and the values of the buffers."""
-    found: list[Any] = []
+    """Return the identity of every attribute and item, and the values of the buffers."""
+    entries: list[Any] = []
     for module in model.modules():
         for name, value in vars(module).items():
-            found.append((name, id(value)))
+            entries.append((name, id(value)))
             if isinstance(value, dict):
-                found += [(name, key, id(item)) for key, item in value.items()]
+                entries += [(name, key, id(item)) for key, item in value.items()]
             elif isinstance(value, (list, set)):
-                found.append((name, sorted(map(id, value))))
-    return [*found, *(buffer.tolist() for buffer in model.buffers())]
+                entries.append((name, sorted(map(id, value))))
+    return [*entries, *(buffer.tolist() for buffer in model.buffers())]
 
 
 @pytest.mark.parametrize(
     ("exporter", "used_before"), [("dynamo", True), ("torchscript", True), ("torchscript", False)]
 )
-def test_a_cache_among_the_arguments_stays_as_it_was(
+def test_cache_argument_is_unchanged_after_deployment(
     tmp_path: Path, exporter: Any, used_before: bool
 ) -> None:
     model, cache = WithCache(), Cache()
@@ -101,7 +101,7 @@ def test_a_cache_among_the_arguments_stays_as_it_was(
     assert cache.calls == calls
 
 
-def test_two_arguments_that_are_one_object_stay_one() -> None:
+def test_arguments_that_share_an_object_share_its_copy() -> None:
     model, cache = WithCache(), Cache()
     signature = bind(find_model(model), (X, cache, cache)).signature
     assert signature is not None
@@ -132,7 +132,7 @@ def test_an_argument_that_cannot_be_copied_is_passed_as_it_is() -> None:
     ],
 )
 @pytest.mark.one_in(2)
-def test_a_model_that_keeps_tensors_can_be_deployed_and_stays_as_it_was(
+def test_model_with_cached_tensors_is_unchanged_after_deployment(
     tmp_path: Path, exporter: Any, ir: Any, before: str
 ) -> None:
     model = Biased()
@@ -159,7 +159,7 @@ def test_a_model_that_keeps_tensors_can_be_deployed_and_stays_as_it_was(
     assert (model.biases.grad is None) == (before == "inference")
 
 
-def test_a_model_is_as_it_was_after_an_error(tmp_path: Path) -> None:
+def test_model_is_restored_after_an_error(tmp_path: Path) -> None:
     class Failing(Biased):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             super().forward(x)
@@ -174,7 +174,7 @@ def test_a_model_is_as_it_was_after_an_error(tmp_path: Path) -> None:
     assert contents(model) == known
 
 
-def test_a_lazy_module_keeps_what_its_first_forward_made_of_it() -> None:
+def test_lazy_module_stays_initialised_after_binding() -> None:
     model = nn.Sequential(nn.LazyLinear(2), nn.LazyBatchNorm1d())
     source = find_model(model)
     with unchanged(source):

@@ -1,4 +1,4 @@
-"""The straight line, end to end, on the backend that needs no engine."""
+"""A deployment from model to artifact, on the backend that needs no engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("loopback")
 
 
 class Two(nn.Module):
-    """Two inputs, nested outputs, int64 and bool among them."""
+    """Two inputs, and nested outputs of float32, int64 and bool."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Two, eb.Deployme
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_time_limit_that_is_none(loopback: str, timeout: float, tmp_path: Path) -> None:
+def test_invalid_timeout_is_refused(loopback: str, timeout: float, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^invalid timeout of .* seconds: expected more than 0$"):
         eb.deploy(
             torch.nn.ReLU(),
@@ -89,7 +89,7 @@ def test_the_verdict_comes_from_several_sizes_and_probes(
     assert verification.basis.labels[0] == "example"
     assert {"redrawn", "permuted", "zeros"} < set(verification.basis.labels)
     assert verification.samples == 9
-    assert len(verification.basis.labels) == 10  # with NaN and infinity, which decide nothing
+    assert len(verification.basis.labels) == 10  # with NaN and infinity, which are not judged
     assert verification.reference == "the PyTorch model, unpatched"
     assert [step.name for step in deployment.steps] == [
         *("reference", "export", "convert", "verify", "publish"),
@@ -97,7 +97,7 @@ def test_the_verdict_comes_from_several_sizes_and_probes(
     assert all(step.seconds is not None and step.seconds >= 0 for step in deployment.steps)
 
 
-def test_names_dtypes_and_open_dimensions_are_the_models(
+def test_artifact_has_the_models_names_dtypes_and_dimensions(
     deployed: tuple[Two, eb.Deployment],
 ) -> None:
     artifact = deployed[1].artifact
@@ -113,16 +113,16 @@ def test_names_dtypes_and_open_dimensions_are_the_models(
 
 
 @pytest.mark.parametrize("batch", [1, 5])
-def test_the_artifact_gives_the_models_numbers(
+def test_artifact_returns_the_models_outputs(
     deployed: tuple[Two, eb.Deployment], batch: int
 ) -> None:
     model, deployment = deployed
     x, ids = example(batch)
     with eb.load(deployment.artifact) as wrapper:
-        found = wrapper({"x": x, "ids": ids})
+        outputs = wrapper({"x": x, "ids": ids})
     expected = model(x, ids)
-    torch.testing.assert_close(found["logits"], expected["logits"])
-    assert torch.equal(found["aux.ids"], expected["aux"]["ids"])
+    torch.testing.assert_close(outputs["logits"], expected["logits"])
+    assert torch.equal(outputs["aux.ids"], expected["aux"]["ids"])
 
 
 def test_a_moved_artifact_loads_in_a_process_without_torch(
@@ -149,7 +149,7 @@ def test_a_moved_artifact_loads_in_a_process_without_torch(
     np.testing.assert_allclose(json.loads(run.stdout), expected.detach().numpy(), rtol=1e-5)
 
 
-def test_the_manifest_is_complete(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_manifest_records_backend_versions_and_files(deployed: tuple[Two, eb.Deployment]) -> None:
     manifest = deployed[1].artifact.manifest
     assert manifest.backend == "loopback"
     assert manifest.plugin.distribution == "temporary-loopback"
@@ -161,7 +161,7 @@ def test_the_manifest_is_complete(deployed: tuple[Two, eb.Deployment]) -> None:
     assert "work_dir" not in manifest.params
 
 
-def test_the_manifest_has_the_python_call_that_makes_it_again(
+def test_manifest_records_the_python_call_and_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -184,13 +184,15 @@ def test_the_manifest_has_the_python_call_that_makes_it_again(
     assert typed["made"].artifact.manifest.command == ""
 
 
-def test_verify_again_needs_only_the_artifact(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_verify_compares_with_the_recorded_outputs(deployed: tuple[Two, eb.Deployment]) -> None:
     verification = eb.verify(deployed[1].artifact)
     assert verification.verdict == "verified"
     assert verification.reference == "the recorded outputs of the PyTorch model, unpatched"
 
 
-def test_verify_against_a_module_and_against_outputs(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_verify_accepts_a_module_or_outputs_as_reference(
+    deployed: tuple[Two, eb.Deployment],
+) -> None:
     model, deployment = deployed
     x, ids = example(3)
     inputs = {"x": x, "ids": ids}
@@ -206,7 +208,7 @@ def test_verify_against_a_module_and_against_outputs(deployed: tuple[Two, eb.Dep
     assert [output.name for output in verification.outputs if not output.passed] == ["aux.ids"]
 
 
-def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_verify_accepts_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]) -> None:
     model, deployment = deployed
     sets = [dict(zip(("x", "ids"), example(size), strict=True)) for size in (1, 2, 3)]
     several = eb.verify(deployment.artifact, sets, model)
@@ -230,7 +232,7 @@ def test_verify_takes_several_sets_of_inputs(deployed: tuple[Two, eb.Deployment]
         ("no.npz", "no data set 'no.npz'"),
     ],
 )
-def test_verify_refuses_what_are_no_inputs(
+def test_verify_refuses_invalid_inputs(
     deployed: tuple[Two, eb.Deployment], inputs: Any, message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
@@ -238,7 +240,9 @@ def test_verify_refuses_what_are_no_inputs(
     assert str(caught.value).startswith(message)
 
 
-def test_outputs_by_name_belong_to_one_set_of_inputs(deployed: tuple[Two, eb.Deployment]) -> None:
+def test_reference_outputs_for_several_input_sets_are_refused(
+    deployed: tuple[Two, eb.Deployment],
+) -> None:
     sets = [dict(zip(("x", "ids"), example(), strict=True))] * 2
     with pytest.raises(UsageError) as caught:
         eb.verify(deployed[1].artifact, sets, {"logits": torch.ones(2, 3)})
@@ -246,14 +250,14 @@ def test_outputs_by_name_belong_to_one_set_of_inputs(deployed: tuple[Two, eb.Dep
     assert caught.value.hint == "pass the model as the reference, or one set of inputs"
 
 
-def test_verify_with_inputs_alone_says_what_is_missing(
+def test_verify_with_inputs_but_no_reference_is_refused(
     deployed: tuple[Two, eb.Deployment],
 ) -> None:
     with pytest.raises(UsageError, match="inputs require a reference to compare with"):
         eb.verify(deployed[1].artifact, {"x": torch.ones(1, 4)})
 
 
-def test_a_broken_engine_is_caught_and_nothing_is_published(tmp_path: Path) -> None:
+def test_wrong_engine_is_a_mismatch_and_not_published(tmp_path: Path) -> None:
     with pytest.raises(NotVerifiedError) as caught:
         eb.deploy(
             nn.Linear(3, 2),
@@ -289,7 +293,7 @@ def test_a_mismatch_is_published_on_request(tmp_path: Path) -> None:
     ],
     ids=["segfault", "exit", "hang"],
 )
-def test_an_engine_that_takes_its_process_down_is_never_a_pass(
+def test_engine_that_kills_or_hangs_its_process_is_crashed(
     tmp_path: Path, action: str, text: str, soon: int
 ) -> None:
     source = (
@@ -317,7 +321,7 @@ def test_an_engine_that_takes_its_process_down_is_never_a_pass(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_takes_the_engine_down_when_it_is_loaded_is_not_published(tmp_path: Path) -> None:
+def test_files_that_crash_on_load_are_not_published(tmp_path: Path) -> None:
     source = (
         "from enginebay.testing.loopback import *\n"
         "from enginebay.testing import loopback\n"
@@ -337,7 +341,7 @@ def test_what_takes_the_engine_down_when_it_is_loaded_is_not_published(tmp_path:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_taken_work_dir_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_work_dir_with_foreign_files_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "precious.txt").write_text("mine")
     seen: list[Step] = []
@@ -373,7 +377,7 @@ def test_the_old_artifact_survives_a_failed_overwrite(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_forward_that_raises_is_one_line(tmp_path: Path) -> None:
+def test_error_in_forward_is_a_model_error(tmp_path: Path) -> None:
     class Raises(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("no fuel")
@@ -383,7 +387,7 @@ def test_a_forward_that_raises_is_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_without_inputs_says_what_to_pass(tmp_path: Path) -> None:
+def test_model_without_example_inputs_hints_at_the_input_option(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         eb.deploy(nn.ReLU(), backend="loopback", work_dir=tmp_path / "out")
     assert str(caught.value) == "'an object of type ReLU' has no example inputs"
@@ -391,7 +395,7 @@ def test_a_model_without_inputs_says_what_to_pass(tmp_path: Path) -> None:
     assert "--input NAME=1x3x224x224" in caught.value.hint
 
 
-def test_shapes_alone_make_up_inputs_and_ranges_open_dimensions(tmp_path: Path) -> None:
+def test_shape_params_generate_inputs_and_dynamic_dimensions(tmp_path: Path) -> None:
     deployment = eb.deploy(
         nn.Conv2d(3, 4, 3),
         backend="loopback",
@@ -403,7 +407,7 @@ def test_shapes_alone_make_up_inputs_and_ranges_open_dimensions(tmp_path: Path) 
     assert deployment.artifact.inputs[0].dims == ("input_0", 3, 8, 8)
 
 
-def test_nan_in_both_is_verified(tmp_path: Path) -> None:
+def test_nan_in_reference_and_engine_is_verified(tmp_path: Path) -> None:
     class Nan(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.sqrt(x)
@@ -415,7 +419,7 @@ def test_nan_in_both_is_verified(tmp_path: Path) -> None:
     assert "1 of 2 elements are NaN in both" in deployment.verification.summary()
 
 
-def test_a_model_in_training_mode_stays_in_it_and_is_verified(tmp_path: Path) -> None:
+def test_deployment_restores_training_mode_and_statistics(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5), nn.BatchNorm1d(3)).train()
     statistics = model[2].running_mean.clone()  # type: ignore[operator, union-attr]
     deployment = eb.deploy(model, torch.randn(2, 3), backend="loopback", work_dir=tmp_path / "out")
@@ -424,7 +428,7 @@ def test_a_model_in_training_mode_stays_in_it_and_is_verified(tmp_path: Path) ->
     assert torch.equal(model[2].running_mean, statistics)  # type: ignore[arg-type]
 
 
-def test_an_onnx_file_is_held_against_onnxs_evaluator(tmp_path: Path) -> None:
+def test_onnx_file_is_verified_against_onnx_reference_evaluator(tmp_path: Path) -> None:
     ir = eb.export(nn.Linear(3, 2), torch.ones(1, 3), path=tmp_path / "linear.onnx")
     deployment = eb.deploy(str(ir.path), backend="loopback", work_dir=tmp_path / "out")
     assert deployment.verdict == "verified"
@@ -432,7 +436,7 @@ def test_an_onnx_file_is_held_against_onnxs_evaluator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "exported_program"])
-def test_torch_files_are_sources_too(tmp_path: Path, kind: Any) -> None:
+def test_torch_files_are_deployed_and_verified(tmp_path: Path, kind: Any) -> None:
     suffix = {"torchscript": ".pt", "exported_program": ".pt2"}[kind]
     ir = eb.export(
         nn.Linear(3, 2),
@@ -447,7 +451,7 @@ def test_torch_files_are_sources_too(tmp_path: Path, kind: Any) -> None:
     assert deployment.verification.reference == f"'linear{suffix}' in PyTorch"
 
 
-def test_the_next_ir_is_tried_and_the_notes_say_why(tmp_path: Path) -> None:
+def test_next_ir_is_tried_with_a_note_of_the_failure(tmp_path: Path) -> None:
     source = (
         "from enginebay.testing.loopback import *\n"
         "from enginebay.testing import loopback\n"
@@ -474,7 +478,7 @@ def test_the_next_ir_is_tried_and_the_notes_say_why(tmp_path: Path) -> None:
     )
 
 
-def test_when_no_ir_works_every_reason_is_told(tmp_path: Path) -> None:
+def test_error_lists_the_failure_of_every_ir(tmp_path: Path) -> None:
     source = (
         "from enginebay.testing.loopback import *\n"
         "from enginebay.testing import loopback\n"
@@ -492,7 +496,7 @@ def test_when_no_ir_works_every_reason_is_told(tmp_path: Path) -> None:
     assert "not onnx" in str(caught.value)
 
 
-def test_params_of_another_kind_are_refused(tmp_path: Path) -> None:
+def test_unknown_params_field_or_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="'gian', which is not one of its fields"):
         eb.deploy(
             nn.ReLU(), torch.ones(1), backend="loopback", work_dir=tmp_path, params={"gian": 1}
@@ -507,7 +511,7 @@ def test_params_of_another_kind_are_refused(tmp_path: Path) -> None:
         )
 
 
-def test_the_ir_is_kept_on_request(tmp_path: Path) -> None:
+def test_ir_is_stored_on_request(tmp_path: Path) -> None:
     deployment = eb.deploy(
         nn.ReLU(),
         torch.ones(1),
@@ -518,7 +522,7 @@ def test_the_ir_is_kept_on_request(tmp_path: Path) -> None:
     assert (deployment.artifact.path / "ir" / "model.onnx").is_file()
 
 
-def test_a_wrong_rewriter_does_not_verify_itself(tmp_path: Path) -> None:
+def test_wrong_rewriter_is_a_mismatch(tmp_path: Path) -> None:
     rewriters = eb.RewriterSet()
 
     @rewriters.function("torch.relu")
@@ -539,7 +543,7 @@ def test_a_wrong_rewriter_does_not_verify_itself(tmp_path: Path) -> None:
         )
 
 
-def test_a_right_rewriter_is_reported(tmp_path: Path) -> None:
+def test_applied_and_unused_rewriters_are_reported(tmp_path: Path) -> None:
     rewriters = eb.RewriterSet()
 
     @rewriters.function("torch.relu")
@@ -567,7 +571,7 @@ def test_a_right_rewriter_is_reported(tmp_path: Path) -> None:
     assert "torch.erf" in str(deployment.rewriting.never_fired)
 
 
-def test_an_input_that_the_exporter_drops_is_not_asked_for(tmp_path: Path) -> None:
+def test_input_dropped_by_the_exporter_is_not_required(tmp_path: Path) -> None:
     class Unused(nn.Module):
         def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
             return x * 2
@@ -598,7 +602,7 @@ def test_a_foreign_exported_program_keeps_its_names(tmp_path: Path) -> None:
     assert [spec.name for spec in deployment.artifact.inputs] == ["pair_a", "pair_b"]
 
 
-def test_a_data_set_that_fills_one_array_again_and_again(tmp_path: Path, loopback: str) -> None:
+def test_data_items_from_a_reused_buffer_are_copied(tmp_path: Path, loopback: str) -> None:
     buffer = np.empty((2, 4), np.float32)
 
     def fill() -> Iterator[NumpyArray]:
@@ -614,9 +618,7 @@ def test_a_data_set_that_fills_one_array_again_and_again(tmp_path: Path, loopbac
     assert deployment.artifact.manifest.data.count == 4
 
 
-def test_no_more_of_a_stream_is_read_than_an_artifact_is_verified_on(
-    tmp_path: Path, loopback: str
-) -> None:
+def test_data_stream_is_read_only_as_far_as_needed(tmp_path: Path, loopback: str) -> None:
     read = []
 
     def stream() -> Iterator[NumpyArray]:
@@ -630,7 +632,7 @@ def test_no_more_of_a_stream_is_read_than_an_artifact_is_verified_on(
         eb.deploy(nn.ReLU(), torch.ones(2, 4), backend=loopback, work_dir=tmp_path / "b", data=[])
 
 
-def test_an_engine_that_holds_the_path_of_its_folder_is_refused(tmp_path: Path) -> None:
+def test_engine_with_absolute_paths_is_refused(tmp_path: Path) -> None:
     source = (
         "from enginebay.testing.loopback import *\n"
         "from enginebay.testing import loopback\n"
@@ -660,4 +662,4 @@ def test_an_engine_that_holds_the_path_of_its_folder_is_refused(tmp_path: Path) 
             assert e.value.hint == (
                 "write paths that are relative: the files are moved once they are verified"
             )
-    assert [each.name for each in tmp_path.iterdir()] == ["m.onnx"]
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]

@@ -1,4 +1,4 @@
-"""What agreement with the example alone would hide."""
+"""Errors and doubts that a comparison on the example alone would miss."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_baked_in_branch_is_a_mismatch_that_names_the_line(deploy: Deploy) -> 
     assert "--domain NAME=LOW,HIGH" in message
 
 
-def test_what_nothing_proves_is_not_published(deploy: Deploy, tmp_path: Path) -> None:
+def test_unverified_artifact_is_published_only_on_request(deploy: Deploy, tmp_path: Path) -> None:
     with pytest.raises(NotVerifiedError, match="no output changes between the 5 samples") as caught:
         deploy(lambda x: x * 0, ONES, allow_unverified=False)
     assert caught.value.verdict.verdict == "unverified"
@@ -68,7 +68,7 @@ def test_what_nothing_proves_is_not_published(deploy: Deploy, tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
-def test_a_branch_that_no_sample_takes_is_warned_of_now_and_later(deploy: Deploy) -> None:
+def test_branch_untaken_by_samples_warns_at_deploy_and_verify(deploy: Deploy) -> None:
     with pytest.warns(eb.VerdictWarning, match=r"test_doubtful_verdicts\.py:\d+: Python reads"):
         deployed = deploy(lambda x: x - 1 if x.max() > 1e6 else x + 1, ONES)
     assert deployed.verdict == "verified"
@@ -79,9 +79,7 @@ def test_a_branch_that_no_sample_takes_is_warned_of_now_and_later(deploy: Deploy
     assert again.warnings == (warning,)
 
 
-def test_what_an_engine_fell_back_on_is_warned_of_now_and_later(
-    deploy: Deploy, fallen: str
-) -> None:
+def test_engine_fallback_warns_at_deploy_and_verify(deploy: Deploy, fallen: str) -> None:
     with pytest.warns(eb.VerdictWarning, match="no turbo here"):
         deployed = deploy(torch.relu, torch.randn(2, 4), backend=fallen)
     assert deployed.verdict == "verified"
@@ -100,7 +98,7 @@ def test_without_probes_the_verdict_is_on_the_example_alone(deploy: Deploy) -> N
     )
 
 
-def test_one_row_is_compared_with_rows_that_differ(deploy: Deploy) -> None:
+def test_probes_of_larger_batches_contain_different_rows(deploy: Deploy) -> None:
     wrong = eb.RewriterSet(backend="loopback")
     wrong.function(f"{__name__}.target")(lambda ctx, x: x[:1].expand_as(x) + x.mean(0))
     with pytest.raises(NotVerifiedError, match="the sizes x:"):
@@ -116,7 +114,7 @@ def target(x: torch.Tensor) -> torch.Tensor:
     return x + x
 
 
-def test_a_model_of_chance_is_unverified(deploy: Deploy) -> None:
+def test_random_model_is_unverified(deploy: Deploy) -> None:
     deployed = deploy(lambda x: x + torch.rand_like(x), ONES)
     assert deployed.verdict == "unverified"
     assert deployed.verification.reason.startswith("the model is not deterministic, a second run")
@@ -130,7 +128,7 @@ def test_a_model_of_chance_is_unverified(deploy: Deploy) -> None:
         (lambda x: x / 0 * 0, "the model returns nothing but NaN and infinity"),
     ],
 )
-def test_outputs_that_prove_nothing_are_unverified(
+def test_constant_or_non_finite_outputs_are_unverified(
     deploy: Deploy, function: Any, reason: str
 ) -> None:
     deployed = deploy(function, ONES)
@@ -138,7 +136,7 @@ def test_outputs_that_prove_nothing_are_unverified(
     assert deployed.verification.reason.startswith(reason)
 
 
-def test_probes_that_the_model_refuses_are_left_out_and_named(deploy: Deploy) -> None:
+def test_probes_with_only_non_finite_outputs_are_dropped(deploy: Deploy) -> None:
     def picky(x: torch.Tensor) -> torch.Tensor:
         return torch.log(x)
 
@@ -149,7 +147,7 @@ def test_probes_that_the_model_refuses_are_left_out_and_named(deploy: Deploy) ->
     assert basis.dropped == ("zeros: the model returns nothing but NaN and infinity",)
 
 
-def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) -> None:
+def test_domain_bounds_the_probes_and_is_recorded(deploy: Deploy) -> None:
     deployed = deploy(torch.sqrt, torch.rand(2, 4), domain={"x": (0, 1)})
     assert all(
         0 <= s.inputs["x"].min() <= s.inputs["x"].max() <= 1 for s in deployed.artifact.samples()
@@ -176,13 +174,15 @@ def test_a_domain_holds_the_probes_and_stands_in_the_manifest(deploy: Deploy) ->
         ({"probes": -1}, UsageError, "invalid number of probes -1: expected"),
     ],
 )
-def test_bad_probes(deploy: Deploy, options: Any, error: type[Exception], message: str) -> None:
+def test_invalid_domain_or_probe_count_is_refused(
+    deploy: Deploy, options: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error) as caught:
         deploy(torch.relu, ONES, **options)
     assert str(caught.value).startswith(message)
 
 
-def test_verify_repeats_the_probes_and_draws_new_ones_for_a_model(deploy: Deploy) -> None:
+def test_verify_draws_new_probes_only_for_a_given_model(deploy: Deploy) -> None:
     deployed = deploy(torch.relu, torch.randn(2, 4))
     assert eb.verify(deployed.artifact).samples == deployed.verification.samples == 5
     again = eb.verify(deployed.artifact, reference=(Function(torch.relu), torch.randn(2, 4)))
@@ -215,16 +215,14 @@ def test_a_receipt_that_claims_a_coarser_precision_is_a_mismatch(tmp_path: Path)
         eb.deploy(nn.ReLU(), ONES, backend="coarse", work_dir=tmp_path / "out")
 
 
-def test_made_up_integers_come_from_the_table_that_they_look_up(
-    loopback: str, tmp_path: Path
-) -> None:
+def test_generated_integers_cover_the_embedding_table(loopback: str, tmp_path: Path) -> None:
     ids = eb.TensorSpec("input", "int64", (1, 64))
     deployed = eb.deploy(
         nn.Embedding(50, 4), {"input": ids}, backend=loopback, work_dir=tmp_path / "out"
     )
-    found = deployed.artifact.samples()[0].inputs["input"]
-    assert np.unique(found).size > 20
-    assert 0 <= found.min() <= found.max() < 50
+    values = deployed.artifact.samples()[0].inputs["input"]
+    assert np.unique(values).size > 20
+    assert 0 <= values.min() <= values.max() < 50
 
 
 @pytest.mark.parametrize(
@@ -237,7 +235,7 @@ def test_made_up_integers_come_from_the_table_that_they_look_up(
     ids=["classes", "digits", "zeros and ones"],
 )
 @pytest.mark.filterwarnings("ignore:Converting a tensor:torch.jit.TracerWarning")
-def test_made_up_integers_are_as_many_as_the_model_takes(
+def test_generated_integers_stay_in_the_accepted_range(
     deploy: Deploy, function: Any, greatest: int, note: bool
 ) -> None:
     spec = eb.TensorSpec("x", "int64", (1, 200))
@@ -249,7 +247,7 @@ def test_made_up_integers_are_as_many_as_the_model_takes(
     )
 
 
-def test_large_values_on_request(deploy: Deploy) -> None:
+def test_extreme_probes_find_overflow_on_request(deploy: Deploy) -> None:
     def unstable(x: torch.Tensor) -> torch.Tensor:
         return x.exp().sum(1).log() if torch.jit.is_tracing() else x.logsumexp(1)
 
@@ -260,9 +258,9 @@ def test_large_values_on_request(deploy: Deploy) -> None:
 
 
 class Planes(nn.Module):
-    """Zeros make planes of equal values of which the norm keeps the rounding, 300 times larger.
+    """Zeros make planes of equal values; the norm returns their rounding errors, 300 times larger.
 
-    An engine rounds otherwise than PyTorch: what is traced is off by the spacing of float32.
+    An engine rounds differently from PyTorch: the trace is off by the spacing of float32.
     """
 
     def __init__(self, wrong: Callable[[torch.Tensor, torch.Tensor], Any] | None = None) -> None:
@@ -291,7 +289,7 @@ def deploy_planes(folder: Path, model: Planes, backend: str, **given: Any) -> eb
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
-def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Path) -> None:
+def test_probe_decided_by_rounding_is_dropped(loopback: str, tmp_path: Path) -> None:
     deployed = deploy_planes(tmp_path, Planes(), loopback)
     assert deployed.verdict == "verified"
     basis = deployed.verification.basis
@@ -299,7 +297,7 @@ def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Pat
     assert basis.dropped == (BY_ROUNDING,)
     assert "zeros" not in basis.labels
     assert deployed.verification.samples == 4
-    assert len([one for one in deployed.artifact.samples() if one.kind != "non_finite"]) == 4
+    assert len([s for s in deployed.artifact.samples() if s.kind != "non_finite"]) == 4
     assert eb.verify(deployed.artifact).verdict == "verified"
     again = eb.verify(deployed.artifact, reference=(Planes(), PLANES))
     assert again.verdict == "verified"
@@ -322,14 +320,14 @@ def test_a_probe_that_rounding_decides_says_nothing(loopback: str, tmp_path: Pat
         ),
     ],
 )
-def test_rounding_excuses_nothing_else(
+def test_errors_larger_than_rounding_are_a_mismatch(
     loopback: str, tmp_path: Path, wrong: Any, given: Any
 ) -> None:
     with pytest.raises(NotVerifiedError):
         deploy_planes(tmp_path, Planes(wrong), loopback, **given)
 
 
-def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Deploy) -> None:
+def test_wrong_engine_of_a_stable_model_is_a_mismatch(deploy: Deploy) -> None:
     def slips(x: torch.Tensor) -> torch.Tensor:
         return torch.tanh(x @ x.mT) * (1.001 if torch.jit.is_tracing() else 1.0)
 
@@ -338,15 +336,15 @@ def test_rounding_excuses_no_engine_that_a_stable_model_finds_wrong(deploy: Depl
 
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
-    """Return the numbers, every fourth one off by a rounding in what is traced."""
+    """Return the numbers; in a trace, every fourth is off by a rounding error."""
     first = (torch.arange(x.numel()) % 4 == 0).reshape(x.shape)
     return x * (1 - 2**-23 * first) if torch.jit.is_tracing() else x
 
 
 class Remainder(nn.Module):
-    """What is left of a number less another one, which is a rounding of them for zeros.
+    """The difference of two numbers, which for zeros is only their rounding error.
 
-    What is traced rounds as engines do, and makes a mistake with zeros besides.
+    The trace rounds as engines do, and adds a mistake for zeros.
     """
 
     def __init__(self, pair: Callable[[torch.Tensor], Any], mistake: float = 0.0) -> None:
@@ -358,8 +356,8 @@ class Remainder(nn.Module):
         larger, smaller = self.pair(x)
         if not torch.jit.is_tracing():
             return larger - smaller
-        found = larger - rounded(smaller)
-        return torch.where(x.abs().sum() == 0, found + self.mistake, found)
+        difference = larger - rounded(smaller)
+        return torch.where(x.abs().sum() == 0, difference + self.mistake, difference)
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
@@ -372,7 +370,7 @@ class Remainder(nn.Module):
         pytest.param(lambda x: (0, x.tanh() + 2**-24 * torch.jit.is_tracing()), id="tanh"),
     ],
 )
-def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
+def test_cancellation_excuses_only_the_rounding_of_its_operands(
     pair: Any, loopback: str, tmp_path: Path
 ) -> None:
     options = {"args": torch.randn(2, 4), "backend": loopback, "exporter": "torchscript"}
@@ -385,19 +383,15 @@ def test_a_difference_is_no_more_than_the_rounding_of_its_numbers(
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
-def test_rounding_is_told_from_mistakes_in_a_graph_that_runs_elsewhere(
-    ahead: str, tmp_path: Path
-) -> None:
+def test_probe_decided_by_rounding_is_dropped_in_simulation(ahead: str, tmp_path: Path) -> None:
     simulation = deploy_planes(tmp_path, Planes(), ahead).verification.simulation
     assert simulation is not None
     assert (simulation.failed, simulation.samples) == ((), 4)
 
 
-def test_what_rounding_decides_on_one_probe_hides_nothing_on_another(
-    loopback: str, tmp_path: Path
-) -> None:
+def test_dropped_probe_does_not_hide_an_error_on_another(loopback: str, tmp_path: Path) -> None:
     def wrong(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.where(x.abs().max() > 2, y + 1e-2, y)  # where the spread is ten times as large
+        return torch.where(x.abs().max() > 2, y + 1e-2, y)  # only with ten times the spread
 
     with pytest.raises(NotVerifiedError, match="on the probe 'ten times the spread'") as caught:
         deploy_planes(tmp_path, Planes(wrong), loopback)

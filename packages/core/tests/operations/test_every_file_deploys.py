@@ -1,4 +1,4 @@
-"""Every file that ``export`` writes deploys without a further word, by the names it was given."""
+"""Every file that ``export`` writes deploys without options and preserves its names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def names(specs: Any) -> list[str]:
 
 
 def _pairs() -> list[Any]:
-    """Every kind of model as every file, with sizes fixed or open in turn; the rest is slow."""
+    """Each model as each file type, alternating fixed and open sizes; the rest is slow."""
     cases = []
     for number, (kind, file) in enumerate(product(MODELS, FILES)):
         for size in ("fixed", "open"):
@@ -81,8 +81,7 @@ def test_an_exported_file_deploys(
 
 
 @pytest.mark.parametrize("file", FILES[1:])
-def test_an_exported_file_is_exported_again(tmp_path: Path, file: str) -> None:
-    """What leaves as ``image`` comes in and leaves again as ``image``, by whoever names it."""
+def test_exporting_an_exported_file_preserves_names(tmp_path: Path, file: str) -> None:
     model, args, inputs, outputs = MODELS["one"]
     written = eb.export(model, args, path=tmp_path / file)
     for again in ("again.onnx", "again.pt"):
@@ -90,9 +89,7 @@ def test_an_exported_file_is_exported_again(tmp_path: Path, file: str) -> None:
         assert (names(ir.inputs), names(ir.outputs)) == (inputs, outputs)
 
 
-def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
-    loopback: str, tmp_path: Path
-) -> None:
+def test_dynamic_range_of_an_exported_program_is_preserved(loopback: str, tmp_path: Path) -> None:
     opened = {"image": {0: ("batch", 1, 5)}}
     ir = eb.export(One(), ONES, path=tmp_path / "m.pt2", dynamic=opened)
     deployed = eb.deploy(str(ir.path), backend=loopback, work_dir=tmp_path / "artifact")
@@ -103,9 +100,7 @@ def test_a_programs_open_dimensions_stay_open_between_the_same_sizes(
     assert 3 in sizes  # and a prime size in between
 
 
-def test_a_converted_file_is_compared_with_the_models_own_example(
-    loopback: str, tmp_path: Path
-) -> None:
+def test_converted_file_verifies_against_the_models_example(loopback: str, tmp_path: Path) -> None:
     model, args, inputs, outputs = MODELS["nested"]
     eb.export(model, args, path=tmp_path / "m.onnx")
     converted = eb.convert(tmp_path / "m.onnx", backend=loopback, work_dir=tmp_path / "artifact")
@@ -115,7 +110,7 @@ def test_a_converted_file_is_compared_with_the_models_own_example(
     assert [output.name for output in verification.outputs] == outputs
 
 
-def test_a_model_without_an_example_says_what_is_missing(loopback: str, tmp_path: Path) -> None:
+def test_verifying_without_example_inputs_is_refused(loopback: str, tmp_path: Path) -> None:
     model, args, *_ = MODELS["two"]
     eb.export(model, args, path=tmp_path / "m.onnx")
     converted = eb.convert(tmp_path / "m.onnx", backend=loopback, work_dir=tmp_path / "artifact")
@@ -125,7 +120,7 @@ def test_a_model_without_an_example_says_what_is_missing(loopback: str, tmp_path
         eb.verify(converted, reference={"output": ONES})
 
 
-def test_an_artifact_with_names_of_its_own_is_compared_with_its_model(
+def test_artifact_with_given_names_verifies_against_its_model(
     loopback: str, tmp_path: Path
 ) -> None:
     model, args, *_ = MODELS["two"]

@@ -1,4 +1,4 @@
-"""An engine in a child process behaves as one in this process does, and its crash stays there."""
+"""An engine in a child process returns the same outputs, and its crash stays in the child."""
 
 from __future__ import annotations
 
@@ -51,48 +51,50 @@ def isolated(artifact: eb.Artifact) -> Iterator[eb.Wrapper]:
         yield wrapper
 
 
-def test_it_gives_what_the_engine_gives(artifact: eb.Artifact, isolated: eb.Wrapper) -> None:
+def test_isolated_engine_returns_the_same_outputs(
+    artifact: eb.Artifact, isolated: eb.Wrapper
+) -> None:
     x = np.linspace(-3, 3, 12, dtype="f4").reshape(3, 4)[:, ::2][:, :1].repeat(3, axis=1)
     with eb.load(artifact) as here:
         assert isolated.receipt == here.receipt
         for given in (x, x[::-1], x[:0], np.asfortranarray(x)):
             name = isolated.input_names[0]
-            expected, found = here({name: given}), isolated({name: given})
-            assert found.keys() == expected.keys()
+            expected, outputs = here({name: given}), isolated({name: given})
+            assert outputs.keys() == expected.keys()
             for key, value in expected.items():
-                assert np.array_equal(found[key], value)
-                assert found[key].dtype == value.dtype
-                assert found[key].flags.writeable
+                assert np.array_equal(outputs[key], value)
+                assert outputs[key].dtype == value.dtype
+                assert outputs[key].flags.writeable
 
 
 def test_tensors_come_back_as_tensors(isolated: eb.Wrapper) -> None:
     x = torch.randn(2, 3)
-    found = isolated(x)
-    assert torch.allclose(found, x.tanh())
+    output = isolated(x)
+    assert torch.allclose(output, x.tanh())
 
 
-def test_a_wrong_input_is_refused_here(isolated: eb.Wrapper) -> None:
+def test_isolated_engine_refuses_unknown_inputs(isolated: eb.Wrapper) -> None:
     with pytest.raises(InputError):
         isolated({"nothing": np.ones((2, 3), "f4")})
 
 
-def test_calls_of_several_threads_wait_for_each_other(isolated: eb.Wrapper) -> None:
-    found: dict[int, float] = {}
+def test_isolated_calls_from_threads_do_not_mix(isolated: eb.Wrapper) -> None:
+    results: dict[int, float] = {}
 
     def call(number: int) -> None:
         for _ in range(20):
             y = isolated(np.full((1, 3), number, "f4"))
-            found[number] = float(y[0, 0])
+            results[number] = float(y[0, 0])
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == pytest.approx({number: np.tanh(number) for number in range(4)}, abs=1e-6)
+    assert results == pytest.approx({number: np.tanh(number) for number in range(4)}, abs=1e-6)
 
 
-def test_a_closed_one_refuses_calls(artifact: eb.Artifact) -> None:
+def test_closed_isolated_engine_refuses_calls(artifact: eb.Artifact) -> None:
     wrapper = eb.load(artifact, isolated=True)
     wrapper.close()
     wrapper.close()
@@ -110,7 +112,7 @@ def deploy_crashing(folder: Path) -> eb.Artifact:
     ).artifact
 
 
-def test_a_crash_is_an_error_here_and_again_at_the_next_call(tmp_path: Path) -> None:
+def test_crash_in_the_child_is_an_error_at_every_call(tmp_path: Path) -> None:
     with temporary_backend("crashing", CRASHING):
         made = deploy_crashing(tmp_path)
         with eb.load(made, isolated=True) as wrapper:
@@ -120,7 +122,7 @@ def test_a_crash_is_an_error_here_and_again_at_the_next_call(tmp_path: Path) -> 
                     wrapper(-np.ones((1, 3), "f4"))
 
 
-def test_what_cannot_be_loaded_leaves_no_process(artifact: eb.Artifact, tmp_path: Path) -> None:
+def test_failed_load_leaves_no_child_process(artifact: eb.Artifact, tmp_path: Path) -> None:
     source = CRASHING.replace(
         "def build_wrapper(request): return Crashing(request)",
         "def build_wrapper(request):\n"
@@ -144,7 +146,7 @@ def _children() -> list[str]:
         return []
 
 
-def test_samples_of_another_artifact_come_with_their_outputs(
+def test_samples_of_another_artifact_verify_against_their_outputs(
     artifact: eb.Artifact, tmp_path: Path
 ) -> None:
     other = eb.deploy(nn.Tanh(), torch.randn(2, 3), work_dir=tmp_path / "other").artifact

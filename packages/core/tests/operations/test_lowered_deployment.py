@@ -1,4 +1,4 @@
-"""A backend that lists its operators: what it lacks is lowered, refused or shown, all at once."""
+"""A backend that lists its operators: missing ones are lowered, refused or listed, all at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def model(tmp_path):
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_a_backend_lacks_is_lowered_and_verified(tmp_path):
+def test_operators_missing_in_a_backend_are_lowered_and_verified(tmp_path):
     model = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Hardswish(), nn.ReLU())
     deployment = eb.deploy(model, torch.rand(2, 3), work_dir=tmp_path / "a", backend="small")
     assert deployment.verdict == "verified"
@@ -67,7 +67,7 @@ REFUSAL = (
 
 
 @pytest.mark.usefixtures("_small")
-def test_what_is_left_is_refused_at_once_with_modules_and_lines(tmp_path, model):
+def test_operators_without_lowering_are_refused_with_modules_and_lines(tmp_path, model):
     with pytest.raises(LackingOperatorsError) as caught:
         eb.deploy(model, work_dir=tmp_path / "a", backend="small")
     assert str(caught.value) == REFUSAL
@@ -82,17 +82,17 @@ def test_what_is_left_is_refused_at_once_with_modules_and_lines(tmp_path, model)
 
 
 @pytest.mark.usefixtures("_small")
-def test_an_export_for_it_is_refused_too(tmp_path, model):
+def test_export_with_missing_operators_is_refused(tmp_path, model):
     with pytest.raises(LackingOperatorsError):
         eb.export(model, path=tmp_path / "a.pt2", backend="small")
     assert eb.export(model, path=tmp_path / "a.pt2").path.exists()
 
 
 @pytest.mark.usefixtures("_small")
-def test_preview_lists_what_it_lacks_and_what_was_lowered(model, capsys):
+def test_preview_lists_missing_and_lowered_operators(model, capsys):
     assert main(["preview", model, "--backend", "small", "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
-    assert found == {
+    (row,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
+    assert row == {
         "backend": "small",
         "ir": "exported_program",
         "obstacles": [
@@ -117,7 +117,7 @@ def test_preview_lists_what_it_lacks_and_what_was_lowered(model, capsys):
 
 
 @pytest.mark.usefixtures("_small")
-def test_rewriters_lists_lowerings_with_their_conditions_in_words(capsys):
+def test_rewriters_command_lists_lowerings_with_their_conditions(capsys):
     assert main(["rewriters", "--backend", "small", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rewriters"]
     assert {

@@ -1,4 +1,4 @@
-"""Results as a notebook shows them: short texts, and HTML that nothing in a model can break."""
+"""Results in a notebook: short texts, and HTML that no name in a model can break."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Page(HTMLParser):
-    """The texts of a fragment; raises where its tags are not balanced."""
+    """Collect the texts of an HTML fragment, and raise if its tags are not balanced."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def deployment(loopback: str, tmp_path_factory: pytest.TempPathFactory) -> eb.De
     return eb.deploy(torch.nn.ReLU(), torch.ones(1, 3), backend=loopback, work_dir=folder)
 
 
-def test_the_short_texts_say_what_matters(deployment: eb.Deployment) -> None:
+def test_reprs_show_backend_verdict_and_path(deployment: eb.Deployment) -> None:
     path = deployment.artifact.path
     assert repr(deployment) == f"<Deployment on loopback, verified, in '{path}'>"
     assert repr(deployment.artifact) == f"<Artifact of loopback, verified, in '{path}'>"
@@ -83,7 +83,7 @@ def test_the_html_has_the_figures_and_no_colours(deployment: eb.Deployment) -> N
         }
 
 
-def test_progress_without_a_terminal_is_a_line_a_step(
+def test_progress_without_a_terminal_prints_a_line_per_step(
     loopback: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"backend": loopback, "work_dir": tmp_path / "relu"}
@@ -95,10 +95,10 @@ def test_progress_without_a_terminal_is_a_line_a_step(
     assert lines == [["✓", name] for name in names]
 
 
-def test_progress_in_a_notebook_is_one_table_that_grows(
+def test_progress_in_a_notebook_updates_a_single_table(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """IPython's part is played by what it calls; a real kernel shows the same table."""
+    """A stand-in replaces IPython; a real kernel shows the same table."""
     shown: list[str] = []
 
     class Handle:
@@ -125,7 +125,7 @@ def test_a_name_cannot_become_markup() -> None:
     assert page.texts == [evil] * 5
 
 
-def test_nothing_to_show_is_nothing() -> None:
+def test_empty_html_tables_are_left_out() -> None:
     assert html_fields("", []) == html_table(("a",), []) == ""
     page = Page(Verification.crashed("signal 11")._repr_html_())
     assert page.texts == ["crashed: signal 11"]
@@ -153,5 +153,5 @@ def test_a_deployment_prints_as_the_table_of_the_command(
     assert not {line for line in lines if "\x1b" in line}
 
 
-def test_a_text_cannot_move_the_cursor() -> None:
+def test_control_characters_in_texts_are_escaped() -> None:
     assert str(Verification.crashed("\x1b[2J\ngone")) == r"crashed: \x1b[2J\ngone"

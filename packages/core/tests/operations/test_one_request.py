@@ -1,4 +1,4 @@
-"""Whoever opens an artifact makes the same checks: no way in skips one."""
+"""``load`` and ``verify`` make the same checks before they open an artifact."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("open_it", [eb.load, eb.verify])
-def test_an_artifact_that_is_bound_to_something_else_is_refused(
+def test_artifact_bound_to_other_hardware_is_refused(
     loopback: str, tmp_path: Path, open_it: Callable[[Any], Any]
 ) -> None:
     deployed = eb.deploy(nn.ReLU(), torch.ones(2), backend=loopback, work_dir=tmp_path / "a")

@@ -70,7 +70,9 @@ def deployed(
     return model, deploy(model, folder, "neck", "head", exporter=request.param)
 
 
-def test_it_is_verified_as_a_whole(deployed: tuple[Network, eb.Deployment]) -> None:
+def test_partitioned_artifact_is_verified_as_a_whole(
+    deployed: tuple[Network, eb.Deployment],
+) -> None:
     verification = deployed[1].verification
     assert (verification.verdict, verification.samples) == ("verified", 8)
     assert [output.name for output in verification.outputs] == ["late", "next", "last"]
@@ -89,7 +91,7 @@ def test_the_manifest_lists_the_parts(deployed: tuple[Network, eb.Deployment]) -
 
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("numpy", [True, False])
-def test_moved_it_gives_the_models_numbers(
+def test_moved_partitioned_artifact_returns_the_models_outputs(
     deployed: tuple[Network, eb.Deployment], tmp_path: Path, batch: int, numpy: bool
 ) -> None:
     model, deployment = deployed
@@ -99,20 +101,22 @@ def test_moved_it_gives_the_models_numbers(
     feed = {"x": x.numpy(), "ids": ids.numpy()} if numpy else {"x": x, "ids": ids}
     with eb.load(moved) as wrapper:
         assert isinstance(wrapper, ChainedWrapper)
-        found = wrapper(feed)
+        outputs = wrapper(feed)
         again = wrapper(feed)
-    assert list(found) == ["late", "next", "last"]
+    assert list(outputs) == ["late", "next", "last"]
     for name, expected in model(x, ids).items():
-        assert isinstance(found[name], np.ndarray if numpy else torch.Tensor)
-        torch.testing.assert_close(torch.as_tensor(found[name]), expected)
-        assert np.array_equal(found[name], again[name])
+        assert isinstance(outputs[name], np.ndarray if numpy else torch.Tensor)
+        torch.testing.assert_close(torch.as_tensor(outputs[name]), expected)
+        assert np.array_equal(outputs[name], again[name])
 
 
-def test_it_is_verified_again_from_its_records(deployed: tuple[Network, eb.Deployment]) -> None:
+def test_partitioned_artifact_verifies_from_recorded_outputs(
+    deployed: tuple[Network, eb.Deployment],
+) -> None:
     assert eb.verify(deployed[1].artifact).verdict == "verified"
 
 
-def test_a_process_without_torch_runs_it(deployed: tuple[Network, eb.Deployment]) -> None:
+def test_partitioned_artifact_runs_without_torch(deployed: tuple[Network, eb.Deployment]) -> None:
     code = (
         "import sys, json, numpy as np, enginebay as eb\n"
         "sys.modules['torch'] = None\n"  # any import of torch fails
@@ -156,7 +160,7 @@ def test_a_wrong_part_is_a_mismatch(tmp_path: Path) -> None:
     assert not (tmp_path / "net").exists()
 
 
-def test_shapes_of_the_models_inputs_go_to_the_parts_that_take_them(tmp_path: Path) -> None:
+def test_shape_params_are_passed_to_the_part_with_the_input(tmp_path: Path) -> None:
     shapes = {"min_shapes": {"x": (1, 4)}, "max_shapes": {"x": (5, 4)}}
     params = {"input_shapes": {"x": (2, 4)}, **shapes}
     model = nn.Sequential(nn.Linear(4, 3), Marks(), nn.ReLU())
@@ -188,14 +192,16 @@ class Marks(nn.Module):
         ),
     ],
 )
-def test_wrong_names_leave_nothing_behind(tmp_path: Path, cuts: list[str], message: str) -> None:
+def test_invalid_cuts_are_refused_and_leave_no_files(
+    tmp_path: Path, cuts: list[str], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         deploy(Network(), tmp_path / "net", *cuts)
     assert str(caught.value).startswith(message)
     assert not (tmp_path / "net").exists()
 
 
-def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
+def test_cut_at_a_missing_function_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         eb.deploy(
             Network(),
@@ -213,7 +219,7 @@ def test_a_function_that_is_not_there_has_no_mark(tmp_path: Path) -> None:
     )
 
 
-def test_a_text_is_no_sequence_of_names() -> None:
+def test_string_as_cuts_is_refused() -> None:
     with pytest.raises(ParamsError) as caught:
         eb.ExportOptions(cuts="neck")
     assert str(caught.value).startswith("'neck' does not fit ExportOptions.cuts: expected ")
@@ -238,14 +244,14 @@ def test_a_part_whose_file_has_no_digest_is_refused(tmp_path: Path) -> None:
         eb.load(tmp_path / "net")
 
 
-def test_a_closed_chain_says_so(deployed: tuple[Network, eb.Deployment]) -> None:
+def test_closed_chain_refuses_calls(deployed: tuple[Network, eb.Deployment]) -> None:
     wrapper = eb.load(deployed[1].artifact)
     wrapper.close()
     with pytest.raises(UsageError, match="this wrapper is closed"):
         wrapper({"x": np.ones((1, 4), np.float32), "ids": np.zeros(1, np.int64)})
 
 
-def test_the_command_line_cuts(
+def test_cuts_option_of_deploy_creates_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,8 +292,8 @@ def test_an_onnx_file_is_cut_at_its_tensors(
     assert (verification.verdict, verification.samples) == ("verified", 5)
     assert [part.folder for part in artifact.manifest.parts] == ["part_0", "part_1", "part_2"]
     with eb.load(artifact) as wrapper:
-        found = wrapper({"x": np.ones((4, 3), np.float32)})["y"]
-    np.testing.assert_allclose(found, np.full((4, 3), np.e + 1), rtol=1e-6)
+        output = wrapper({"x": np.ones((4, 3), np.float32)})["y"]
+    np.testing.assert_allclose(output, np.full((4, 3), np.e + 1), rtol=1e-6)
     capsys.readouterr()
     assert main([*command, "--work-dir", str(tmp_path / "wrong"), "--cuts", "aa"]) == 2
     assert capsys.readouterr().err.splitlines()[-2:] == [
@@ -346,7 +352,7 @@ def deploy_parts(folder: Path, *parts: dict[str, Any]) -> eb.Deployment:
     ("ends", "crossing"),
     [
         ([[f"{FEATURE}:output"]], [{"extract_feat:output_0"}]),
-        # One place lies behind the other: the part ends at the last of them.
+        # Both places are on the same path: the part ends at the later place.
         ([[f"{FEATURE}:output", "multiclass_nms[0]:input"]], [{"multiclass_nms:input"}]),
         (
             [[f"{FEATURE}:output"], ["multiclass_nms:input"]],
@@ -356,7 +362,7 @@ def deploy_parts(folder: Path, *parts: dict[str, Any]) -> eb.Deployment:
     ],
     ids=["one part", "two ends", "two parts", "the whole"],
 )
-def test_the_parts_of_mmdeploys_config(
+def test_partition_config_of_mmdeploy_creates_its_parts(
     tmp_path: Path, ends: list[list[str]], crossing: list[set[str]]
 ) -> None:
     starts = [[f"{FORWARD}:input"], *ends]
@@ -365,7 +371,7 @@ def test_the_parts_of_mmdeploys_config(
     assert deployed.verdict == "verified"
     parts = deployed.artifact.manifest.parts
     assert len(parts) == len(crossing) + 1
-    assert [{each.name for each in part.inputs} for part in parts[1:]] == crossing
+    assert [{spec.name for spec in part.inputs} for part in parts[1:]] == crossing
     assert any("the artifact contains every part" in note for note in deployed.notes)
 
 
@@ -390,7 +396,7 @@ PART = "partition_config.partition_cfg.0"
     ],
     ids=["misspelt", "the wrong way round"],
 )
-def test_a_part_that_the_model_does_not_have(
+def test_invalid_part_in_partition_config_is_refused(
     tmp_path: Path, start: str, end: str, message: str, hint: str
 ) -> None:
     with pytest.raises(UsageError) as raised:

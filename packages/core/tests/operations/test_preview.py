@@ -1,4 +1,4 @@
-"""All that stands in a model's way is listed at once, each with the module that uses it."""
+"""All obstacles of a model are listed at once, with their modules."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def build():
 """
 
 
-def test_three_planted_operators_are_listed_with_their_modules(
+def test_all_unsupported_operators_are_listed_with_their_modules(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "planted.py").write_text(PLANTED)
     assert main(["preview", "planted.py:build", "--backend", loopback, "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
-    obstacles = {one["operator"]: (one["modules"], one["reason"]) for one in found["obstacles"]}
-    assert (found["error"], found["ir"]) == ("", "onnx")
+    (row,) = json.loads(capsys.readouterr().out)["preview"]["backends"]
+    obstacles = {each["operator"]: (each["modules"], each["reason"]) for each in row["obstacles"]}
+    assert (row["error"], row["ir"]) == ("", "onnx")
     assert obstacles == {
         "planted::wibble": (["body.1"], "the ONNX exporter has no translation"),
         "planted::wobble": (
@@ -84,7 +84,7 @@ def test_three_planted_operators_are_listed_with_their_modules(
     }
 
 
-def test_a_decision_by_values_sees_the_weights(
+def test_preview_evaluates_branches_with_the_real_weights(
     loopback: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Choice(torch.nn.Module):
@@ -98,22 +98,22 @@ def test_a_decision_by_values_sees_the_weights(
                 return x * self.second
             return torch.special.airy_ai(x)  # no exporter has it
 
-    # What torch does not write reads NaN.
+    # Memory that torch does not initialise contains NaN.
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     torch.use_deterministic_algorithms(True)
     model = Choice()
     try:
-        found = eb.preview(model, torch.ones(2), backends=[loopback])
+        preview = eb.preview(model, torch.ones(2), backends=[loopback])
     finally:
         torch.use_deterministic_algorithms(False)
     assert model.second is model.weight
     assert isinstance(model.weight, torch.nn.Parameter)
-    assert [one.operator for one in found.backends[0].obstacles] == [
+    assert [obstacle.operator for obstacle in preview.backends[0].obstacles] == [
         "if self.weight.sum().item() == 2:"
     ]
 
 
-def test_branches_on_values_are_listed_whichever_way_they_go(loopback: str) -> None:
+def test_preview_lists_every_branch_whichever_way_it_goes(loopback: str) -> None:
     class Branches(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if x.sum() > 0:
@@ -130,24 +130,26 @@ def test_branches_on_values_are_listed_whichever_way_they_go(loopback: str) -> N
         ]
 
 
-def test_a_model_with_nothing_in_the_way(loopback: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_without_obstacles_is_clear(
+    loopback: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Local(torch.nn.Module):  # no child process can import it
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.logaddexp(x, x)
 
-    found = eb.preview(Local(), torch.ones(2), backends=[loopback])
-    assert found.clear
-    assert found.backends[0].rewritten == {"torch.logaddexp": 1}
+    preview = eb.preview(Local(), torch.ones(2), backends=[loopback])
+    assert preview.clear
+    assert preview.backends[0].rewritten == {"torch.logaddexp": 1}
 
 
 @pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
-def test_recurrent_layers(loopback: str, layer: type[torch.nn.RNNBase]) -> None:
-    """torch's fake oneDNN layer has other shapes than the one that ``draft_export`` runs."""
-    found = eb.preview(layer(4, 6).eval(), torch.ones(5, 1, 4), backends=[loopback])
-    assert found.clear, found
+def test_recurrent_layers_have_no_obstacles(loopback: str, layer: type[torch.nn.RNNBase]) -> None:
+    """The fake kernel of oneDNN's layer has other shapes than the kernel in ``draft_export``."""
+    preview = eb.preview(layer(4, 6).eval(), torch.ones(5, 1, 4), backends=[loopback])
+    assert preview.clear, preview
 
 
-def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
+def test_crashed_or_silent_backend_is_a_row_with_its_error(tmp_path: Path) -> None:
     head = "from enginebay.testing.loopback import *\nfrom enginebay.testing import loopback\n"
     info = (
         "@eb.hookimpl\ndef backend_info():\n"
@@ -162,13 +164,13 @@ def test_an_engine_that_dies_or_says_nothing_is_a_row(tmp_path: Path) -> None:
         temporary_backend("silent", silent),
         temporary_backend("dying", head + info.format("dying") + dying),
     ):
-        found = eb.preview(str(file), backends=["silent", "dying"])
-    assert not found.clear
-    assert found.backends[0].error == "backend 'silent' does not list the operators that it lacks"
-    assert found.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
+        preview = eb.preview(str(file), backends=["silent", "dying"])
+    assert not preview.clear
+    assert preview.backends[0].error == "backend 'silent' does not list the operators that it lacks"
+    assert preview.backends[1].error.startswith("the preview on backend 'dying' ended with SIGABRT")
 
 
-def test_only_engines_that_are_installed_are_asked_by_default(
+def test_preview_asks_only_installed_engines_by_default(
     tmp_path: Path, loopback: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = (
@@ -184,13 +186,13 @@ def test_only_engines_that_are_installed_are_asked_by_default(
         monkeypatch.setattr(
             "enginebay.operations.preview_model.installed_backends", lambda: installed
         )
-        assert [one.backend for one in eb.preview(str(file)).backends] == [loopback]
+        assert [row.backend for row in eb.preview(str(file)).backends] == [loopback]
         installed.remove(loopback)
         with pytest.raises(UsageError, match=r"^no engine is installed"):
             eb.preview(str(file))
 
 
-def test_what_is_wrong_with_the_call_is_raised(loopback: str) -> None:
+def test_invalid_preview_calls_raise_errors(loopback: str) -> None:
     with pytest.raises(BackendNotFoundError):
         eb.preview(torch.nn.ReLU(), torch.ones(1), backends=["no-such-engine"])
 

@@ -1,4 +1,4 @@
-"""Examples on which rounding, or the order of equal values, decides what a model gives."""
+"""Examples on which rounding, or the order of equal values, decides a model's outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 
 
 class Engine(nn.Module):
-    """A model whose traced graph, the engine's, computes something else than the model."""
+    """A model whose trace, which the engine runs, computes a different function."""
 
     def __init__(self, model: Callable[[Any], Any], engine: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def deploy(model: nn.Module, x: torch.Tensor, backend: str, folder: Path) -> eb.
 
 
 STEPPED = torch.linspace(-1, 1, 32).reshape(2, 16)
-STEP = float(STEPPED.exp()[0, 5]) / 2.5  # one of the numbers lies between two steps
+STEP = float(STEPPED.exp()[0, 5]) / 2.5  # a number is halfway between two steps
 
 
 def quantised(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
@@ -49,7 +49,7 @@ def quantised(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
 OFF = 2.0**-21 if quantised(STEPPED)[0, 5] < 2.5 * STEP else -(2.0**-21)
 
 
-def test_a_number_between_two_steps_decides_nothing(loopback: str, tmp_path: Path) -> None:
+def test_step_decided_by_rounding_alone_is_unverified(loopback: str, tmp_path: Path) -> None:
     model = Engine(quantised, lambda x: quantised(x, OFF))
     deployed = deploy(model, STEPPED, loopback, tmp_path)
     reason = deployed.verification.reason
@@ -71,7 +71,9 @@ def test_a_number_between_two_steps_decides_nothing(loopback: str, tmp_path: Pat
         pytest.param(lambda x: quantised(x, OFF).clamp(max=2 * STEP), id="other values"),
     ],
 )
-def test_a_step_excuses_nothing_else(loopback: str, tmp_path: Path, engine: Any) -> None:
+def test_errors_larger_than_a_step_are_a_mismatch(
+    loopback: str, tmp_path: Path, engine: Any
+) -> None:
     with pytest.raises(NotVerifiedError):
         deploy(Engine(quantised, engine), STEPPED, loopback, tmp_path)
 
@@ -84,7 +86,7 @@ def best_of_reversed(x: torch.Tensor) -> torch.Tensor:
     return 15 - best(x.flip(-1))
 
 
-def test_the_order_of_equal_values_decides_nothing(loopback: str, tmp_path: Path) -> None:
+def test_different_order_of_equal_values_is_unverified(loopback: str, tmp_path: Path) -> None:
     x = torch.zeros(2, 16)
     x[:, 3:6] = torch.tensor([3.0, 1, 2])
     deployed = deploy(Engine(best, best_of_reversed), x, loopback, tmp_path)
@@ -96,7 +98,7 @@ def test_the_order_of_equal_values_decides_nothing(loopback: str, tmp_path: Path
         )
 
 
-def test_far_ends_of_functions_are_exact_in_double_precision(loopback: str, tmp_path: Path) -> None:
+def test_saturated_functions_do_not_excuse_a_wrong_engine(loopback: str, tmp_path: Path) -> None:
     def masked(x: torch.Tensor) -> torch.Tensor:
         is_used = (x.abs() * 100 + 100).sigmoid()
         return (x + (1 - is_used) * torch.finfo(x.dtype).min).softmax(-1)
@@ -106,7 +108,7 @@ def test_far_ends_of_functions_are_exact_in_double_precision(loopback: str, tmp_
         deploy(engine, torch.randn(2, 8), loopback, tmp_path)
 
 
-def test_one_copy_in_double_precision_is_enough_for_all_samples(
+def test_model_is_copied_to_double_precision_only_once(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cancelled(x: torch.Tensor) -> torch.Tensor:
@@ -115,13 +117,13 @@ def test_one_copy_in_double_precision_is_enough_for_all_samples(
     copied, double = [], nn.Module.double
     monkeypatch.setattr(nn.Module, "double", lambda self: copied.append(self) or double(self))
     engine = Engine(cancelled, lambda x: x * 1)
-    found = deploy(engine, torch.randn(2, 8), loopback, tmp_path).verification
-    assert found.basis is not None
-    assert len(found.basis.undecided) > 1
+    verification = deploy(engine, torch.randn(2, 8), loopback, tmp_path).verification
+    assert verification.basis is not None
+    assert len(verification.basis.undecided) > 1
     assert len(copied) == 1
 
 
-def test_a_model_of_integers_alone_has_no_equal_floats(loopback: str, tmp_path: Path) -> None:
+def test_wrong_engine_of_an_integer_model_is_a_mismatch(loopback: str, tmp_path: Path) -> None:
     table = torch.randn(10, 4)
 
     def gated(ids: torch.Tensor) -> torch.Tensor:
@@ -132,7 +134,7 @@ def test_a_model_of_integers_alone_has_no_equal_floats(loopback: str, tmp_path: 
         deploy(Engine(gated, lambda ids: gated(ids) * 1.1), torch.arange(10), loopback, tmp_path)
 
 
-def test_numbers_of_chosen_places_are_exact() -> None:
+def test_counts_of_chosen_indices_are_not_perturbed() -> None:
     scores = torch.rand(24, 4)
     with PerturbedRounding(2.0**-20, seed=0):
         chosen = scores.softmax(-1).argmax(-1)
@@ -140,7 +142,7 @@ def test_numbers_of_chosen_places_are_exact() -> None:
     assert torch.equal(rows, rows.round())
 
 
-def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings(
+def test_rounding_is_recognised_without_double_precision(
     loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def difference(x: torch.Tensor, off: float = 0.0) -> torch.Tensor:
@@ -151,7 +153,9 @@ def test_what_cannot_run_in_double_precision_keeps_its_runs_with_other_roundings
     assert deploy(engine, torch.randn(2, 8), loopback, tmp_path).verdict == "unverified"
 
 
-def test_chance_at_a_probe_alone_is_called_chance(loopback: str, tmp_path: Path) -> None:
+def test_randomness_on_a_probe_is_reported_as_not_deterministic(
+    loopback: str, tmp_path: Path
+) -> None:
     class Jumping(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x * torch.rand_like(x)
@@ -161,7 +165,7 @@ def test_chance_at_a_probe_alone_is_called_chance(loopback: str, tmp_path: Path)
     assert deployed.verification.reason.startswith("the model is not deterministic, a second run")
 
 
-def test_other_decisions_leave_all_else_alone() -> None:
+def test_perturbed_decisions_change_only_ties() -> None:
     x = torch.randn(4, 32)
     tied = torch.tensor([2.0, 1, 2, 0, 2])
     with PerturbedDecisions(2**-16, seed=0) as mode:

@@ -1,4 +1,4 @@
-"""A deployment's time limit ends a conversion too, with every process of it."""
+"""A deployment's time limit also ends a conversion and all its processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def backend_info():
 def to_backend(request):
 """
 
-#: It sleeps, once for each way that it tries, and wraps the error as backends do.
+#: Sleeps in a child process, tries a second way, and wraps the error as backends do.
 IN_PROCESSES = """
     for way in ("first", "second"):
         request.progress(way)
@@ -51,7 +51,7 @@ IN_THIS_PROCESS = """
 
 
 @pytest.mark.parametrize("work", [IN_PROCESSES, IN_THIS_PROCESS])
-def test_a_conversion_ends_in_time(work: str, tmp_path: Path) -> None:
+def test_conversion_ends_at_its_time_limit(work: str, tmp_path: Path) -> None:
     started = time.monotonic()
     with temporary_backend("slow", BACKEND + work), pytest.raises(ChildTimeoutError) as caught:
         eb.deploy(

@@ -1,4 +1,4 @@
-"""An artifact that was built elsewhere is verified here, and keeps what was found."""
+"""An artifact that was built on another machine is verified here and records the result."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def built(ahead: str, tmp_path: Path) -> Path:
-    """An artifact that was built where there is no board."""
+    """An artifact that was built on a machine without a board."""
     made = eb.deploy(nn.GELU(), torch.linspace(-2, 2, 6), backend=ahead, work_dir=tmp_path / "out")
     return made.artifact.path
 
 
 @pytest.fixture
 def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes this machine one with a board."""
+    """Return a function that simulates a board in this machine."""
 
     def move(device: str, gain: str = "1") -> None:
         monkeypatch.setenv("AHEAD_DEVICE", device)
@@ -37,37 +37,39 @@ def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return move
 
 
-def test_a_run_is_recorded_with_its_figures(built: Path, move: Callable[..., None]) -> None:
+def test_verify_on_the_device_records_the_run(built: Path, move: Callable[..., None]) -> None:
     before = open_artifact(built).manifest.verification
     move("Board 1")
-    found = eb.verify(built)
-    assert (found.verdict, found.samples) == ("verified", 5)
+    verification = eb.verify(built)
+    assert (verification.verdict, verification.samples) == ("verified", 5)
     manifest = open_artifact(built).manifest
     (run,) = manifest.runs
     assert (run.host, run.device, run.verdict) == (os.uname().nodename, "Board 1", "verified")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run.time)
     assert (run.engine_version, run.enginebay_version) == (manifest.engine_version, eb.__version__)
-    kept = manifest.verification
+    recorded = manifest.verification
     assert before is not None
-    assert kept is not None
-    assert (kept.verdict, kept.samples, kept.basis) == ("verified", 5, before.basis)
-    assert (kept.reference, kept.simulation) == (before.reference, before.simulation)
+    assert recorded is not None
+    assert (recorded.verdict, recorded.samples, recorded.basis) == ("verified", 5, before.basis)
+    assert (recorded.reference, recorded.simulation) == (before.reference, before.simulation)
     assert manifest.receipt == run.receipt
     assert eb.verify(built).reference == f"the recorded outputs of {before.reference}"
     assert len(open_artifact(built).manifest.runs) == 1
 
 
-def test_the_worst_device_is_the_verdict(built: Path, move: Callable[..., None]) -> None:
+def test_worst_verdict_of_all_devices_is_the_artifacts(
+    built: Path, move: Callable[..., None]
+) -> None:
     move("Board 1")
     eb.verify(built)
     move("Board 2", gain="1.5")
     assert eb.verify(built).verdict == "mismatched"
-    found = open_artifact(built)
-    assert [(one.device, one.verdict) for one in found.manifest.runs] == [
+    artifact = open_artifact(built)
+    assert [(run.device, run.verdict) for run in artifact.manifest.runs] == [
         ("Board 1", "verified"),
         ("Board 2", "mismatched"),
     ]
-    assert found.verdict == "mismatched"
+    assert artifact.verdict == "mismatched"
     move("Board 1")
     assert eb.verify(built).verdict == "verified"
     assert open_artifact(built).verdict == "mismatched"
@@ -79,7 +81,7 @@ def test_the_worst_device_is_the_verdict(built: Path, move: Callable[..., None])
     assert open_artifact(built).verdict == "verified"
 
 
-def test_a_check_of_the_callers_own_is_not_recorded(
+def test_verify_with_own_options_or_inputs_is_not_recorded(
     built: Path, tmp_path: Path, move: Callable[..., None]
 ) -> None:
     move("Board 1")
@@ -95,14 +97,14 @@ def test_a_check_of_the_callers_own_is_not_recorded(
         assert (built / "manifest.json").read_bytes() == before
 
 
-def test_an_artifact_for_one_machine_stays_as_it_is(loopback: str, tmp_path: Path) -> None:
+def test_verify_leaves_a_locally_built_artifact_unchanged(loopback: str, tmp_path: Path) -> None:
     made = eb.deploy(nn.ReLU(), torch.ones(2), backend=loopback, work_dir=tmp_path / "out")
     before = (made.artifact.path / "manifest.json").read_bytes()
     assert eb.verify(made.artifact).verdict == made.verdict
     assert (made.artifact.path / "manifest.json").read_bytes() == before
 
 
-def test_an_engine_that_is_built_where_it_runs_has_its_first_run(
+def test_deployment_on_the_device_is_recorded_as_first_run(
     ahead: str, tmp_path: Path, move: Callable[..., None]
 ) -> None:
     move("Board 1")
@@ -110,12 +112,12 @@ def test_an_engine_that_is_built_where_it_runs_has_its_first_run(
     assert (made.verdict, made.verification.simulation) == ("verified", None)
     move("Board 2", gain="1.5")
     eb.verify(made.artifact)
-    found = open_artifact(made.artifact.path)
-    assert [one.device for one in found.manifest.runs] == ["Board 1", "Board 2"]
-    assert found.verdict == "mismatched"
+    artifact = open_artifact(made.artifact.path)
+    assert [run.device for run in artifact.manifest.runs] == ["Board 1", "Board 2"]
+    assert artifact.verdict == "mismatched"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 def test_a_verdict_that_cannot_be_recorded_is_returned_with_a_warning(
     built: Path, move: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +132,7 @@ def test_a_verdict_that_cannot_be_recorded_is_returned_with_a_warning(
     move("Board 1")
     with pytest.warns(eb.VerdictWarning) as caught:
         assert eb.verify(built).verdict == "verified"
-    assert [str(one.message) for one in caught] == [
+    assert [str(warning.message) for warning in caught] == [
         f"the verdict could not be recorded in '{built}': Permission denied"
     ]
     assert open_artifact(built).verdict == "unverified"
