@@ -1,4 +1,4 @@
-"""An engine whose result depends on the memory of its inputs, or that changes them, is refused."""
+"""Engines that change their inputs, or depend on their memory layout, are refused."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_wrapper_that_breaks_its_contract_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_crash_is_one_of_the_trial(deploy: Deploy) -> None:
+def test_a_crash_on_strided_arrays_is_reported(deploy: Deploy) -> None:
     with pytest.raises(eb.EnginebayError, match="ended with SIGSEGV") as caught:
         deploy(DIES_OF_STRIDES)
     assert "crashed" in str(caught.value)
@@ -96,6 +96,6 @@ def test_native_tensors_that_are_right_pass(deploy: Deploy) -> None:
     assert deploy(RIGHT).verdict == "verified"
 
 
-def test_an_engine_that_differs_each_time_is_left_to_the_verdict(deploy: Deploy) -> None:
+def test_a_nondeterministic_engine_fails_the_verdict(deploy: Deploy) -> None:
     with pytest.raises(eb.errors.NotVerifiedError):
         deploy(RANDOM)

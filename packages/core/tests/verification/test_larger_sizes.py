@@ -1,4 +1,4 @@
-"""An open size without a limit is tried up to ten times the example's, and the verdict says so."""
+"""Open sizes without a limit are tried up to ten times the example's; the verdict reports them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPEN = {"x": {0: "batch", 1: "length"}}
 
 
 @pytest.fixture(autouse=True)
-def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "thread_time", lambda: 0.0)
 
 
@@ -42,14 +42,14 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def at_most(length: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def limit_length(length: int) -> Callable[[torch.Tensor], torch.Tensor]:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x * torch.arange(length).index_select(0, torch.arange(x.shape[1]))
 
     return function
 
 
-def deployed(
+def deploy(
     function: Callable[[torch.Tensor], torch.Tensor],
     folder: Path,
     *,
@@ -70,18 +70,18 @@ def deployed(
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_an_engine_that_is_wrong_beyond_twice_the_examples_size(axis: int, tmp_path: Path) -> None:
+def test_errors_beyond_twice_the_example_size_fail_the_verdict(axis: int, tmp_path: Path) -> None:
     def engine(x: torch.Tensor) -> torch.Tensor:
-        kept = torch.arange(x.shape[axis]) < 2 * X.shape[axis] + 1
-        return x * 2 * (kept if axis else kept[:, None])
+        correct = torch.arange(x.shape[axis]) < 2 * X.shape[axis] + 1
+        return x * 2 * (correct if axis else correct[:, None])
 
-    assert deployed(double, tmp_path, engine=engine).verdict == "mismatched"
+    assert deploy(double, tmp_path, engine=engine).verdict == "mismatched"
 
 
-def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> None:
-    found = deployed(double, tmp_path)
-    assert found.verdict == "verified"
-    assert found.extent().endswith(" samples, 'batch' up to 30, 'length' up to 40")
+def test_the_verdict_reports_the_largest_tried_sizes(tmp_path: Path, capsys) -> None:
+    verification = deploy(double, tmp_path)
+    assert verification.verdict == "verified"
+    assert verification.extent().endswith(" samples, 'batch' up to 30, 'length' up to 40")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
     assert manifest["verification"]["basis"]["tried"] == {"batch": 30, "length": 40}
     for reference in (None, Model(double)):
@@ -93,26 +93,26 @@ def test_the_verdict_says_how_large_each_size_was(tmp_path: Path, capsys) -> Non
 
 
 @pytest.mark.parametrize(("length", "refused", "tried"), [(12, 20, 8), (31, 40, 20)])
-def test_a_model_that_refuses_large_sizes_is_named_with_the_size(
+def test_a_size_at_which_the_model_fails_is_reported(
     length: int, refused: int, tried: int, tmp_path: Path
 ) -> None:
     text = f"the model itself fails if 'length' is {refused} and the other sizes are the example's"
     with pytest.warns(eb.VerdictWarning, match=text):
-        found = deployed(at_most(length), tmp_path)
-    assert found.verdict == "verified"
-    assert found.extent().endswith(f"'length' up to {tried}")
+        verification = deploy(limit_length(length), tmp_path)
+    assert verification.verdict == "verified"
+    assert verification.extent().endswith(f"'length' up to {tried}")
 
 
-def test_no_larger_size_where_runs_are_slow_or_no_probe_is_wanted(
+def test_larger_sizes_are_skipped_for_slow_runs_or_zero_probes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "thread_time", count(0.0, 0.3).__next__)
-    assert deployed(double, tmp_path / "slow").extent().endswith("'length' up to 7")
-    assert deployed(double, tmp_path / "alone", probes=0).extent().endswith("'length' up to 4")
+    assert deploy(double, tmp_path / "slow").extent().endswith("'length' up to 7")
+    assert deploy(double, tmp_path / "alone", probes=0).extent().endswith("'length' up to 4")
 
 
-def test_no_larger_size_where_tensors_would_be_too_large(tmp_path: Path) -> None:
+def test_larger_sizes_are_skipped_for_huge_tensors(tmp_path: Path) -> None:
     def wide(x: torch.Tensor) -> torch.Tensor:
         return (x[:, None] + torch.zeros(2_000_000, 1)).amax(1)
 
-    assert deployed(wide, tmp_path).extent().endswith("'batch' up to 5, 'length' up to 7")
+    assert deploy(wide, tmp_path).extent().endswith("'batch' up to 5, 'length' up to 7")

@@ -1,4 +1,4 @@
-"""What an engine makes of NaN and infinity is told with its verdict, and decides nothing."""
+"""A verdict reports lost NaN and infinity, but does not depend on them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Model(nn.Module):
         return self.function(x)
 
 
-def losing() -> eb.RewriterSet:
-    """A ReLU that makes zeros of NaN, as that of many engines."""
+def lose_nan() -> eb.RewriterSet:
+    """Replace ReLU by one that turns NaN into zero, like that of many engines."""
     rewriters = eb.RewriterSet()
 
     @rewriters.function("torch.relu")
@@ -41,28 +41,28 @@ def losing() -> eb.RewriterSet:
     return rewriters
 
 
-def finite(x: torch.Tensor) -> torch.Tensor:
+def refuse_nan(x: torch.Tensor) -> torch.Tensor:
     if not torch.jit.is_tracing() and bool(x.isnan().any()):
         raise ValueError("numbers alone")
     return torch.relu(x)
 
 
-def halved(x: torch.Tensor) -> torch.Tensor:
-    while not torch.jit.is_tracing() and bool(x.abs().max() > 1e9):  # for ever, from infinity
+def halve(x: torch.Tensor) -> torch.Tensor:
+    while not torch.jit.is_tracing() and bool(x.abs().max() > 1e9):  # endless for infinity
         x = x / 2
     return torch.relu(x)
 
 
-def deployed(function: Callable[..., Any], folder: Path, **options: Any) -> eb.Deployment:
-    export = eb.ExportOptions(rewriters=[losing()])
+def deploy(function: Callable[..., Any], folder: Path, **options: Any) -> eb.Deployment:
+    export = eb.ExportOptions(rewriters=[lose_nan()])
     return eb.deploy(
         Model(function), torch.randn(2, 6), work_dir=folder / "out", export=export, **options
     )
 
 
 @pytest.mark.usefixtures("loopback")
-def test_lost_nan_is_told_and_decides_nothing(tmp_path: Path) -> None:
-    deployment = deployed(torch.relu, tmp_path)  # and no Python warning, which would be an error
+def test_lost_nan_is_reported_without_changing_the_verdict(tmp_path: Path) -> None:
+    deployment = deploy(torch.relu, tmp_path)  # a Python warning would be an error here
     assert deployment.verdict == "verified"
     assert deployment.verification.warnings == (LOST,)
     again = eb.verify(deployment.artifact)
@@ -74,28 +74,28 @@ def test_lost_nan_is_told_and_decides_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("loopback")
-def test_an_output_of_nan_alone_is_told_as_well(tmp_path: Path) -> None:
-    assert deployed(lambda x: torch.relu(x.sum()), tmp_path).verification.non_finite == LOST
+def test_lost_nan_is_reported_for_outputs_of_only_nan(tmp_path: Path) -> None:
+    assert deploy(lambda x: torch.relu(x.sum()), tmp_path).verification.non_finite == LOST
 
 
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x * 2,  # it keeps NaN
+        lambda x: x * 2,  # the engine returns NaN too
         lambda x: torch.relu(torch.nan_to_num(x)),
-        finite,
-        halved,
+        refuse_nan,
+        halve,
     ],
 )
-def test_nothing_is_told_where_nothing_is_lost(function: Any, tmp_path: Path) -> None:
-    assert not deployed(function, tmp_path).verification.non_finite
+def test_without_lost_nan_no_difference_is_reported(function: Any, tmp_path: Path) -> None:
+    assert not deploy(function, tmp_path).verification.non_finite
 
 
 @pytest.mark.usefixtures("loopback")
-def test_nan_proves_nothing_about_an_output_that_never_changes(tmp_path: Path) -> None:
+def test_nan_inputs_do_not_verify_a_constant_output(tmp_path: Path) -> None:
     verify = eb.VerifyOptions(allow_unverified=True)
-    assert deployed(lambda x: x * 0, tmp_path, verify=verify).verdict == "unverified"
+    assert deploy(lambda x: x * 0, tmp_path, verify=verify).verdict == "unverified"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def frail() -> Iterator[None]:
 
 @pytest.mark.usefixtures("frail")
 @pytest.mark.parametrize("name", ["x", "raises"])
-def test_an_engine_that_does_not_survive_nan_is_verified_without(name: str, tmp_path: Path) -> None:
+def test_engines_that_fail_on_nan_are_verified_with_a_warning(name: str, tmp_path: Path) -> None:
     example = {name: torch.randn(2, 6)}
     function = Model(torch.neg)
     deployment = eb.deploy(

@@ -1,4 +1,4 @@
-"""Inputs that hold one value in the example, and sizes that are equal in it, are tried apart."""
+"""Constant inputs get probes with other values, and equal sizes get probes in which they differ."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def verdict(
     folder: Path,
     **options: Any,
 ) -> eb.Verification:
-    """The verdict on a model that a rewriter exchanges for another one."""
+    """Deploy a model that a rewriter replaces by ``wrong``; return the verdict on it."""
     rewriters = eb.RewriterSet()
     rewriters.function(f"{__name__}.Model.forward")(lambda ctx, self, *args: wrong(*args))
     with warnings.catch_warnings():
@@ -80,27 +80,29 @@ ONE_VALUE = {
 
 
 @pytest.mark.parametrize("name", ONE_VALUE)
-def test_an_engine_that_ignores_an_input_of_one_value(name: str, tmp_path: Path) -> None:
+def test_an_ignored_input_of_one_value_fails_the_verdict(name: str, tmp_path: Path) -> None:
     other, right = ONE_VALUE[name]
-    found = verdict(right, lambda x, _: right(x, other), (torch.randn(2, 6), other), tmp_path)
-    assert found.verdict == "mismatched"
-    assert found.basis is not None
-    assert not found.basis.untried
+    verification = verdict(
+        right, lambda x, _: right(x, other), (torch.randn(2, 6), other), tmp_path
+    )
+    assert verification.verdict == "mismatched"
+    assert verification.basis is not None
+    assert not verification.basis.untried
 
 
-def test_an_input_whose_other_values_the_model_refuses_is_named(tmp_path: Path) -> None:
+def test_an_input_whose_other_values_the_model_refuses_is_reported(tmp_path: Path) -> None:
     def right(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not torch.jit.is_tracing() and not bool((other == 1).all()):
             raise ValueError("a mask of ones alone")
         return x * other
 
-    found = verdict(right, right, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
-    assert found.basis is not None
-    assert found.basis.untried == ("other",)
-    assert "nothing is known about other values of 'other'" in found.warnings
+    verification = verdict(right, right, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    assert verification.basis is not None
+    assert verification.basis.untried == ("other",)
+    assert "nothing is known about other values of 'other'" in verification.warnings
 
 
-def test_a_mask_gets_holes_in_every_row_and_keeps_a_one_in_each() -> None:
+def test_every_row_of_a_mask_probe_has_zeros_and_ones() -> None:
     mask = np.ones((3, 1, 7), np.int64)
     probe, mirrored = [
         probe
@@ -115,21 +117,21 @@ def test_a_mask_gets_holes_in_every_row_and_keeps_a_one_in_each() -> None:
     assert (holes[..., 0] == 1).all()
 
 
-def test_an_engine_that_ignores_padding_at_the_left(tmp_path: Path) -> None:
+def test_ignored_left_padding_fails_the_verdict(tmp_path: Path) -> None:
     right = lambda x, m: x * m  # noqa: E731
     wrong = lambda x, m: x * torch.cat([torch.ones_like(m[:, :1]), m[:, 1:]], 1)  # noqa: E731
-    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
-    assert found.verdict == "mismatched"
+    verification = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6).long()), tmp_path)
+    assert verification.verdict == "mismatched"
 
 
 @pytest.mark.parametrize("value", [torch.tensor(9), torch.tensor([9, 9, 9])])
-def test_the_least_number_is_tried(value: torch.Tensor) -> None:
+def test_probes_of_a_constant_number_include_1(value: torch.Tensor) -> None:
     probes = ProbeGenerator({"n": value.numpy()}, ProbeSettings()).draw_all({}, "fp32")
     (probe,) = [probe for probe in probes if probe.label == "other values of n"]
     assert probe.inputs["n"].min() == 1
 
 
-def test_no_other_value_is_tried_where_no_probe_is_wanted() -> None:
+def test_other_values_are_skipped_without_probes_or_after_calibration() -> None:
     mask = {"mask": np.ones((3, 7), np.int64)}
     assert ProbeGenerator(mask, ProbeSettings(0)).draw_all({}, "fp32") == []
     assert ProbeGenerator(mask, ProbeSettings(calibrated="int8")).draw_all({}, "int8") == []
@@ -141,34 +143,37 @@ SQUARE = {"x": {1: ("height", 2, 64), 2: ("width", 2, 64)}}
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda x, _: x.sum(2) / x.shape[1],  # the height for the width
+        lambda x, _: x.sum(2) / x.shape[1],  # the height instead of the width
         lambda x, _: x.sum(2) / 16,  # the example's width
     ],
 )
-def test_an_engine_that_exchanges_height_and_width(
+def test_exchanged_height_and_width_fail_the_verdict(
     wrong: Callable[..., torch.Tensor], tmp_path: Path
 ) -> None:
     example = (torch.randn(1, 16, 16), torch.ones(1))
     right = lambda x, _: x.sum(2) / x.shape[2]  # noqa: E731
-    found = verdict(right, wrong, example, tmp_path, dynamic=SQUARE)
-    assert found.verdict == "mismatched"
+    verification = verdict(right, wrong, example, tmp_path, dynamic=SQUARE)
+    assert verification.verdict == "mismatched"
 
 
-def test_each_name_alone_and_all_of_them_apart() -> None:
+def test_crossed_shapes_change_each_size_alone_and_together() -> None:
     dims = {"x": {0: DynamicDim("h", 4, 64), 1: DynamicDim("w", 4, 64)}, "m": {0: DynamicDim("h")}}
-    found = list(crossed_shapes(dims, {"x": (16, 16), "m": (16,)}))
-    assert found[0]["x"][0] != found[0]["x"][1]
-    assert found[0]["m"] == found[0]["x"][:1]
-    assert [one["x"] for one in found[1:]] == [(found[0]["x"][0], 16), (16, found[0]["x"][1])]
+    crossed = list(crossed_shapes(dims, {"x": (16, 16), "m": (16,)}))
+    assert crossed[0]["x"][0] != crossed[0]["x"][1]
+    assert crossed[0]["m"] == crossed[0]["x"][:1]
+    assert [shapes["x"] for shapes in crossed[1:]] == [
+        (crossed[0]["x"][0], 16),
+        (16, crossed[0]["x"][1]),
+    ]
     assert not list(crossed_shapes({"x": {0: DynamicDim("h", 4, 64)}}, {"x": (16, 16)}))
 
 
-def test_the_smallest_size_may_be_none_at_all() -> None:
+def test_extreme_shapes_include_size_zero() -> None:
     past = {"past": {1: DynamicDim("length", 0, 8)}}
     assert {"past": (1, 0)} in list(extreme_shapes(past, {"past": (1, 4)}))
 
 
-def test_an_exact_mask_is_no_rounding(tmp_path: Path) -> None:
+def test_errors_under_an_exact_mask_fail_the_verdict(tmp_path: Path) -> None:
     lowest = torch.finfo(torch.float32).min
 
     def right(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -177,10 +182,10 @@ def test_an_exact_mask_is_no_rounding(tmp_path: Path) -> None:
     def wrong(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return torch.softmax(x * 1.5 + (1.0 - mask) * lowest, -1)
 
-    found = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6)), tmp_path)
-    assert found.verdict == "mismatched"
-    assert found.basis is not None
-    assert not found.basis.undecided
+    verification = verdict(right, wrong, (torch.randn(2, 6), torch.ones(2, 6)), tmp_path)
+    assert verification.verdict == "mismatched"
+    assert verification.basis is not None
+    assert not verification.basis.undecided
 
 
 NARROW = {
@@ -217,11 +222,11 @@ UNCHANGING = {
 
 
 @pytest.mark.parametrize("name", UNCHANGING)
-def test_an_output_that_never_changes_beside_one_that_does_is_named(
-    name: str, tmp_path: Path
-) -> None:
-    found = verdict(
+def test_a_constant_output_among_others_is_reported(name: str, tmp_path: Path) -> None:
+    verification = verdict(
         UNCHANGING[name], UNCHANGING[name], (torch.randn(2, 6), torch.ones(1)), tmp_path
     )
-    assert found.verdict == "verified"
-    assert any(warning.startswith("'output_1' is the same in all") for warning in found.warnings)
+    assert verification.verdict == "verified"
+    assert any(
+        warning.startswith("'output_1' is the same in all") for warning in verification.warnings
+    )

@@ -9,7 +9,7 @@ from enginebay.verification.tolerance import Tolerance, tolerance_for
 PRECISIONS = ["fp32", "fp16", "bf16", "int8", "fp8"]
 
 
-def test_the_table():
+def test_each_precision_has_its_rtol():
     assert {precision: tolerance_for("float32", precision).rtol for precision in PRECISIONS} == {
         "fp32": 1024 * float(np.finfo(np.float32).eps),
         "fp16": 8 * float(np.finfo(np.float16).eps),
@@ -38,18 +38,18 @@ def test_the_coarser_of_dtype_and_precision_counts(precision):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "string"])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_what_is_counted_must_be_equal(dtype, precision):
+def test_integers_bools_and_strings_have_zero_tolerance(dtype, precision):
     assert tolerance_for(dtype, precision) == Tolerance(0.0, 0.0)
 
 
-def test_underflow_is_allowed_for_and_no_more():
+def test_atol_covers_only_underflow():
     assert tolerance_for("float32", "fp32").atol == float(np.finfo(np.float32).tiny)
     assert tolerance_for("float32", "fp16").atol == 8 * float(
         np.finfo(np.float16).smallest_subnormal
     )
 
 
-def test_noise_is_far_below_what_counts_as_apart():
+def test_the_noise_limit_follows_dtype_and_precision():
     assert tolerance_for("float32", "fp32").noise == 32 * float(np.finfo(np.float32).eps)
     assert tolerance_for("float16", "fp32").noise == 32 * float(np.finfo(np.float16).eps)
     assert tolerance_for("float32", "int8").noise == 1.0

@@ -1,4 +1,4 @@
-"""Torch tensors as inputs."""
+"""Comparisons of torch tensors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from enginebay.verification import compare_outputs
 torch = pytest.importorskip("torch", reason="torch is an extra of core")
 
 
-def one(expected, found, **options):
+def compare(expected, found, **options):
     (result,) = compare_outputs({"y": expected}, {"y": found}, **options)
     return result
 
 
 @pytest.mark.process
-def test_numpy_alone_needs_no_torch():
+def test_comparing_arrays_does_not_import_torch():
     program = (
         "import sys, numpy as np\n"
         "from enginebay.verification import compare_outputs\n"
@@ -33,55 +33,55 @@ def test_numpy_alone_needs_no_torch():
     "dtype",
     ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool", "complex64"],
 )
-def test_tensors_of_every_dtype(dtype):
+def test_tensors_of_every_dtype_are_compared(dtype):
     values = torch.tensor([[0, 1], [1, 0]]).to(getattr(torch, dtype))
-    result = one(values, values.clone())
+    result = compare(values, values.clone())
     assert (result.passed, result.dtype, result.shape) == (True, dtype, (2, 2))
-    assert not one(values, torch.ones_like(values)).passed
+    assert not compare(values, torch.ones_like(values)).passed
 
 
 def test_a_tensor_and_an_array_are_compared():
     values = torch.tensor([1.0, 2.0], requires_grad=True) * 2
-    assert one(values, np.float32([2, 4])).passed
-    assert one(values, torch.tensor([2.0, 4.0])).passed
+    assert compare(values, np.float32([2, 4])).passed
+    assert compare(values, torch.tensor([2.0, 4.0])).passed
 
 
-def test_bfloat16_is_bfloat16():
+def test_bfloat16_is_compared_at_its_own_tolerance():
     half, full = torch.ones(2, dtype=torch.bfloat16), torch.ones(2)
-    assert one(half, full).reason == "its dtype differs: expected bfloat16, found float32"
-    assert one(half, half * 1.05).passed
-    assert not one(half, half * 1.5).passed
+    assert compare(half, full).reason == "its dtype differs: expected bfloat16, found float32"
+    assert compare(half, half * 1.05).passed
+    assert not compare(half, half * 1.5).passed
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="only there with onnx")
     array = np.ones(2, ml_dtypes.bfloat16)
-    assert one(half, array).passed
-    assert one(array, array * np.array(1.5, array.dtype)).mismatched_count == 2
+    assert compare(half, array).passed
+    assert compare(array, array * np.array(1.5, array.dtype)).mismatched_count == 2
     array[0] = float("nan")
-    assert one(array, array.copy()).reason == "1 of 2 elements are NaN in both"
+    assert compare(array, array.copy()).reason == "1 of 2 elements are NaN in both"
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
-def test_floats_of_8_bits(dtype):
+def test_floats_of_8_bits_are_compared(dtype):
     values = torch.tensor([1.0, 2.0, -4.0]).to(getattr(torch, dtype))
-    assert one(values, values.clone()).dtype == dtype
-    assert one(values, values.clone()).passed
-    assert not one(values, torch.zeros(3).to(values.dtype)).passed
+    assert compare(values, values.clone()).dtype == dtype
+    assert compare(values, values.clone()).passed
+    assert not compare(values, torch.zeros(3).to(values.dtype)).passed
 
 
-def test_views_that_are_lazy():
+def test_lazy_views_are_compared_by_value():
     values = torch.tensor([1 + 2j, 3 - 1j])
-    assert one(values.conj(), values.numpy().conj()).passed
-    assert one(values.imag, np.float32([2, -1])).passed
-    assert one(values.conj().imag, np.float32([-2, 1])).passed
+    assert compare(values.conj(), values.numpy().conj()).passed
+    assert compare(values.imag, np.float32([2, -1])).passed
+    assert compare(values.conj().imag, np.float32([-2, 1])).passed
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_half_complex_numbers_keep_their_imaginary_part():
     half = torch.tensor([1 + 2j, 3 - 1j]).to(torch.complex32)
-    assert one(half, half.clone()).passed
-    assert not one(half, half.conj()).passed
+    assert compare(half, half.clone()).passed
+    assert not compare(half, half.conj()).passed
 
 
-def test_strided_tensors():
+def test_strided_tensors_are_compared_by_value():
     values = torch.arange(24.0).reshape(2, 3, 4)
-    assert one(values.permute(2, 0, 1), values.permute(2, 0, 1).contiguous()).passed
-    assert not one(values.flip(0), values).passed
+    assert compare(values.permute(2, 0, 1), values.permute(2, 0, 1).contiguous()).passed
+    assert not compare(values.flip(0), values).passed

@@ -13,7 +13,7 @@ REFERENCE = "the PyTorch model, unpatched"
 
 
 def sample(*errors: float, **options):
-    """One output per error, each of ones, wrong by so much in its last place."""
+    """Compare one output per error: all its values are 1, and the error is added to the last."""
     expected = {f"y{i}": np.ones(4, np.float32) for i in range(len(errors))}
     found = {name: values.copy() for name, values in expected.items()}
     for values, error in zip(found.values(), errors, strict=True):
@@ -21,7 +21,7 @@ def sample(*errors: float, **options):
     return compare_outputs(expected, found, **options)
 
 
-def test_verified():
+def test_small_errors_are_verified():
     verdict = Verification.of([sample(0, 1e-6), sample(0, 0)], reference=REFERENCE)
     assert (verdict.verdict, verdict.passed, verdict.samples) == ("verified", True, 2)
     assert verdict.precision == "fp32"
@@ -32,7 +32,7 @@ def test_verified():
     )
 
 
-def test_mismatched():
+def test_large_errors_are_mismatched():
     verdict = Verification.of([sample(1e-6), sample(0.5), sample(0.25)], reference=REFERENCE)
     assert (verdict.verdict, verdict.passed) == ("mismatched", False)
     assert verdict.outputs[0].worst_found == "1.5"
@@ -53,7 +53,7 @@ def test_the_tolerance_in_the_summary_passes():
     assert Verification.of([sample(0.5, rtol=0.252)], reference=REFERENCE).passed
 
 
-def test_of_each_output_the_worst_sample_is_kept():
+def test_each_output_reports_its_worst_sample():
     verdict = Verification.of([sample(0.5, 0), sample(0, 0.25), sample(0, 0)], reference="r")
     assert [output.max_abs_error for output in verdict.outputs] == [0.5, 0.25]
 
@@ -63,7 +63,7 @@ def test_a_nan_is_worse_than_any_number():
     assert verdict.outputs[0].worst_found == "nan"
 
 
-def test_a_failure_is_worse_than_nan_in_both():
+def test_a_failed_sample_is_worse_than_nan_in_both_outputs():
     nan = np.array([np.nan], np.float32)
     both = compare_outputs({"y": nan}, {"y": nan})
     wrong = compare_outputs({"y": np.ones_like(nan)}, {"y": nan})
@@ -73,7 +73,7 @@ def test_a_failure_is_worse_than_nan_in_both():
     assert "1 of 1 elements are NaN in both" in verdict.summary()
 
 
-def test_an_output_that_is_missing_in_one_sample():
+def test_an_output_missing_in_one_sample_is_mismatched():
     ones = np.ones(2, np.float32)
     broken = compare_outputs({"y": ones}, {})
     verdict = Verification.of([compare_outputs({"y": ones}, {"y": ones}), broken], reference="r")
@@ -86,13 +86,13 @@ def test_an_output_that_is_missing_in_one_sample():
 @pytest.mark.parametrize(
     "samples", [[], [()], [compare_outputs({"y": np.zeros((0, 3))}, {"y": np.zeros((0, 3))})]]
 )
-def test_where_not_one_number_was_compared_nothing_is_verified(samples):
+def test_without_compared_numbers_the_verdict_is_unverified(samples):
     verdict = Verification.of(samples, reference="r")
     assert (verdict.verdict, verdict.passed) == ("unverified", False)
     assert verdict.summary() == "unverified: no number was compared"
 
 
-def test_unverified_and_crashed():
+def test_unverified_and_crashed_do_not_pass():
     unverified = Verification.unverified("no reference was given")
     crashed = Verification.crashed("the engine ended with signal 11", reference=REFERENCE)
     assert (unverified.verdict, unverified.passed) == ("unverified", False)
@@ -105,7 +105,7 @@ ODD = np.array([np.nan, np.inf, -np.inf, 0.0, 1e300])
 
 
 @given(values=hnp.arrays(np.float64, 5), found=hnp.arrays(np.float64, 5))
-def test_a_verdict_survives_json_whatever_the_outputs_hold(values, found):
+def test_a_verdict_of_any_outputs_survives_json(values, found):
     for pair in ((values, found), (values, ODD), (ODD, found), (values, found.view(np.int64))):
         comparisons = compare_outputs({"y": pair[0]}, {"y": pair[1]})
         verdict = Verification.of([comparisons], reference=REFERENCE)
