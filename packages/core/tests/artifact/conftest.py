@@ -20,7 +20,7 @@ def manifest_of(*model_files: str, **fields: object) -> Manifest:
 
 @pytest.fixture
 def publish() -> Publish:
-    """Publishes an artifact with one model file and its weights; fields go to the manifest."""
+    """Publish an artifact with a model file and its weights; fields are those of the manifest."""
 
     def publish(
         target: Path, content: bytes = b"weights", *, overwrite: bool = False, **fields: object
@@ -41,7 +41,7 @@ def manifest() -> Callable[..., Manifest]:
 
 @pytest.fixture
 def snapshot() -> Callable[[Path], dict[str, object]]:
-    """Everything under a folder: names, contents, modes, times."""
+    """Read the names, contents, modes, times and inodes of all files under a folder."""
 
     def snapshot(folder: Path) -> dict[str, object]:
         return {
@@ -59,7 +59,7 @@ def snapshot() -> Callable[[Path], dict[str, object]]:
 
 @pytest.fixture
 def public_path() -> Iterator[Path]:
-    """A folder that a child without root's rights can reach; pytest's own are closed to it."""
+    """A folder for child processes without root's rights, which cannot open pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name).resolve()

@@ -1,4 +1,4 @@
-"""Kills, full disks, folders that cannot be written: each with real processes and real disks."""
+"""Kills, full disks and read-only folders, with real processes and real disks."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def start(program: str, *arguments: str | Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def left_over(folder: Path) -> list[str]:
+def staging_folders(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if ".staging-" in path.name]
 
 
-def test_a_kill_at_any_moment_leaves_a_whole_artifact_or_none(tmp_path, publish):
-    target, seen_left_over = tmp_path / "model", 0
+def test_a_kill_at_any_moment_leaves_a_whole_artifact(tmp_path, publish):
+    target, interrupted = tmp_path / "model", 0
     for seed in range(8):
         child = start(FOREVER, target)
         assert child.stdout is not None
@@ -60,13 +60,13 @@ def test_a_kill_at_any_moment_leaves_a_whole_artifact_or_none(tmp_path, publish)
         child.stdout.close()
         artifact = open_artifact(target)  # checks the digest of every file
         assert (artifact.path / "a").read_text() == artifact.manifest.command * 1000
-        seen_left_over += len(left_over(tmp_path))
+        interrupted += len(staging_folders(tmp_path))
     publish(target, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert seen_left_over > 0, "no kill hit the work; it tested nothing"
+    assert interrupted > 0, "no kill interrupted a publication: nothing was tested"
 
 
-def test_a_kill_before_the_first_artifact_leaves_nothing_at_its_name(tmp_path, publish):
+def test_a_kill_before_publishing_leaves_no_artifact(tmp_path, publish):
     program = f"""{PUBLISHER}
 import os, signal
 with staging(sys.argv[1]) as stage:
@@ -77,14 +77,14 @@ with staging(sys.argv[1]) as stage:
     child.communicate()
     assert child.returncode == -signal.SIGKILL
     assert not (tmp_path / "model").exists()
-    assert len(left_over(tmp_path)) == 1
+    assert len(staging_folders(tmp_path)) == 1
     publish(tmp_path / "other")
-    assert len(left_over(tmp_path)) == 1, "another work directory's is not ours to remove"
+    assert len(staging_folders(tmp_path)) == 1, "the staging folder of another artifact was removed"
     publish(tmp_path / "model")
-    assert left_over(tmp_path) == []
+    assert staging_folders(tmp_path) == []
 
 
-def test_only_what_nobody_works_on_is_removed(tmp_path, publish, manifest):
+def test_a_staging_folder_in_use_is_not_removed(tmp_path, publish, manifest):
     program = f"""{PUBLISHER}
 made = Manifest(
     backend="b", plugin=PluginRecord("p", "1"), engine_version="1", model_files=("mine",)
@@ -104,11 +104,11 @@ with staging(sys.argv[1], overwrite=True) as stage:
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     publish(tmp_path / "model", overwrite=True)
-    assert len(left_over(tmp_path)) == 1
-    child.communicate("go on\n")
+    assert len(staging_folders(tmp_path)) == 1
+    child.communicate("continue\n")
     assert child.returncode == 0
     assert open_artifact(tmp_path / "model").files == (Path("mine"),)
-    assert left_over(tmp_path) == []
+    assert staging_folders(tmp_path) == []
 
 
 def test_folders_with_a_similar_name_are_not_removed(tmp_path, publish):
@@ -124,8 +124,8 @@ def test_folders_with_a_similar_name_are_not_removed(tmp_path, publish):
     (tmp_path / ".model.staging-0123456789abcdef").symlink_to("elsewhere")
     (tmp_path / ".model.staging-fedcba9876543210").touch()
     publish(tmp_path / "model")
-    found = {path.name for path in tmp_path.iterdir()}
-    assert found == {
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
         *similar,
         "model",
         "elsewhere",
@@ -135,7 +135,7 @@ def test_folders_with_a_similar_name_are_not_removed(tmp_path, publish):
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT])
-def test_an_interrupt_removes_the_work(tmp_path, stop):
+def test_an_interrupt_removes_the_staging_folder(tmp_path, stop):
     program = f"""{PUBLISHER}
 import time
 with staging(sys.argv[1]) as stage:
@@ -152,7 +152,7 @@ with staging(sys.argv[1]) as stage:
     assert list(tmp_path.iterdir()) == []
 
 
-# disks
+# Disks and permissions
 
 ON_A_SMALL_DISK = f"""{PUBLISHER}
 from enginebay.errors import ArtifactError
@@ -170,7 +170,7 @@ assert [path.name for path in target.parent.iterdir()] == ["model"]
 
 
 def in_own_mounts(*script: str) -> subprocess.CompletedProcess[str]:
-    """Runs shell lines as root of a namespace whose mounts vanish with it."""
+    """Run shell lines as root of a namespace, which removes its mounts when it ends."""
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-euc", "\n".join(script)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -185,15 +185,15 @@ def needs_mounts(tmp_path) -> None:
         pytest.skip(f"this system allows no mounts: {tried.stderr.strip()}")
 
 
-def python(program: str, *arguments: str | Path) -> str:
+def python_command(program: str, *arguments: str | Path) -> str:
     import shlex
 
     return shlex.join([sys.executable, "-c", program, *map(str, arguments)])
 
 
-def test_a_full_disk(tmp_path, needs_mounts):
+def test_a_full_disk_leaves_the_old_artifact(tmp_path, needs_mounts):
     done = in_own_mounts(
-        f"mount -t tmpfs -o size=1m none '{tmp_path}'", python(ON_A_SMALL_DISK, tmp_path)
+        f"mount -t tmpfs -o size=1m none '{tmp_path}'", python_command(ON_A_SMALL_DISK, tmp_path)
     )
     assert done.stderr == ""
     assert done.stdout == (
@@ -202,7 +202,7 @@ def test_a_full_disk(tmp_path, needs_mounts):
     )
 
 
-def test_a_disk_that_fills_up_with_the_manifest(tmp_path, needs_mounts):
+def test_a_disk_full_at_the_manifest_leaves_the_old_artifact(tmp_path, needs_mounts):
     program = f"""{PUBLISHER}
 from enginebay.errors import ArtifactError
 target = Path(sys.argv[1]) / "model"
@@ -224,7 +224,9 @@ except ArtifactError as error:
 assert (target / "a").read_text() == "old" * 1000
 assert [path.name for path in target.parent.iterdir()] == ["model"]
 """
-    done = in_own_mounts(f"mount -t tmpfs -o size=1m none '{tmp_path}'", python(program, tmp_path))
+    done = in_own_mounts(
+        f"mount -t tmpfs -o size=1m none '{tmp_path}'", python_command(program, tmp_path)
+    )
     assert done.stderr == ""
     assert done.stdout == (
         f'the artifact "{tmp_path}/model" cannot be written: No space left on device\n'
@@ -234,7 +236,7 @@ assert [path.name for path in target.parent.iterdir()] == ["model"]
 REFUSED = f"""{PUBLISHER}
 import os
 from enginebay.errors import EnginebayError
-import ctypes, fcntl, json  # before the rights go that reading the standard library may need
+import ctypes, fcntl, json  # imported while the process still may read the library
 if len(sys.argv) > 2:
     os.setuid(int(sys.argv[2]))
 try:
@@ -245,9 +247,9 @@ except EnginebayError as error:
 """
 
 
-def test_a_disk_that_is_read_only(tmp_path, needs_mounts):
+def test_a_read_only_disk_is_reported(tmp_path, needs_mounts):
     done = in_own_mounts(
-        f"mount -t tmpfs -o ro none '{tmp_path}'", python(REFUSED, tmp_path / "model")
+        f"mount -t tmpfs -o ro none '{tmp_path}'", python_command(REFUSED, tmp_path / "model")
     )
     assert done.stderr == ""
     assert done.stdout == (
@@ -257,7 +259,7 @@ def test_a_disk_that_is_read_only(tmp_path, needs_mounts):
 
 
 def test_a_mount_point_cannot_be_replaced(tmp_path, needs_mounts):
-    done = in_own_mounts(f"mount -t tmpfs none '{tmp_path}'", python(REFUSED, tmp_path))
+    done = in_own_mounts(f"mount -t tmpfs none '{tmp_path}'", python_command(REFUSED, tmp_path))
     assert done.stderr == ""
     assert done.stdout == (
         f'"{tmp_path}" is a mount point and cannot be replaced: expected a directory of its own\n'
@@ -265,10 +267,10 @@ def test_a_mount_point_cannot_be_replaced(tmp_path, needs_mounts):
     )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 @pytest.mark.parametrize("mode", [0o755, 0o700])
 @pytest.mark.parametrize("name", ["model", "new/model"])
-def test_a_folder_that_may_not_be_written(public_path, mode, name):
+def test_a_folder_without_write_permission_is_reported(public_path, mode, name):
     folder = public_path / "theirs"
     folder.mkdir()
     folder.chmod(mode)
@@ -285,8 +287,8 @@ def test_a_folder_that_may_not_be_written(public_path, mode, name):
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_folder_that_may_be_written_but_not_listed(public_path):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
+def test_an_artifact_is_published_in_an_unlistable_folder(public_path):
     folder = public_path / "post"
     folder.mkdir()
     folder.chmod(0o733)
@@ -302,7 +304,7 @@ def test_a_folder_that_may_be_written_but_not_listed(public_path):
     assert [path.name for path in folder.iterdir()] == ["model"]
 
 
-def test_several_at_once_overwrite_each_other_whole(tmp_path, publish):
+def test_concurrent_overwrites_leave_a_whole_artifact(tmp_path, publish):
     program = f"{PUBLISHER}\nfor i in range(20): publish(sys.argv[1], sys.argv[2] + str(i))"
     publish(tmp_path / "model", overwrite=True)
     (tmp_path / "model" / "parts" / "weights.data").unlink()
@@ -315,7 +317,7 @@ def test_several_at_once_overwrite_each_other_whole(tmp_path, publish):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_a_file_in_the_parents_place(tmp_path):
+def test_a_file_as_parent_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ArtifactExistsError) as caught, staging(tmp_path / "file" / "a" / "model"):
         pytest.fail("the work must not begin")
@@ -323,7 +325,7 @@ def test_a_file_in_the_parents_place(tmp_path):
     assert caught.value.hint == "choose another --work-dir"
 
 
-def test_a_name_that_is_too_long(tmp_path):
+def test_a_too_long_name_is_refused(tmp_path):
     name = "x" * 256
     with pytest.raises(ArtifactError) as caught, staging(tmp_path / name):
         pytest.fail("the work must not begin")
@@ -332,7 +334,7 @@ def test_a_name_that_is_too_long(tmp_path):
     )
 
 
-def test_a_file_beyond_the_size_limit(tmp_path):
+def test_a_file_beyond_the_size_limit_is_reported(tmp_path):
     program = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n{REFUSED}"
     done = subprocess.run(
         [sys.executable, "-c", program.replace('"x"', '"x" * 9'), str(tmp_path / "model")],

@@ -1,4 +1,4 @@
-"""Mutated artifacts: every one opens, or is refused with one line; ``nox -s fuzz`` tries more."""
+"""Mutated artifacts open, or are refused with one line; ``nox -s fuzz`` tries more of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ VALUES = [None, True, -1, 0, 2**70, 1e308, "", "\ud800", "../x", "\0", "é", [],
 TOKENS = [b"", b"\0", b"\xff", b'"', b"[", b"{", b"}", b",", b"\\ud800", b"NaN", b"[" * 999]
 
 
-def mutated(manifest: bytes, chance: random.Random) -> bytes:
-    """A manifest with one value replaced, removed or added, or with bytes replaced."""
+def mutate(manifest: bytes, chance: random.Random) -> bytes:
+    """Replace, remove or add one value of a manifest, or replace some of its bytes."""
     if chance.random() < 0.4:
         start = chance.randrange(len(manifest))
         return manifest[:start] + chance.choice(TOKENS) + manifest[start + chance.randrange(9) :]
     document = json.loads(manifest)
-    holder, key = chance.choice(list(places(document)))
+    holder, key = chance.choice(list(find_places(document)))
     if chance.random() < 0.2:
         del holder[key]
     else:
@@ -32,13 +32,13 @@ def mutated(manifest: bytes, chance: random.Random) -> bytes:
     return json.dumps(document).encode()
 
 
-def places(value):
-    """Every place in a document, as what holds it and its key."""
+def find_places(value):
+    """Yield the container and the key of every value in a document."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         yield value, key
         if isinstance(value[key], (dict, list)):
-            yield from places(value[key])
+            yield from find_places(value[key])
 
 
 def test_a_mutated_artifact_opens_or_is_refused_with_one_line(tmp_path, publish):
@@ -60,7 +60,7 @@ def test_a_mutated_artifact_opens_or_is_refused_with_one_line(tmp_path, publish)
         if index:
             files[index].write_bytes(contents[index][: chance.randrange(7)] + chance.randbytes(2))
         else:
-            files[0].write_bytes(mutated(contents[0], chance))
+            files[0].write_bytes(mutate(contents[0], chance))
         try:
             opened = open_artifact(folder)
             assert opened.files
@@ -77,7 +77,7 @@ def test_a_mutated_artifact_opens_or_is_refused_with_one_line(tmp_path, publish)
 
 
 @pytest.mark.parametrize("depth", [10, 100_000])
-def test_a_manifest_that_is_nested_deeply(tmp_path, publish, depth):
+def test_a_deeply_nested_manifest_is_refused(tmp_path, publish, depth):
     folder = publish(tmp_path / "model").path
     (folder / "manifest.json").write_bytes(b"[" * depth + b"]" * depth)
     with pytest.raises(ArtifactError, match="is not an Enginebay manifest"):

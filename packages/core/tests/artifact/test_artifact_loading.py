@@ -41,7 +41,7 @@ def test_an_artifact_opens(folder):
     assert open_artifact(artifact) is artifact
 
 
-def test_the_verdict_is_the_recorded_one(tmp_path, publish):
+def test_the_recorded_verdict_is_read(tmp_path, publish):
     made = publish(tmp_path / "model", verification=Verification.crashed("signal 11"))
     assert made.verdict == open_artifact(tmp_path / "model").verdict == "crashed"
 
@@ -52,24 +52,24 @@ def test_the_path_is_absolute_and_resolved(folder, monkeypatch):
     assert open_artifact("latest").path == open_artifact("model").path == folder
 
 
-def test_an_artifact_moves_and_is_copied(folder, tmp_path):
+def test_moved_and_copied_artifacts_open(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "deep" / "er" / "copy")
     moved = folder.rename(tmp_path / "moved")
     assert open_artifact(moved).manifest == open_artifact(tmp_path / "deep/er/copy").manifest
 
 
-def test_a_missing_directory(tmp_path):
+def test_a_missing_directory_is_refused(tmp_path):
     error = refused(tmp_path / "none")
     assert str(error) == f'"{tmp_path}/none" does not exist: expected the directory of an artifact'
 
 
-def test_a_misspelled_directory(folder):
+def test_a_misspelled_directory_gets_a_suggestion(folder):
     (folder.parent / "models").mkdir()  # no artifact
     assert refused(folder.parent / "modell").hint == f"did you mean '{folder}'?"
     assert refused(folder.parent / "other").hint is None
 
 
-def test_a_file_in_its_place(tmp_path):
+def test_a_file_instead_of_a_directory_is_refused(tmp_path):
     (tmp_path / "model.onnx").touch()
     error = refused(tmp_path / "model.onnx")
     assert str(error) == (
@@ -77,7 +77,7 @@ def test_a_file_in_its_place(tmp_path):
     )
 
 
-def test_a_directory_without_a_manifest(tmp_path):
+def test_a_directory_without_a_manifest_is_refused(tmp_path):
     assert (
         str(refused(tmp_path)) == f'"{tmp_path}" is not an artifact: it contains no manifest.json'
     )
@@ -87,7 +87,7 @@ def test_a_directory_without_a_manifest(tmp_path):
     )
 
 
-def test_a_changed_file(folder):
+def test_a_changed_file_is_refused(folder):
     (folder / "model.bin").write_bytes(b"weightz")
     wanted, found = (hashlib.sha256(data).hexdigest() for data in (b"weights", b"weightz"))
     error = refused(folder)
@@ -105,18 +105,18 @@ def test_a_changed_file(folder):
         (b"weights!", "was changed: expected 7 bytes, found 8"),
     ],
 )
-def test_a_file_of_another_size(folder, content, text):
+def test_a_file_of_different_size_is_refused(folder, content, text):
     (folder / "model.bin").write_bytes(content)
     assert str(refused(folder)) == f'"{folder}/model.bin" {text}'
 
 
-def test_sizes_are_looked_at_before_any_digest(folder):
+def test_sizes_are_checked_before_digests(folder):
     (folder / "model.bin").write_bytes(b"weightz")
     (folder / "parts" / "weights.data").write_bytes(b"")
     assert "weights.data" in str(refused(folder))
 
 
-def test_a_missing_file(folder):
+def test_a_missing_file_is_refused(folder):
     (folder / "parts" / "weights.data").unlink()
     text = f'"{folder}/parts/weights.data" is missing, but listed in the manifest'
     assert str(refused(folder)) == text
@@ -125,17 +125,17 @@ def test_a_missing_file(folder):
     assert str(refused(folder)) == text
 
 
-def test_files_that_nobody_listed_are_let_be(folder):
+def test_unlisted_files_are_ignored(folder):
     (folder / "NOTES.txt").write_text("mine")
     (folder / "parts" / ".nfs0001").touch()
     assert open_artifact(folder).verdict == "unverified"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "directory"])
-def test_what_is_no_file_is_not_read(folder, kind, monkeypatch):
+def test_fifos_sockets_and_directories_are_not_read(folder, kind, monkeypatch):
     (folder / "model.bin").unlink()
     if kind == "fifo":
-        os.mkfifo(folder / "model.bin")  # opening it would wait for ever
+        os.mkfifo(folder / "model.bin")  # opening a fifo would never return
     elif kind == "directory":
         (folder / "model.bin").mkdir()
     else:
@@ -145,14 +145,14 @@ def test_what_is_no_file_is_not_read(folder, kind, monkeypatch):
     assert str(refused(folder)) == f'"{folder}/model.bin" is not a regular file'
 
 
-def test_a_link_out_of_the_artifact(folder, tmp_path):
+def test_a_link_out_of_the_artifact_is_refused(folder, tmp_path):
     outside = tmp_path / "outside.bin"
     (folder / "model.bin").rename(outside)
     (folder / "model.bin").symlink_to(outside)
     assert str(refused(folder)) == f'"{folder}/model.bin" leads out of the artifact, to "{outside}"'
 
 
-def test_a_linked_folder_out_of_the_artifact(folder, tmp_path):
+def test_a_folder_linked_out_of_the_artifact_is_refused(folder, tmp_path):
     (folder / "parts").rename(tmp_path / "parts")
     (folder / "parts").symlink_to("../parts")
     assert "leads out of the artifact" in str(refused(folder))
@@ -164,7 +164,7 @@ def test_a_link_inside_the_artifact_is_followed(folder):
     assert open_artifact(folder).path == folder
 
 
-def test_a_link_in_a_circle(folder):
+def test_a_circular_link_is_refused(folder):
     (folder / "model.bin").unlink()
     (folder / "model.bin").symlink_to("model.bin")
     assert str(refused(folder)) == f'"{folder}/model.bin" is not a regular file'
@@ -198,18 +198,18 @@ def relist(folder: Path, *paths: str, model_files: tuple[str, ...] = ()) -> Path
         "manifest.json",
     ],
 )
-def test_a_path_that_leaves_the_artifact_or_is_spelt_oddly(folder, path):
+def test_outside_or_unnormalized_paths_are_refused(folder, path):
     where = relist(folder, path)
     text = f'"{where}" lists the file {path!r}: expected a path inside the artifact'
     assert str(refused(folder)) == text
 
 
-def test_a_file_listed_twice(folder):
+def test_a_file_listed_twice_is_refused(folder):
     where = relist(folder, "model.bin", "model.bin")
     assert str(refused(folder)) == f'"{where}" lists the file "model.bin" twice'
 
 
-def test_a_manifest_without_a_model_file(folder):
+def test_a_manifest_without_a_model_file_is_refused(folder):
     where = relist(folder, "model.bin")
     error = refused(folder)
     assert str(error) == f'"{where}" lists no model file: expected the engine\'s files'
@@ -217,7 +217,7 @@ def test_a_manifest_without_a_model_file(folder):
 
 
 @pytest.mark.parametrize("field", ["backend", "command", "params", "created"])
-def test_half_of_a_surrogate_pair_in_a_manifest(folder, field):
+def test_a_lone_surrogate_in_a_manifest_is_refused(folder, field):
     where = folder / "manifest.json"
     data = json.loads(where.read_text())
     data[field] = {"device": "\ud800"} if field == "params" else "\ud800"
@@ -227,12 +227,12 @@ def test_half_of_a_surrogate_pair_in_a_manifest(folder, field):
     )
 
 
-def test_a_model_file_without_a_digest(folder):
+def test_a_model_file_without_a_digest_is_refused(folder):
     where = relist(folder, model_files=("model.bin",))
     assert str(refused(folder)) == f'"{where}" lists the model file "model.bin" without a digest'
 
 
-def test_what_is_pinned_must_be_the_same(manifest):
+def test_a_different_pinned_property_is_refused(manifest):
     bound = manifest(pinned={"engine_version": "10.16", "device_name": "H200"}, command="make it")
     check_pinned(bound, {"engine_version": "10.16", "device_name": "H200", "driver": "any"})
     with pytest.raises(ArtifactError) as caught:
@@ -245,7 +245,7 @@ def test_what_is_pinned_must_be_the_same(manifest):
     assert caught.value.hint == "deploy the model again here"
 
 
-def test_nothing_pinned_fits_everywhere(manifest):
+def test_an_artifact_without_pinned_properties_fits_everywhere(manifest):
     check_pinned(manifest(), {"engine_version": "0"})
 
 
@@ -261,9 +261,9 @@ except ArtifactError as error:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
 @pytest.mark.parametrize("name", ["model.bin", "manifest.json"])
-def test_a_file_that_may_not_be_read(public_path, publish, name):
+def test_an_unreadable_file_is_reported(public_path, publish, name):
     folder = publish(public_path / "model").path
     (folder / name).chmod(0)
     done = subprocess.run(

@@ -24,7 +24,7 @@ from enginebay.tensors.spec import TensorSpec
 from enginebay.verdict import OutputComparison, Verification
 
 
-def test_a_manifest_brings_back_everything_that_was_put_in(tmp_path, publish):
+def test_a_manifest_restores_every_field(tmp_path, publish):
     fields = {
         "torch_version": "2.13.0",
         "params": {"device": "cpu", "shapes": {"x": [1, 3]}, "path": None, "ratio": 0.5},
@@ -47,13 +47,13 @@ def test_a_manifest_brings_back_everything_that_was_put_in(tmp_path, publish):
         "pinned": {"engine_version": "1.0"},
     }
     published = publish(tmp_path / "model", **fields)
-    found = open_artifact(tmp_path / "model").manifest
-    assert found == published.manifest
-    assert {name: getattr(found, name) for name in fields} == fields
-    assert [entry.path for entry in found.files] == ["model.bin", "parts/weights.data"]
+    manifest = open_artifact(tmp_path / "model").manifest
+    assert manifest == published.manifest
+    assert {name: getattr(manifest, name) for name in fields} == fields
+    assert [entry.path for entry in manifest.files] == ["model.bin", "parts/weights.data"]
 
 
-def test_a_manifest_says_where_and_when_it_was_made(tmp_path, publish, monkeypatch):
+def test_a_manifest_records_its_time_and_versions(tmp_path, publish, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     made = publish(tmp_path / "model").manifest
     assert made.created == "2023-11-14T22:13:20Z"
@@ -65,7 +65,7 @@ def test_a_manifest_says_where_and_when_it_was_made(tmp_path, publish, monkeypat
 
 
 @pytest.mark.parametrize("value", ["soon", "1.5", "9" * 30])
-def test_a_date_that_is_none_is_refused(manifest, monkeypatch, value):
+def test_an_invalid_source_date_epoch_is_refused(manifest, monkeypatch, value):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", value)
     with pytest.raises(UsageError) as caught:
         manifest()
@@ -74,7 +74,7 @@ def test_a_date_that_is_none_is_refused(manifest, monkeypatch, value):
 
 
 @pytest.mark.process
-def test_torch_is_named_only_where_it_was_used():
+def test_the_torch_version_is_recorded_only_after_its_import():
     program = (
         "from enginebay.artifact import Manifest, PluginRecord\n"
         "import sys\n"
@@ -89,17 +89,17 @@ def test_torch_is_named_only_where_it_was_used():
     assert done.stdout == "None\n"
 
 
-def test_the_same_artifact_has_the_same_bytes_wherever_it_is_made(tmp_path, publish, monkeypatch):
+def test_manifests_are_reproducible_at_any_path(tmp_path, publish, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    publish(tmp_path / "one", params={"b": 1, "a": 2})
-    publish(tmp_path / "elsewhere" / "two", params={"a": 2, "b": 1})
-    one, two = (tmp_path / where / "manifest.json" for where in ("one", "elsewhere/two"))
-    assert one.read_bytes() == two.read_bytes()
-    assert str(tmp_path) not in one.read_text()
-    assert one.read_text().startswith('{\n  "format": 1,\n  "backend": "loopback",\n')
+    publish(tmp_path / "first", params={"b": 1, "a": 2})
+    publish(tmp_path / "elsewhere" / "second", params={"a": 2, "b": 1})
+    first, second = (tmp_path / where / "manifest.json" for where in ("first", "elsewhere/second"))
+    assert first.read_bytes() == second.read_bytes()
+    assert str(tmp_path) not in first.read_text()
+    assert first.read_text().startswith('{\n  "format": 1,\n  "backend": "loopback",\n')
 
 
-def test_text_stays_readable(tmp_path, publish):
+def test_non_ascii_text_is_not_escaped(tmp_path, publish):
     publish(tmp_path / "model", command="enginebay deploy «größe».py:網")
     assert "«größe».py:網" in (tmp_path / "model" / "manifest.json").read_text()
 
@@ -112,7 +112,7 @@ def test_text_stays_readable(tmp_path, publish):
         ({"x": object()}, "Encoding objects of type object is unsupported"),
     ],
 )
-def test_what_json_cannot_carry_is_refused(tmp_path, publish, params, reason):
+def test_params_without_a_json_form_are_refused(tmp_path, publish, params, reason):
     with pytest.raises(ArtifactError) as caught:
         publish(tmp_path / "model", params=params)
     assert str(caught.value) == f"the manifest cannot be written as JSON: {reason}"
@@ -127,14 +127,14 @@ def edit(folder, change) -> None:
     path.write_text(json.dumps(data))
 
 
-def test_keys_from_the_future_are_let_be_within_the_format(tmp_path, publish):
+def test_unknown_keys_are_ignored(tmp_path, publish):
     publish(tmp_path / "model")
     edit(tmp_path / "model", lambda data: data.update(colour="green"))
-    edit(tmp_path / "model", lambda data: data["plugin"].update(author="somebody"))
+    edit(tmp_path / "model", lambda data: data["plugin"].update(author="Ada"))
     assert open_artifact(tmp_path / "model").backend == "loopback"
 
 
-def test_a_manifest_from_the_future_is_refused(tmp_path, publish):
+def test_a_newer_manifest_format_is_refused(tmp_path, publish):
     publish(tmp_path / "model")
     edit(tmp_path / "model", lambda data: data.update(format=2, enginebay_version="7.0", files=0))
     with pytest.raises(ArtifactError) as caught:
@@ -198,7 +198,7 @@ REQUIRED = [
 
 
 @pytest.mark.parametrize("field", REQUIRED)
-def test_what_a_reader_cannot_know_must_be_in_the_file(tmp_path, publish, field):
+def test_a_missing_required_field_is_refused(tmp_path, publish, field):
     publish(tmp_path / "model")
     edit(tmp_path / "model", lambda data: data.pop(field))
     with pytest.raises(ArtifactError) as caught:
@@ -243,14 +243,14 @@ def test_a_field_of_the_wrong_type_is_named(tmp_path, publish, change, reason):
         max_leaves=8,
     ).map(msgspec.json.encode)
 )
-def test_no_bytes_get_further_than_an_artifact_error(tmp_path_factory, data):
+def test_arbitrary_bytes_raise_only_artifact_errors(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "manifest.json").write_bytes(data)
     with pytest.raises(ArtifactError):
         open_artifact(folder)
 
 
-def test_entries_are_plain_values():
+def test_file_entries_and_manifests_are_frozen():
     assert FileEntry("a", "b", 1) == FileEntry(path="a", sha256="b", size=1)
     with pytest.raises(AttributeError):
         FileEntry("a", "b", 1).size = 2  # type: ignore[misc]  # frozen is what is tested

@@ -1,4 +1,4 @@
-"""Readers while another process replaces the artifact: one of them whole, or a clear line."""
+"""Reads during a replacement return one whole artifact, or raise an error."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from enginebay.errors import ArtifactError
 NEW, OLD = b"new", b"old"
 
 
-def test_a_read_starts_again_with_the_artifact_that_replaced_it(tmp_path, publish):
+def test_a_read_restarts_after_a_replacement(tmp_path, publish):
     publish(tmp_path / "model", OLD)
-    found = []
+    contents = []
 
     def read(artifact):
-        if not found:
+        if not contents:
             publish(tmp_path / "model", NEW, overwrite=True)
-        found.append((artifact.path / "model.bin").read_bytes())
+        contents.append((artifact.path / "model.bin").read_bytes())
         return artifact
 
     artifact = use_artifact(tmp_path / "model", read)
     assert artifact.manifest == open_artifact(tmp_path / "model").manifest
-    assert found == [NEW, NEW]  # the first with the manifest of the old one
+    assert contents == [NEW, NEW]  # the first read still had the old manifest
 
 
-def test_an_error_counts_only_where_the_artifact_stayed(tmp_path, publish):
+def test_a_read_that_fails_during_a_replacement_restarts(tmp_path, publish):
     publish(tmp_path / "model", OLD)
     calls = []
 
@@ -40,7 +40,7 @@ def test_an_error_counts_only_where_the_artifact_stayed(tmp_path, publish):
         use_artifact(tmp_path / "model", read)
 
 
-def test_what_was_read_too_early_is_closed(tmp_path, publish):
+def test_the_engine_of_a_replaced_artifact_is_closed(tmp_path, publish):
     publish(tmp_path / "model", OLD)
     closed = []
 
@@ -58,7 +58,7 @@ def test_what_was_read_too_early_is_closed(tmp_path, publish):
     assert engine not in closed
 
 
-def test_an_open_artifact_that_is_replaced(tmp_path, publish):
+def test_reading_an_open_artifact_after_its_replacement_is_refused(tmp_path, publish):
     publish(tmp_path / "model", OLD)
     artifact = open_artifact(tmp_path / "model")
     assert artifact.samples() == []
@@ -74,7 +74,7 @@ def test_an_open_artifact_that_is_replaced(tmp_path, publish):
         artifact.samples()
 
 
-def test_a_folder_that_is_replaced_all_the_time(tmp_path):
+def test_reading_ends_after_repeated_replacements(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     calls = []

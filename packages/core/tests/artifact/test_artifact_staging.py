@@ -24,7 +24,7 @@ def refused(work_dir: Path | str, *, overwrite: bool = False) -> ArtifactExistsE
     return caught.value
 
 
-def test_an_artifact_appears_complete(tmp_path, publish):
+def test_a_published_artifact_is_complete(tmp_path, publish):
     artifact = publish(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert sorted(path.name for path in artifact.path.rglob("*")) == [
@@ -36,7 +36,7 @@ def test_an_artifact_appears_complete(tmp_path, publish):
     assert open_artifact(tmp_path / "model") == artifact
 
 
-def test_it_is_built_beside_its_name(tmp_path, manifest):
+def test_the_staging_folder_is_next_to_its_target(tmp_path, manifest):
     with staging(tmp_path / "model") as stage:
         assert stage.dir.parent == tmp_path
         assert stage.target == tmp_path / "model"
@@ -46,14 +46,14 @@ def test_it_is_built_beside_its_name(tmp_path, manifest):
         assert not stage.dir.exists()
 
 
-def test_nothing_stays_that_was_not_published(tmp_path):
+def test_an_unpublished_staging_folder_is_removed(tmp_path):
     with staging(tmp_path / "model") as stage:
         (stage.dir / "model.bin").touch()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_nothing_stays_after_a_failure(tmp_path, error):
+def test_an_exception_removes_the_staging_folder(tmp_path, error):
     def work() -> None:
         with staging(tmp_path / "not" / "yet" / "model") as stage:
             (stage.dir / "model.bin").touch()
@@ -69,13 +69,13 @@ def test_missing_parents_are_made(tmp_path, publish):
     assert open_artifact(tmp_path / "not" / "yet" / "model").backend == "loopback"
 
 
-def test_parents_in_which_somebody_put_something_stay(tmp_path):
+def test_created_parents_with_other_files_are_not_removed(tmp_path):
     with staging(tmp_path / "not" / "yet" / "model"):
         (tmp_path / "not" / "mine").touch()
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "not"]
 
 
-def test_an_error_of_the_body_stays_what_it_is(tmp_path):
+def test_an_error_of_the_with_block_is_not_wrapped(tmp_path):
     with pytest.raises(FileNotFoundError), staging(tmp_path / "model"):
         Path("/nowhere/at/all").read_bytes()
 
@@ -99,23 +99,23 @@ def test_the_umask_decides_on_the_mode(tmp_path, publish):
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, "a b'c\"$*[0]", ".hidden", "-rf"])
-def test_any_name_will_do(tmp_path, publish, name):
+def test_unusual_artifact_names_are_accepted(tmp_path, publish, name):
     publish(tmp_path / name)
     publish(tmp_path / name, b"again", overwrite=True)
     assert (tmp_path / name / "model.bin").read_bytes() == b"again"
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_relative_name_and_a_trailing_slash(tmp_path, publish, monkeypatch):
+def test_relative_paths_and_trailing_slashes_are_resolved(tmp_path, publish, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert publish("model/").path == tmp_path / "model"
     assert publish("other/../third").path == tmp_path / "third"
 
 
-# what may be replaced
+# Targets that may be replaced
 
 
-def test_an_artifact_that_is_there_is_refused(tmp_path, publish, snapshot):
+def test_an_existing_artifact_is_not_overwritten(tmp_path, publish, snapshot):
     publish(tmp_path / "model")
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model")
@@ -143,10 +143,10 @@ def test_a_damaged_artifact_is_overwritten(tmp_path, publish):
 @pytest.mark.parametrize(
     "content", [None, b"", b"{}", b"\xff", b'{"name": "My web app", "icons": []}']
 )
-def test_a_folder_that_is_no_artifact_is_never_touched(tmp_path, snapshot, overwrite, content):
+def test_a_folder_that_is_not_an_artifact_is_never_touched(tmp_path, snapshot, overwrite, content):
     home = tmp_path / "home"
     (home / "photos").mkdir(parents=True)
-    (home / "photos" / "one.jpg").write_bytes(b"...")
+    (home / "photos" / "beach.jpg").write_bytes(b"...")
     if content is not None:
         (home / "manifest.json").write_bytes(content)
     before = snapshot(tmp_path)
@@ -158,7 +158,7 @@ def test_a_folder_that_is_no_artifact_is_never_touched(tmp_path, snapshot, overw
     assert snapshot(tmp_path) == before
 
 
-def test_an_artifact_that_holds_more_is_never_touched(tmp_path, publish, snapshot):
+def test_an_artifact_with_other_files_is_never_touched(tmp_path, publish, snapshot):
     publish(tmp_path / "model")
     (tmp_path / "model" / "parts" / "thesis.tex").write_text("years of work")
     before = snapshot(tmp_path)
@@ -170,13 +170,13 @@ def test_an_artifact_that_holds_more_is_never_touched(tmp_path, publish, snapsho
     assert snapshot(tmp_path) == before
 
 
-def test_a_linked_folder_in_an_artifact_is_something_more(tmp_path, publish):
+def test_an_artifact_with_a_linked_folder_is_never_touched(tmp_path, publish):
     publish(tmp_path / "model")
     (tmp_path / "model" / "data").symlink_to(tmp_path)
     assert 'also contains "data"' in str(refused(tmp_path / "model", overwrite=True))
 
 
-def test_an_artifact_whose_files_cannot_be_told_is_never_touched(tmp_path, snapshot):
+def test_an_artifact_with_a_damaged_manifest_is_never_touched(tmp_path, snapshot):
     where = tmp_path / "model" / "manifest.json"
     where.parent.mkdir()
     where.write_text('{"format": 9, "enginebay_version": "9", "files": "elsewhere"}')
@@ -239,10 +239,10 @@ def test_the_root_cannot_be_replaced():
     assert str(refused("/", overwrite=True)).startswith('"/" contains the current directory')
 
 
-# publishing
+# Publishing
 
 
-def test_what_came_in_the_meantime_stays(tmp_path, publish, manifest):
+def test_an_artifact_published_in_the_meantime_is_not_overwritten(tmp_path, publish, manifest):
     with staging(tmp_path / "model") as stage:
         other = publish(tmp_path / "model", b"faster")
         with pytest.raises(ArtifactExistsError) as caught:
@@ -252,7 +252,7 @@ def test_what_came_in_the_meantime_stays(tmp_path, publish, manifest):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_what_came_during_an_overwrite_stays(tmp_path, publish, manifest):
+def test_files_added_during_an_overwrite_are_not_deleted(tmp_path, publish, manifest):
     publish(tmp_path / "model")
     with staging(tmp_path / "model", overwrite=True) as stage:
         (tmp_path / "model" / "notes.txt").write_text("mine")
@@ -262,14 +262,14 @@ def test_what_came_during_an_overwrite_stays(tmp_path, publish, manifest):
     assert open_artifact(tmp_path / "model").files == (Path("model.bin"),)
 
 
-def test_two_in_one_process_do_not_meet(tmp_path, manifest):
-    with staging(tmp_path / "model") as one, staging(tmp_path / "model") as two:
-        assert one.dir != two.dir
-        assert one.dir.is_dir()
-        (one.dir / "a").touch()
-        one.publish(manifest("a"))
+def test_two_stages_of_one_target_use_different_folders(tmp_path, manifest):
+    with staging(tmp_path / "model") as first, staging(tmp_path / "model") as second:
+        assert first.dir != second.dir
+        assert first.dir.is_dir()
+        (first.dir / "a").touch()
+        first.publish(manifest("a"))
         with pytest.raises(ArtifactExistsError):
-            two.publish(manifest())
+            second.publish(manifest())
     assert open_artifact(tmp_path / "model").files == (Path("a"),)
 
 
@@ -282,12 +282,12 @@ def publish_failing(tmp_path: Path, prepare, *announced: str, manifest) -> str:
     return str(caught.value)
 
 
-def test_an_announced_file_must_be_there(tmp_path, manifest):
+def test_an_artifact_without_a_listed_file_is_not_published(tmp_path, manifest):
     text = publish_failing(tmp_path, lambda folder: None, "model.engine", manifest=manifest)
     assert text == 'the backend did not write "model.engine", which it listed'
 
 
-def test_the_manifest_is_not_the_backends_to_write(tmp_path, manifest):
+def test_a_manifest_written_by_the_backend_is_refused(tmp_path, manifest):
     text = publish_failing(
         tmp_path, lambda folder: (folder / "manifest.json").touch(), manifest=manifest
     )
@@ -349,10 +349,10 @@ def test_large_files_are_not_read_into_memory(tmp_path, manifest):
     assert int(done.stdout) < 16  # MiB, for a file of 256
 
 
-# the exchange where the system has none in one step
+# Exchanges on systems without an atomic exchange
 
 
-def test_an_exchange_in_turn(tmp_path, publish):
+def test_an_exchange_by_renames_swaps_both_folders(tmp_path, publish):
     publish(tmp_path / "old", b"old")
     publish(tmp_path / "new", b"new")
     exchange_by_renames(tmp_path / "new", tmp_path / "old")
@@ -361,7 +361,7 @@ def test_an_exchange_in_turn(tmp_path, publish):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "old"]
 
 
-def test_an_exchange_in_turn_that_fails_is_undone(tmp_path, publish, snapshot):
+def test_a_failed_exchange_by_renames_is_undone(tmp_path, publish, snapshot):
     publish(tmp_path / "old", b"old")
     before = snapshot(tmp_path / "old")
     with pytest.raises(FileNotFoundError):
@@ -370,7 +370,7 @@ def test_an_exchange_in_turn_that_fails_is_undone(tmp_path, publish, snapshot):
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_nothing_stays_where_a_thread_writes_on_for_a_moment(tmp_path: Path) -> None:
+def test_the_staging_folder_is_removed_despite_a_late_writer(tmp_path: Path) -> None:
     ended = threading.Event()
 
     def write(folder: Path) -> None:
@@ -380,7 +380,7 @@ def test_nothing_stays_where_a_thread_writes_on_for_a_moment(tmp_path: Path) -> 
             with suppress(OSError):
                 (folder / str(number)).write_bytes(b"late")
 
-    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # it is about the block's end
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # the end of the block is tested
         writer = threading.Thread(target=write, args=(stage.dir,))
         writer.start()
         threading.Timer(0.05, ended.set).start()
@@ -389,8 +389,8 @@ def test_nothing_stays_where_a_thread_writes_on_for_a_moment(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_stays_where_a_signal_comes_while_it_is_removed(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # it is about the block's end
+def test_the_staging_folder_is_removed_despite_an_interrupt(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), staging(tmp_path / "out") as stage:  # noqa: PT012  # the end of the block is tested
         for number in range(3000):
             (stage.dir / str(number)).touch()
         threading.Timer(0.002, _thread.interrupt_main).start()
