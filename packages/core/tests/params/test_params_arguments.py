@@ -1,4 +1,4 @@
-"""Documented fields as flags, with the real argparse."""
+"""Documented fields become flags of argparse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Flags(BackendParams):
         file_name: File.
         input_shapes: Main shapes.
         fp16 (bool): Half precision.
-        cache: Keep what was built.
+        cache: Reuse a built engine.
         precision: Which precision.
         opset: Which opset.
         mode: Which mode.
@@ -37,8 +37,8 @@ class Flags(BackendParams):
         eps: Tolerance.
         scale: Another tolerance.
         pads: Padding.
-        providers: Where to run, the first first.
-        options: What the engine is told.
+        providers: Where to run, in order of preference.
+        options: Settings of the engine.
         levels: Numbers by name.
         nested: Options by provider.
         streams: A number, or auto.
@@ -99,7 +99,7 @@ options:
   --input-shapes NAME:1x3x...
                         Main shapes.
   --fp16, --no-fp16     Half precision. (default: no)
-  --cache, --no-cache   Keep what was built.
+  --cache, --no-cache   Reuse a built engine.
   --precision {fp32,fp16}
                         Which precision. (default: fp32)
   --opset {17,18}       Which opset.
@@ -108,8 +108,8 @@ options:
   --eps EPS             Tolerance.
   --scale SCALE         Another tolerance. (default: 0.5)
   --pads A,B,...        Padding. (default: 1,2)
-  --providers A,B,...   Where to run, the first first.
-  --options KEY=VALUE   What the engine is told.
+  --providers A,B,...   Where to run, in order of preference.
+  --options KEY=VALUE   Settings of the engine.
   --levels KEY=VALUE    Numbers by name.
   --nested JSON         Options by provider.
   --streams STREAMS     A number, or auto. (default: auto)
@@ -125,7 +125,7 @@ options:
 """
 
 
-def test_help(monkeypatch, capsys):
+def test_help_lists_every_documented_field(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):
         parse("--help")
@@ -221,7 +221,7 @@ E_ = "tool: error: argument "
         ),
     ],
 )
-def test_a_wrong_flag_is_one_line_of_usage(args, message, capsys):
+def test_an_invalid_flag_value_is_reported_in_one_line(args, message, capsys):
     with pytest.raises(SystemExit) as stop:
         parse(*args.split())
     assert stop.value.code == 2
@@ -229,7 +229,7 @@ def test_a_wrong_flag_is_one_line_of_usage(args, message, capsys):
 
 
 @pytest.mark.parametrize("args", ["--precision fp61", "--opset 19", "--mode x", "--hidden 1"])
-def test_choices_and_undocumented_fields_are_refused_by_argparse(args, capsys):
+def test_unknown_choices_and_undocumented_fields_are_refused(args, capsys):
     with pytest.raises(SystemExit) as stop:
         parse(*args.split())
     assert stop.value.code == 2
@@ -242,7 +242,7 @@ def test_choices_and_undocumented_fields_are_refused_by_argparse(args, capsys):
     st.floats(allow_nan=False, allow_infinity=False),
     st.lists(st.from_regex(r"[A-Za-z]+", fullmatch=True)),
 )
-def test_what_is_typed_is_what_arrives(shapes, threads, eps, providers):
+def test_typed_values_reach_the_params(shapes, threads, eps, providers):
     wanted = Flags(input_shapes=shapes, threads=threads, eps=eps, providers=providers)
     assert wanted == parse(
         f"--input-shapes={','.join(f'{n}:{format_dims(d)}' for n, d in shapes.items())}",
@@ -252,7 +252,7 @@ def test_what_is_typed_is_what_arrives(shapes, threads, eps, providers):
     )
 
 
-def test_only_given_flags_count_and_overrides_win():
+def test_only_given_flags_replace_other_values():
     parser = argparse.ArgumentParser()
     parser.add_argument("ir")
     Flags.add_arguments(parser)
@@ -265,14 +265,14 @@ def test_only_given_flags_count_and_overrides_win():
     assert Flags.from_args(argparse.Namespace()) == Flags()
 
 
-def test_flags_fit_a_group_and_a_subcommand(capsys):
+def test_flags_can_be_added_to_groups_and_subcommands(capsys):
     parser = argparse.ArgumentParser("tool")
     convert = parser.add_subparsers().add_parser("convert")
-    Flags.add_arguments(convert.add_argument_group("what the engine is told"))
+    Flags.add_arguments(convert.add_argument_group("engine settings"))
     assert Flags.from_args(parser.parse_args(["convert", "--threads", "2"])).threads == 2
     with pytest.raises(SystemExit):
         parser.parse_args(["convert", "-h"])
-    assert "what the engine is told:\n  --work-dir WORK_DIR" in capsys.readouterr().out
+    assert "engine settings:\n  --work-dir WORK_DIR" in capsys.readouterr().out
 
 
 class Needy(BackendParams):
@@ -305,7 +305,7 @@ def test_a_field_without_a_default_is_a_required_flag(capsys):
         (("scale",), "scale cannot become the flag --scale: the parser already has 'scale'"),
     ],
 )
-def test_a_taken_flag_is_one_error_and_adds_nothing(taken, message):
+def test_a_taken_flag_is_refused_and_none_is_added(taken, message):
     parser = argparse.ArgumentParser("tool")
     parser.add_argument(*taken)
     before = parser.format_help()
@@ -323,7 +323,7 @@ def test_a_taken_destination_is_named_by_its_flag():
         Flags.add_arguments(parser)
 
 
-def test_adding_twice_is_refused():
+def test_adding_flags_twice_is_refused():
     parser = argparse.ArgumentParser("tool")
     Flags.add_arguments(parser)
     with pytest.raises(ParamsError, match="the parser already has --work-dir"):

@@ -1,4 +1,4 @@
-"""BackendParams: checked, frozen values that survive every kind of copy."""
+"""BackendParams: checked, frozen values that can be copied, pickled and written as JSON."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ params = st.builds(
 
 
 @given(params)
-def test_a_mapping_survives_json_and_gives_equal_params(value):
+def test_params_survive_a_json_mapping(value):
     mapping = json.loads(json.dumps(value.to_mapping(), allow_nan=False))
     again = Params.from_mapping(mapping)
     assert again == value
@@ -115,7 +115,7 @@ def test_values_are_converted_to_their_types():
     assert value.library == Path("a.so")
 
 
-def test_the_caller_s_values_are_not_shared():
+def test_values_of_the_caller_are_copied():
     options = {"a": "b"}
     value = Params(options=options)
     options["a"] = "changed"
@@ -123,13 +123,13 @@ def test_the_caller_s_values_are_not_shared():
     assert Params().options is not Params().options
 
 
-def test_none_means_the_default_where_it_is_no_value():
+def test_none_means_the_default_unless_the_type_allows_none():
     value = Params(threads=None, file_name=None, cache=None)
     assert (value.threads, value.file_name) == (1, "model.param")
-    assert value.cache is None  # here it is one
+    assert value.cache is None  # the type allows None
 
 
-def test_a_default_of_none_may_stand_at_a_plain_type():
+def test_a_plain_type_may_default_to_none():
     class Loose(BackendParams):
         library: str = None
 
@@ -172,7 +172,7 @@ def test_a_subclass_may_check_fields_together():
         Both(fp16=True).replace(int8=True)
 
 
-def test_model_files():
+def test_model_files_are_in_the_work_dir():
     class TwoFiles(Params):
         def get_model_files(self):
             return self.in_work_dir(self.file_name, self.file_name.sibling(".bin"))
@@ -187,7 +187,7 @@ BASE_FIELDS = "work_dir, file_name, device, input_shapes, min_shapes, max_shapes
 
 
 class Unreadable(BackendParams):
-    x: NoSuchType = 1  # noqa: F821 - that is the point
+    x: NoSuchType = 1  # noqa: F821 - an undefined name is tested
 
 
 class Unchecked(BackendParams):
@@ -315,7 +315,7 @@ class BadDefault(BackendParams):
         ),
     ],
 )
-def test_refused(make, message, hint):
+def test_invalid_params_are_refused(make, message, hint):
     with pytest.raises(ParamsError) as refusal:
         make()
     shown = str(refusal.value)
@@ -323,19 +323,19 @@ def test_refused(make, message, hint):
     assert isinstance(refusal.value, UsageError)
 
 
-def test_a_type_that_cannot_be_checked_is_named():
+def test_a_field_type_that_cannot_be_checked_is_refused():
     with pytest.raises(
         ParamsError, match=r"^Unchecked\.x is declared as .*, which cannot be checked"
     ):
         Unchecked()
 
 
-def test_a_required_field_that_takes_none_takes_it():
+def test_a_required_field_may_accept_none():
     assert Needy(name="a", note=None).note is None
     assert Needy.from_mapping({"name": "a", "note": None}) == Needy(name="a", note=None)
 
 
-def test_a_value_without_a_json_form_is_named():
+def test_a_value_without_a_json_form_is_refused():
     class WithData(BackendParams):
         data: Any = None
 
@@ -347,7 +347,7 @@ def test_a_value_without_a_json_form_is_named():
 
 
 @pytest.mark.process
-def test_importing_it_imports_nothing_heavy():
+def test_params_import_no_heavy_packages():
     code = (
         "import sys, enginebay.params as p; p.BackendParams(input_shapes='x:1x3').to_mapping();"
         "print(sorted({'numpy', 'torch', 'onnx', 'argparse', 'pluggy', 'rich'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""What a docstring says about each field, seen in the help of the flags."""
+"""The help of each flag comes from the docstring of its class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Base(BackendParams):
 
 
 def flags(docstring: str | None, base: type[BackendParams] = Base) -> dict[str, str]:
-    """The help by flag, as a class with that docstring adds it, in the parser's order."""
+    """Return the help of each flag of a class with this docstring, in the parser's order."""
     owner = type(base)("Owner", (base,), {"__doc__": docstring, "__module__": __name__})
     parser = argparse.ArgumentParser(add_help=False)
     owner.add_arguments(parser)
@@ -63,19 +63,19 @@ A, B, C = " (default: 1)", " (default: 2)", " (default: 3)"
         ("T.\n\nAttributes:\n    a: One.\n    total: A property is no flag.", {"a": "One." + A}),
     ],
 )
-def test_help(docstring, expected):
-    found = flags(docstring)
-    assert found == expected
-    assert list(found) == list(expected)
+def test_help_of_flags_comes_from_the_docstring(docstring, expected):
+    help_by_flag = flags(docstring)
+    assert help_by_flag == expected
+    assert list(help_by_flag) == list(expected)
 
 
 @pytest.mark.parametrize("docstring", [None, "", "Only a title.", "T.\n\nReturns:\n    a: no."])
-def test_a_class_that_documents_nothing_has_the_flags_of_its_base(docstring):
+def test_undocumented_classes_have_the_flags_of_their_base(docstring):
     inherited = ["work_dir", "file_name", "device", "input_shapes", "min_shapes", "max_shapes"]
     assert list(flags(docstring)) == inherited
 
 
-def test_a_class_that_documents_decides_about_inherited_fields_too():
+def test_documented_fields_replace_the_flags_of_the_base():
     class Middle(Base):
         """M.
 
@@ -102,7 +102,7 @@ def test_percent_signs_reach_the_user(capsys):
     assert "50% of %(prog)s. (default: 1)" in capsys.readouterr().out
 
 
-def test_a_documented_name_that_is_no_field_is_refused():
+def test_a_documented_name_without_a_field_is_refused():
     with pytest.raises(ParamsError) as refusal:
         flags("T.\n\nArgs:\n    dvice: Where.")
     assert str(refusal.value) == (

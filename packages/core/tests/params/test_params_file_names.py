@@ -1,4 +1,4 @@
-"""FileName: a text that knows its suffix."""
+"""FileName: a string that stores its suffix."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ suffixes = st.sampled_from([".onnx", ".param", ".bin", ".tar.gz"])
         ("net.onnx", "", "net.onnx"),
     ],
 )
-def test_the_suffix_is_added_where_the_name_does_not_end_with_it(name, suffix, result):
+def test_a_missing_suffix_is_added(name, suffix, result):
     assert FileName(name, suffix=suffix) == result
 
 
@@ -46,7 +46,7 @@ def test_the_suffix_is_added_where_the_name_does_not_end_with_it(name, suffix, r
         (FileName(".hidden"), "", ".hidden"),
     ],
 )
-def test_suffix_and_stem(file_name, suffix, stem):
+def test_file_names_are_split_into_stem_and_suffix(file_name, suffix, stem):
     assert (file_name.suffix, file_name.stem) == (suffix, stem)
 
 
@@ -58,7 +58,7 @@ def test_siblings_share_the_stem():
     assert param.sibling(".bin").suffix == ".bin"
 
 
-def test_it_is_a_text():
+def test_a_file_name_is_a_string():
     name = FileName("net", suffix=".param")
     assert isinstance(name, str)
     assert {name: 1}["net.param"] == 1
@@ -74,7 +74,7 @@ def test_copies_know_their_suffix(twin):
 
 
 @given(name=plain_names, suffix=suffixes, other=suffixes)
-def test_any_plain_name_takes_a_suffix_once_and_gives_siblings(name, suffix, other):
+def test_a_suffix_is_added_only_once(name, suffix, other):
     if name == suffix:
         return
     first = FileName(name, suffix=suffix)
@@ -106,14 +106,14 @@ FOLDER_HINT = "pass the folder as --work-dir"
         ("net", ".a/b", "'.a/b' is not a suffix: expected a dot and a name, like '.onnx'", None),
     ],
 )
-def test_refused(name, suffix, message, hint):
+def test_invalid_file_names_are_refused(name, suffix, message, hint):
     with pytest.raises(ParamsError) as refusal:
         FileName(name, suffix=suffix)
     assert (str(refusal.value), refusal.value.hint) == (message, hint)
 
 
 class WithPlainDefault(BackendParams):
-    file_name: FileName = "net.param"  # a plain text will do
+    file_name: FileName = "net.param"  # a plain string is enough
 
 
 class WithOptional(BackendParams):
@@ -128,7 +128,7 @@ def test_a_field_takes_its_suffix_from_its_default():
     assert BackendParams(file_name="other").file_name == "other"
 
 
-def test_optional_and_nested_file_names():
+def test_optional_and_nested_file_names_are_checked():
     params = WithOptional(weights="a.bin", extra=["b.txt", "c"])
     assert params.weights.sibling(".x") == "a.x"
     assert [name.suffix for name in params.extra] == [".txt", ""]
@@ -150,7 +150,7 @@ def test_optional_and_nested_file_names():
         (3, "3 does not fit WithPlainDefault.file_name: expected FileName, found int"),
     ],
 )
-def test_a_field_refuses(value, message):
+def test_a_field_refuses_invalid_file_names(value, message):
     with pytest.raises(ParamsError) as refusal:
         WithPlainDefault(file_name=value)
     assert str(refusal.value) == message

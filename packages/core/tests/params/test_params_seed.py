@@ -1,4 +1,4 @@
-"""The tutorial's class, written properly, does what the tutorial shows."""
+"""The tutorial's class, on BackendParams, has the flags and results that the tutorial shows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parser(monkeypatch):
     return argparse.ArgumentParser("test_dataclass.py convert", description="build TensorRTParam")
 
 
-def test_help_is_as_shown_with_its_blanks(parser, capsys):
+def test_help_matches_the_tutorial(parser, capsys):
     with pytest.raises(SystemExit) as stop, parse_args(parser, ["-h"], []):
         pass
     assert stop.value.code == 0
@@ -86,6 +86,6 @@ def test_flags_that_are_not_given_leave_the_defaults(parser):
     assert converted[0][1].file_name.suffix == ".model"
 
 
-def test_an_unknown_field_is_an_error_of_the_params():
+def test_an_unknown_field_is_refused():
     with pytest.raises(ParamsError, match="'postfix', which is not one of its fields"):
         NewEngineParam(postfix=".model")

@@ -1,4 +1,4 @@
-"""The shape grammar, and smallest, usual and largest shapes against each other."""
+"""The grammar of shapes, and profiles of smallest, usual and largest shapes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_text(shapes):
         ("-1x3", {"": (None, 3)}),
     ],
 )
-def test_parse(text, shapes):
+def test_shapes_are_parsed_from_text(text, shapes):
     assert parse_shapes(text) == shapes
     assert list(parse_shapes(text)) == list(shapes)
     assert parse_shapes(as_text(shapes)) == shapes
@@ -91,7 +91,7 @@ DYNAMIC = "write ? for an open dim"
         ("x:" + "9" * 5000, f"'x:{'9' * 18}…' is not a shape: a dim has 5000 digits", None),
     ],
 )
-def test_parse_refuses(text, message, hint):
+def test_invalid_shape_texts_are_refused(text, message, hint):
     with pytest.raises(ParamsError) as refusal:
         parse_shapes(text)
     assert (str(refusal.value), refusal.value.hint) == (message, hint)
@@ -105,7 +105,7 @@ def test_parse_refuses(text, message, hint):
         ({"x": (1, -1)}, "-1 is not a valid size of 'x': expected 0 to 2**63 - 1"),
     ],
 )
-def test_what_no_text_could_have_given_is_refused(shapes, message):
+def test_shapes_without_a_text_form_are_refused(shapes, message):
     with pytest.raises(ParamsError) as refusal:
         check_shapes(shapes)
     assert str(refusal.value) == message
@@ -118,12 +118,12 @@ any_shapes = several | st.fixed_dictionaries({"": dims})
 
 
 @given(any_shapes)
-def test_text_and_shapes_say_the_same(shapes):
+def test_shapes_survive_their_text_form(shapes):
     assert parse_shapes(as_text(shapes)) == shapes
 
 
 @given(any_shapes)
-def test_params_keep_shapes_given_as_text_mapping_or_json(shapes):
+def test_params_accept_shapes_as_text_mapping_or_json(shapes):
     params = BackendParams(input_shapes=as_text(shapes))
     assert params.input_shapes == shapes
     assert params == BackendParams(input_shapes=shapes)
@@ -139,7 +139,7 @@ def test_any_text_is_read_or_refused(text):
     assert parse_shapes(as_text(shapes)) == shapes
 
 
-def test_profiles_take_the_main_dims_where_others_have_none():
+def test_profiles_fill_open_dims_from_the_main_shape():
     profiles = resolve_profiles(
         {"x": (4, 3, 224), "y": (7,)},
         {"y": (None,), "x": (1, None, 32)},
@@ -152,7 +152,7 @@ def test_profiles_take_the_main_dims_where_others_have_none():
     assert list(profiles) == ["x", "y"]
 
 
-def test_profiles_without_smallest_or_largest():
+def test_profiles_are_static_unless_sizes_differ():
     assert resolve_profiles({}) == {}
     only = resolve_profiles({"x": (1, 2)})["x"]
     assert only == ShapeProfile((1, 2), (1, 2), (1, 2))
@@ -161,7 +161,7 @@ def test_profiles_without_smallest_or_largest():
     assert not resolve_profiles({"x": (1,)}, None, {"x": (2,)})["x"].is_static
 
 
-def test_a_dim_that_nobody_fixed_stays_open():
+def test_a_dim_without_a_size_stays_open():
     open_ended = resolve_profiles({"x": (None, 3)}, {"x": (1, None)})["x"]
     assert open_ended == ShapeProfile((1, 3), (None, 3), (None, 3))
     assert not open_ended.is_static
@@ -169,7 +169,7 @@ def test_a_dim_that_nobody_fixed_stays_open():
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=4))
-def test_profiles_hold_exactly_where_min_main_max_are_in_order(rows):
+def test_profiles_require_min_main_max_in_order(rows):
     low, main, high = ({"x": tuple(row[i] for row in rows)} for i in range(3))
     if all(a <= b <= c for a, b, c in rows):
         profile = resolve_profiles(main, low, high)["x"]
@@ -212,7 +212,7 @@ ORDER = "is out of order: expected min ≤ main ≤ max, found"
         ),
     ],
 )
-def test_profiles_refuse_and_so_do_params(main, low, high, message, hint):
+def test_profiles_and_params_refuse_inconsistent_shapes(main, low, high, message, hint):
     with pytest.raises(ParamsError) as refusal:
         resolve_profiles(*map(parse_shapes, (main, low, high)))
     assert (str(refusal.value), refusal.value.hint) == (message, hint)
@@ -221,12 +221,12 @@ def test_profiles_refuse_and_so_do_params(main, low, high, message, hint):
     assert str(refusal.value) == message
 
 
-def test_params_give_their_profiles():
+def test_params_return_their_shape_profiles():
     params = BackendParams(input_shapes="x:4x3", min_shapes="x:1x?", max_shapes="x:8x?")
     assert params.shape_profiles() == {"x": ShapeProfile((1, 3), (4, 3), (8, 3))}
 
 
-def test_the_only_input_gives_its_name():
+def test_an_unnamed_shape_gets_the_name_of_the_only_input():
     assert name_shapes({"": (1,)}, ["x"]) == {"x": (1,)}
     assert name_shapes({"x": (1,)}, ["x", "y"]) == {"x": (1,)}
     assert name_shapes({}, []) == {}
@@ -250,13 +250,13 @@ def test_the_only_input_gives_its_name():
         ),
     ],
 )
-def test_names_that_are_not_inputs(shapes, inputs, message, hint):
+def test_shape_names_that_are_not_inputs_are_refused(shapes, inputs, message, hint):
     with pytest.raises(ParamsError) as refusal:
         name_shapes(shapes, inputs)
     assert (str(refusal.value), refusal.value.hint) == (message, hint)
 
 
-def test_a_framework_s_own_tuples_are_dims():
+def test_torch_sizes_are_accepted_as_dims():
     torch = pytest.importorskip("torch")
     params = BackendParams(input_shapes={"x": torch.zeros(1, 3).shape})
     assert params.input_shapes == {"x": (1, 3)}
@@ -295,13 +295,13 @@ FORM = "expected text like 'x:1x3' or a mapping of names to lists of numbers"
         ),
     ],
 )
-def test_params_refuse_what_is_not_shapes(value, message):
+def test_params_refuse_invalid_shapes(value, message):
     with pytest.raises(ParamsError) as refusal:
         BackendParams(input_shapes=value)
     assert str(refusal.value) == message
 
 
-def test_smallest_and_largest_shapes_wait_for_the_usual_ones():
+def test_bounds_without_main_shapes_are_completed_later():
     params = BackendParams(min_shapes="x:1x3", max_shapes="x:8x3")
     (profile,) = params.shape_profiles({"x": (4, 3)}).values()
     assert (profile.min, profile.opt, profile.max) == ((1, 3), (4, 3), (8, 3))
