@@ -1,4 +1,4 @@
-"""A comparator held against two sets of outputs."""
+"""A fixture that runs a comparator on two sets of outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """What a comparator and core found together."""
+    """The comparisons of all outputs, and the matching of the comparator."""
 
     outputs: dict[str, OutputComparison]
     matching: Matching
@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
 @pytest.fixture
 def compared() -> Callable[..., Found]:
-    """``compared("detections:0.5", expected, found)``."""
+    """Compare two sets of outputs: ``compared("detections:0.5", expected, found)``."""
 
     def run(comparator: Any, expected: Any, found: Any, precision: str = "fp32") -> Found:
         comparators = find_comparators({tuple(expected): comparator})

@@ -1,4 +1,4 @@
-"""Comparators by name, from a file, from Python and from plugins; and those that are wrong."""
+"""Comparators by name, from a file, from Python and from plugins; invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def same_sum(request: ComparisonRequest) -> ComparisonResult:
-    """Compares nothing but the sum."""
+    """Compare only the sums."""
     (expected,) = request.expected.values()
     (found,) = request.found.values()
     off = abs(float(expected.sum() - found.sum()))
@@ -50,16 +50,19 @@ def check(comparator, outputs=None):
         {" a, b ": "set", "c": "top-k:2"},
     ],
 )
-def test_outputs_and_names(compare):
-    found = find_comparators(compare)
-    assert [(one.outputs, one.name) for one in found] == [(("a", "b"), "set"), (("c",), "top-k:2")]
+def test_outputs_and_comparators_are_parsed(compare):
+    comparators = find_comparators(compare)
+    assert [(comparator.outputs, comparator.name) for comparator in comparators] == [
+        (("a", "b"), "set"),
+        (("c",), "top-k:2"),
+    ]
 
 
-def test_none():
+def test_an_empty_mapping_has_no_comparators():
     assert find_comparators({}) == ()
 
 
-def test_a_function_of_python():
+def test_a_python_function_is_a_comparator():
     comparators = check(same_sum)
     assert comparators[0].name == f"{__name__}:same_sum"
     good = compare_sample({"x": X}, {"x": X[::-1]}, ToleranceOptions(), comparators)
@@ -117,13 +120,13 @@ number = 5
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def mine_py(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(SOURCE)
 
 
-@pytest.mark.usefixtures("here")
-def test_a_class_in_a_file():
+@pytest.mark.usefixtures("mine_py")
+def test_a_class_in_a_file_is_a_comparator():
     symmetric = np.stack([X[0], X[1], X[0]])
     (comparator,) = check("mine.py:Flipped", {"x": symmetric})
     assert comparator.name == f"{Path('mine.py').absolute()}:Flipped"
@@ -135,7 +138,7 @@ def test_a_class_in_a_file():
     assert output.describe().startswith('"x" at [0, 1]: expected 1.0, found 2.0; 1 of 9 elements')
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("mine_py")
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -162,32 +165,34 @@ def test_a_class_in_a_file():
         ("number", "comparator '{}' is of type int, which cannot be called"),
     ],
 )
-def test_one_that_is_wrong(name, message):
+def test_an_invalid_comparator_is_refused(name, message):
     with pytest.raises(UsageError) as caught:
         check(f"mine.py:{name}")
     assert str(caught.value) == message.format(f"{Path('mine.py').absolute()}:{name}")
 
 
-@pytest.mark.usefixtures("here")
-def test_one_that_aligns_another_output():
+@pytest.mark.usefixtures("mine_py")
+def test_a_comparator_that_aligns_an_unknown_output_is_refused():
     with pytest.raises(
         UsageError, match=r"expected an enginebay\.hooks\.Aligned of.*found Aligned"
     ):
         check("mine.py:strange")
 
 
-@pytest.mark.usefixtures("here")
-def test_one_that_passes_anything_proves_nothing():
+@pytest.mark.usefixtures("mine_py")
+def test_a_comparator_that_passes_anything_is_reported():
     samples = [Sample({}, {"x": X}), Sample({}, {"x": X + 1})]
-    assert doubt("mine.py:always", samples).endswith(
+    assert report_blindness("mine.py:always", samples).endswith(
         "mine.py:always of x finds no difference between 2 samples; pass an example, or --data, "
         "with different results"
     )
-    assert not doubt("mine.py:always", [samples[0], samples[0]]), "they do not differ"
-    assert not doubt("set", samples)
+    assert not report_blindness("mine.py:always", [samples[0], samples[0]]), (
+        "equal samples were reported"
+    )
+    assert not report_blindness("set", samples)
 
 
-def doubt(comparator, samples):
+def report_blindness(comparator, samples):
     comparators = find_comparators({"x": comparator})
     compared = [
         compare_sample(sample.outputs, sample.outputs, ToleranceOptions(), comparators)
@@ -232,7 +237,7 @@ def test_a_plugin_brings_comparators_by_a_scheme():
     )
 
 
-def test_a_plugin_that_brings_something_else():
+def test_a_plugin_without_a_mapping_of_comparators_is_refused():
     source = PLUGIN.replace('{"sums": build, "broken": lambda request: 1 / 0}', "[build]")
     with (
         temporary_backend("sums", source, group="enginebay.plugins"),
@@ -243,7 +248,7 @@ def test_a_plugin_that_brings_something_else():
 
 @pytest.mark.parametrize("name", ["detections", "detections:0.7"])
 @pytest.mark.usefixtures("without_vision")
-def test_a_comparator_of_a_package_that_is_not_installed(name):
+def test_a_comparator_of_a_missing_package_is_refused(name):
     for find in (
         lambda: find_comparators({"x": name}),
         lambda: recorded_comparators([(("x",), name)], Path("art")),
@@ -293,21 +298,21 @@ def test_code_that_an_artifact_names_is_not_run():
         ),
     ],
 )
-def test_what_is_typed_wrongly(compare, message, hint):
+def test_invalid_compare_options_are_refused(compare, message, hint):
     with pytest.raises(UsageError) as caught:
         find_comparators(compare)
     assert str(caught.value).startswith(message)
     assert (caught.value.hint is None) if hint is None else (hint in (caught.value.hint or ""))
 
 
-def test_a_file_or_an_attribute_that_is_not_there():
+def test_a_missing_file_or_attribute_is_refused():
     with pytest.raises(ModelSourceError, match=r"^no file 'nowhere.py'$"):
         find_comparators({"x": "nowhere.py:compare"})
     with pytest.raises(ModelSourceError, match="there is no 'nothing' in 'os'"):
         find_comparators({"x": "os:nothing"})
 
 
-def test_an_output_that_is_not_there():
+def test_an_unknown_output_is_refused():
     with pytest.raises(UsageError) as caught:
         check_comparators(find_comparators({"boxs": "set"}), [Sample({}, {"boxes": X, "y": X})])
     assert str(caught.value) == (
@@ -316,17 +321,17 @@ def test_an_output_that_is_not_there():
     assert caught.value.hint == "did you mean 'boxes'?"
 
 
-def test_an_artifact_without_an_output_or_with_another_dtype():
+def test_a_missing_output_or_a_different_dtype_fails():
     comparators = find_comparators({"x,y": "set"})
     both = {"x": X, "y": X}
     lost = compare_sample(both, {"x": X}, ToleranceOptions(), comparators)
     assert lost.results == (None,)
-    assert [one.describe() for one in lost.outputs] == [
+    assert [output.describe() for output in lost.outputs] == [
         '"y": the artifact has no such output; its outputs: "x"'
     ]
     other = compare_sample(
         both, {"x": X, "y": X.astype(np.float64)}, ToleranceOptions(), comparators
     )
-    assert [one.passed for one in other.outputs] == [False]
+    assert [output.passed for output in other.outputs] == [False]
     flat = compare_sample(both, {"x": X, "y": X[0]}, ToleranceOptions(), comparators)
     assert flat.outputs[0].reason == "its shape differs: expected (2, 3), found (3,)"

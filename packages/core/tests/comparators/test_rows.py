@@ -1,4 +1,4 @@
-"""``set``: the same rows in any order, as often as they are there."""
+"""``set``: the same rows, equally often, in any order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINTS = RNG.normal(size=(50, 3)).astype(np.float32)
 
 
 @pytest.mark.parametrize("rows", [INDICES, POINTS, POINTS[:, 0], INDICES[:0], POINTS[:0]])
-def test_the_order_does_not_count(compared, rows):
+def test_the_order_of_rows_does_not_matter(compared, rows):
     order = np.random.default_rng(1).permutation(len(rows))
     result = compared("set", {"x": rows}, {"x": rows[order]})
     assert result.passed
@@ -26,7 +26,7 @@ def test_the_order_does_not_count(compared, rows):
 
 
 @pytest.mark.parametrize("rows", [INDICES, POINTS])
-def test_one_that_is_lost_added_or_changed(compared, rows):
+def test_a_lost_added_or_changed_row_fails(compared, rows):
     for place in range(len(rows)):
         lost = compared("set", {"x": rows}, {"x": np.delete(rows, place, 0)[::-1]})
         shown = ", ".join(f"{value:.6g}" for value in rows[place])
@@ -46,7 +46,7 @@ def test_rows_of_several_outputs_belong_together(compared):
     assert not compared("set", expected, back | {"labels": np.arange(50)}).passed
 
 
-def test_rows_within_the_tolerance_of_each_other(compared):
+def test_rows_within_the_tolerance_match(compared):
     found = POINTS[::-1] * np.float32(1 + 1e-5)
     result = compared("set", {"x": POINTS}, {"x": found})
     assert result.passed
@@ -55,14 +55,14 @@ def test_rows_within_the_tolerance_of_each_other(compared):
     assert compared("set", {"x": POINTS}, {"x": POINTS[::-1] * np.float32(1.01)}, "bf16").passed
 
 
-def test_rows_of_another_width(compared):
+def test_rows_of_different_width_fail(compared):
     reason = compared("set", {"x": POINTS}, {"x": POINTS[:, :2]}).outputs["x"].reason
     assert reason == "its rows differ in shape: expected (50, 3), found (50, 2)"
 
 
 @given(seed=st.integers(0, 10**6))
 def test_noise_within_tolerance_always_passes(seed):
-    """Rows of few values, many of them equal or as near as the tolerance."""
+    """Of few different values, many rows are equal or as near as the tolerance."""
     rng = np.random.default_rng(seed)
     values = rng.choice(np.float32([1, 1 + 2**-12, 2]), (12, 2))
     noise = rng.uniform(-1, 1, values.shape) * 2**-13 * (np.abs(values) + 1)
@@ -73,15 +73,15 @@ def test_noise_within_tolerance_always_passes(seed):
     assert compared.outputs[0].passed, compared.outputs[0].describe()
 
 
-def test_many_equal_rows_take_no_time(compared):
+def test_very_many_equal_rows_are_matched(compared):
     rows = np.zeros((1 << 18, 2), np.int64)
     rows[::3, 1] = 5
     assert compared("set", {"x": rows}, {"x": rows[::-1]}).passed
     assert not compared("set", {"x": rows}, {"x": rows[1:]}).passed
 
 
-def test_thousands_of_rows(compared):
-    """No matrix of all pairs: that would be a gigabyte."""
+def test_thousands_of_rows_are_matched(compared):
+    """A matrix of all pairs would take a gigabyte."""
     rows = np.random.default_rng(0).normal(size=(20_000, 4)).astype(np.float32)
     found = rows[::-1] * np.float32(1 + 1e-6)
     assert compared("set", {"x": rows}, {"x": found}).passed
@@ -101,7 +101,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_what_has_no_rows(message):
+def test_outputs_without_rows_are_refused(message):
     outputs = BAD[message]
     comparators = find_comparators({tuple(outputs): "set"})
     with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""``top-k``: which classes are best, where ties may swap and nothing else may."""
+"""``top-k``: the order of the best classes, in which only ties may swap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from enginebay.verification.set_comparison import ToleranceOptions
 SCORES = np.float32([[9, 8, 7, 6, 5, 4, 3, 2], [1, 2, 3, 4, 5, 6, 7, 8]])
 
 
-def test_the_rest_may_be_anything(compared):
+def test_scores_below_the_top_k_are_ignored(compared):
     found = SCORES.copy()
     found[SCORES <= 5] -= 3
     result = compared("top-k:3", {"x": SCORES}, {"x": found})
@@ -25,12 +25,12 @@ def test_the_rest_may_be_anything(compared):
     assert not compared("top-k:5", {"x": SCORES}, {"x": found}).passed
 
 
-def test_all_classes_of_fewer_rows_than_classes(compared):
+def test_all_classes_and_a_single_row_are_compared(compared):
     assert compared("top-k:8", {"x": SCORES}, {"x": SCORES + np.float32(1e-4)}).passed
     assert compared("top-k:2", {"x": SCORES[0]}, {"x": SCORES[0] + np.float32(1e-4)}).passed
 
 
-def test_another_order(compared):
+def test_a_different_order_fails(compared):
     found = SCORES.copy()
     found[0, [0, 1]] = found[0, [1, 0]]
     result = compared("top-k:2", {"x": SCORES}, {"x": found})
@@ -38,8 +38,8 @@ def test_another_order(compared):
     assert result.matching.worst == "at [0, 0]: expected class 0, found 1"
 
 
-def test_the_same_order_with_other_scores(compared):
-    """Such as an engine without the last softmax."""
+def test_different_scores_in_the_same_order_fail(compared):
+    """An engine without the last softmax has such scores."""
     result = compared("top-k:3", {"x": SCORES}, {"x": SCORES * np.float32(1.1)})
     assert not result.passed
     assert result.outputs["x"].worst_index == (0, 0)
@@ -54,33 +54,33 @@ def test_ties_may_swap(compared):
     assert not compared("top-k:1", {"x": apart}, {"x": apart[:, [0, 2, 1, 3]]}).passed
 
 
-def test_nan_that_sorting_hides(compared):
+def test_nan_outside_the_top_k_fails(compared):
     found = SCORES.copy()
     found[1, 0] = np.nan
     assert not compared("top-k:3", {"x": SCORES}, {"x": found}).passed
     assert compared("top-k:3", {"x": found}, {"x": found}).passed
 
 
-def test_as_torch_has_them(compared):
+def test_outputs_of_torch_topk_are_compared(compared):
     scores = torch.tensor([[0.1, 0.7, 0.3, 0.7, 0.7, 0.2]])
-    values, classes = (each.numpy() for each in scores.topk(3))
+    values, classes = (tensor.numpy() for tensor in scores.topk(3))
     expected = {"values": values, "classes": classes}
     assert compared("top-k:3", expected, expected | {"classes": np.array([[4, 1, 3]])}).passed
     assert not compared("top-k:3", expected, expected | {"classes": np.array([[4, 4, 3]])}).passed
-    values, classes = (each.numpy() for each in scores.topk(4))
+    values, classes = (tensor.numpy() for tensor in scores.topk(4))
     expected = {"values": values, "classes": classes}
     wrong = classes.copy()
     wrong[0, [0, 3]] = wrong[0, [3, 0]]
     assert not compared("top-k:4", expected, expected | {"classes": wrong}).passed
 
 
-def test_a_tie_with_a_class_that_was_cut_off(compared):
+def test_ties_may_swap_with_a_class_below_the_top_k(compared):
     expected = {"values": np.float32([[9, 5, 5]]), "classes": np.array([[7, 1, 3]])}
     assert compared("top-k:3", expected, expected | {"classes": np.array([[7, 2, 3]])}).passed
     assert not compared("top-k:3", expected, expected | {"classes": np.array([[2, 1, 3]])}).passed
 
 
-def test_classes_alone(compared):
+def test_classes_without_scores_are_compared(compared):
     expected = {"best": np.array([[3, 1, 2], [0, 1, 2]])}
     assert compared("top-k:2", expected, {"best": np.array([[3, 1, 9], [0, 1, 9]])}).passed
     assert not compared("top-k:2", expected, {"best": np.array([[1, 3, 2], [0, 1, 2]])}).passed
@@ -114,7 +114,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_what_has_no_best_classes(message):
+def test_outputs_without_classes_are_refused(message):
     name, outputs = BAD[message]
     comparators = find_comparators({tuple(outputs): name})
     with pytest.raises(UsageError) as caught:
@@ -123,7 +123,7 @@ def test_what_has_no_best_classes(message):
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_the_class_in_the_last_place_of_a_topk_is_compared(compared, k):
+def test_the_class_of_the_last_rank_is_compared(compared, k):
     scores, classes = np.float32([[3, 2, 1]])[:, :k], np.array([[7, 4, 9]])[:, :k]
     wrong = classes.copy()
     wrong[0, -1] = 5
