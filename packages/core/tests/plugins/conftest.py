@@ -1,4 +1,4 @@
-"""What the tests of discovery and loading share."""
+"""Fixtures of the tests of discovery and loading."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ INSTALLED = tuple(sys.path)
 
 @pytest.fixture(autouse=True)
 def _no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the plugins that are installed here: a test finds those that it brings."""
+    """Hide the installed plugins, so that a test finds only its own."""
 
-    def found() -> object:
-        return scan([place for place in sys.path if place not in INSTALLED])
+    def scan_test_folders() -> object:
+        return scan([folder for folder in sys.path if folder not in INSTALLED])
 
-    monkeypatch.setattr(discovery, "entry_points", found)
+    monkeypatch.setattr(discovery, "entry_points", scan_test_folders)
 
 
 @pytest.fixture(autouse=True)

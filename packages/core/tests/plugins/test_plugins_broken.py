@@ -1,4 +1,4 @@
-"""Every way for a plugin to be broken, and what its user is told."""
+"""The errors of broken plugins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_wrapper(request):
 
 @pytest.fixture
 def fault(good: Callable[..., str]) -> Callable[[str], PluginError]:
-    """What asking for the backend ``mine`` with this source raises, while another one works."""
+    """Return the error of loading ``mine`` from a source, while a different backend works."""
 
     def ask(source: str) -> PluginError:
         with (
@@ -59,13 +59,13 @@ def reason(error: PluginError) -> str:
     return re.sub(r"temporary_mine_\d+", "MODULE", str(error).removeprefix(prefix))
 
 
-def test_a_missing_module(fault: Callable[[str], PluginError]) -> None:
+def test_missing_module_hints_at_a_reinstallation(fault: Callable[[str], PluginError]) -> None:
     error = fault("no_such_package.plugin")
     assert reason(error) == "module 'no_such_package' is missing, although my-dist 1.2 is installed"
     assert error.hint == "pip install --force-reinstall --no-deps my-dist"
 
 
-def test_a_missing_submodule(fault: Callable[[str], PluginError]) -> None:
+def test_missing_submodule_is_the_fault_of_the_authors(fault: Callable[[str], PluginError]) -> None:
     error = fault("json.no_such_module")
     assert reason(error) == (
         "importing 'json.no_such_module' raised ModuleNotFoundError: "
@@ -75,7 +75,7 @@ def test_a_missing_submodule(fault: Callable[[str], PluginError]) -> None:
     assert isinstance(error.__cause__, ModuleNotFoundError)
 
 
-def test_a_missing_package_of_its_own(
+def test_missing_dependency_hints_at_its_installation(
     fault: Callable[[str], PluginError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "needs_sdk.py").write_text("import no_such_sdk.runtime")
@@ -87,38 +87,44 @@ def test_a_missing_package_of_its_own(
     assert error.hint == "pip install no_such_sdk, or the package that provides it"
 
 
-def test_an_exception(fault: Callable[[str], PluginError]) -> None:
+def test_exception_at_import_is_shown_by_its_first_line(
+    fault: Callable[[str], PluginError],
+) -> None:
     error = fault("raise ValueError('first line\\nsecond line')")
     assert reason(error) == "importing 'MODULE' raised ValueError: first line"
     assert isinstance(error.__cause__, ValueError)
 
 
-def test_an_exception_without_a_message(fault: Callable[[str], PluginError]) -> None:
+def test_exception_without_a_message_is_shown_by_its_type(
+    fault: Callable[[str], PluginError],
+) -> None:
     assert reason(fault("assert False")) == "importing 'MODULE' raised AssertionError"
 
 
 @pytest.mark.parametrize("code", ["", "3", "'enough'"])
-def test_sys_exit(code: str, fault: Callable[[str], PluginError]) -> None:
+def test_sys_exit_at_import_is_a_plugin_error(
+    code: str, fault: Callable[[str], PluginError]
+) -> None:
     error = fault(f"import sys\nsys.exit({code})")
     assert reason(error) == f"importing 'MODULE' raised SystemExit({code or None})"
     assert isinstance(error.__cause__, SystemExit)
 
 
-def test_an_exception_of_no_known_kind(fault: Callable[[str], PluginError]) -> None:
+def test_base_exception_at_import_is_a_plugin_error(fault: Callable[[str], PluginError]) -> None:
     error = fault("class Odd(BaseException): ...\nraise Odd('no')")
     assert reason(error) == "importing 'MODULE' raised Odd: no"
 
 
-def test_a_syntax_error(fault: Callable[[str], PluginError]) -> None:
+def test_syntax_error_is_a_plugin_error(fault: Callable[[str], PluginError]) -> None:
     assert reason(fault("def f(:")).startswith("importing 'MODULE' raised SyntaxError: ")
 
 
-def test_a_plugin_that_needs_itself(fault: Callable[[str], PluginError]) -> None:
+def test_plugin_that_loads_itself_is_a_plugin_error(fault: Callable[[str], PluginError]) -> None:
     error = fault("from enginebay.plugins import load_backend\nload_backend('mine')")
     assert "importing 'MODULE' raised PluginError: " in reason(error)
 
 
-def test_the_fault_is_kept_and_the_module_not_imported_again(tmp_path: Path) -> None:
+def test_failed_module_is_not_imported_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     source = f"with open({str(log)!r}, 'a') as log: log.write('x')\nraise ValueError('no')"
     with temporary_backend("mine", source):
@@ -132,14 +138,14 @@ def test_the_fault_is_kept_and_the_module_not_imported_again(tmp_path: Path) -> 
     assert causes == [causes[0]] * 3
 
 
-def test_control_c_passes() -> None:
+def test_keyboard_interrupt_at_import_is_not_caught() -> None:
     with temporary_backend("mine", "raise KeyboardInterrupt"):
         with pytest.raises(KeyboardInterrupt):
             load_backend("mine")
         assert [s.state for s in list_backends() if s.name == "mine"] == ["installed"]
 
 
-def test_what_it_prints_does_not_reach_stdout(
+def test_output_of_a_plugin_goes_to_stderr(
     capsys: pytest.CaptureFixture[str], good: Callable[..., str]
 ) -> None:
     source = "print('at import')\n" + good("mine").replace(
@@ -153,13 +159,13 @@ def test_what_it_prints_does_not_reach_stdout(
     assert err == "at import\nin info\n"
 
 
-def test_no_hooks(fault: Callable[[str], PluginError]) -> None:
+def test_module_without_hooks_is_refused(fault: Callable[[str], PluginError]) -> None:
     error = fault("\n")
     assert reason(error) == "'MODULE' implements no hook"
     assert error.hint == "mark its functions with @enginebay.hookimpl"
 
 
-def test_hooks_without_the_mark(
+def test_unmarked_hooks_are_named(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("@hookimpl\n", ""))
@@ -169,27 +175,29 @@ def test_hooks_without_the_mark(
     )
 
 
-def test_another_projects_mark(
+def test_marker_of_a_different_project_is_refused(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     mark = "import pluggy\nhookimpl = pluggy.HookimplMarker('other')\n"
     assert "implements no hook and has " in reason(fault(good("mine").replace(HEAD, HEAD + mark)))
 
 
-def test_a_misspelled_hook(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
+def test_misspelled_hook_hints_at_the_nearest_name(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
     error = fault(good("mine").replace("def to_backend", "def to_backnd"))
     assert reason(error) == "'MODULE' implements 'to_backnd', which is not a hook"
     assert error.hint == "rename it to to_backend"
 
 
-def test_a_misspelled_backend_info(
+def test_misspelled_backend_info_hints_at_the_right_name(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("def backend_info", "def backend_infos"))
     assert error.hint == "rename it to backend_info"
 
 
-def test_a_hook_like_no_other(
+def test_unknown_hook_hints_at_all_hooks(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine", "\n@hookimpl\ndef zzz(): ...\n"))
@@ -201,7 +209,9 @@ def test_a_hook_like_no_other(
     )
 
 
-def test_wrong_arguments(good: Callable[..., str], fault: Callable[[str], PluginError]) -> None:
+def test_wrong_arguments_hint_at_the_signature(
+    good: Callable[..., str], fault: Callable[[str], PluginError]
+) -> None:
     error = fault(good("mine").replace("to_backend(request)", "to_backend(model)"))
     assert reason(error) == (
         "'MODULE' implements 'to_backend' wrongly: Argument(s) {'model'} are declared in the "
@@ -210,7 +220,7 @@ def test_wrong_arguments(good: Callable[..., str], fault: Callable[[str], Plugin
     assert error.hint == "write def to_backend(request)"
 
 
-def test_a_hook_under_another_name_with_wrong_arguments(
+def test_wrong_arguments_of_a_renamed_hook_are_refused(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     extra = "\n@hookimpl(specname='check_env')\ndef look(tier): ...\n"
@@ -218,7 +228,7 @@ def test_a_hook_under_another_name_with_wrong_arguments(
     assert "implements 'check_env' wrongly: " in reason(error)
 
 
-def test_a_wrapper_that_is_no_generator(
+def test_hook_wrapper_without_yield_is_refused(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     extra = "\n@hookimpl(wrapper=True)\ndef check_env(request): ...\n"
@@ -228,26 +238,26 @@ def test_a_wrapper_that_is_no_generator(
 @pytest.mark.parametrize(
     ("hook", "source"), [("to_backend", TO_BACKEND), ("build_wrapper", BUILD_WRAPPER)]
 )
-def test_a_missing_hook(
+def test_missing_required_hook_is_named(
     hook: str, source: str, good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace(source, ""))
     assert reason(error) == f"'MODULE' does not implement {hook}"
 
 
-def test_no_backend_info(fault: Callable[[str], PluginError]) -> None:
+def test_missing_backend_info_is_named(fault: Callable[[str], PluginError]) -> None:
     error = fault(HEAD + TO_BACKEND + BUILD_WRAPPER)
     assert reason(error) == "'MODULE' does not implement backend_info"
 
 
-def test_a_missing_hook_that_only_lacks_the_mark(
+def test_unmarked_required_hook_is_named(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("@hookimpl\ndef to_backend", "def to_backend"))
     assert reason(error) == "'MODULE' has to_backend without @enginebay.hookimpl"
 
 
-def test_an_optional_hook_that_only_lacks_the_mark(
+def test_unmarked_optional_hook_is_named(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine") + "\ndef bound_to(request):\n    return {}\n")
@@ -303,14 +313,14 @@ def test_an_optional_hook_that_only_lacks_the_mark(
         ),
     ],
 )
-def test_what_backend_info_may_not_do(
+def test_invalid_backend_info_is_refused(
     body: str, told: str, fault: Callable[[str], PluginError]
 ) -> None:
     source = HEAD + f"\n@hookimpl\ndef backend_info():\n    {body}\n" + TO_BACKEND + BUILD_WRAPPER
     assert reason(fault(source)) == told
 
 
-def test_backend_info_takes_nothing(
+def test_backend_info_with_arguments_is_refused(
     good: Callable[..., str], fault: Callable[[str], PluginError]
 ) -> None:
     error = fault(good("mine").replace("backend_info()", "backend_info(request)"))
@@ -319,7 +329,7 @@ def test_backend_info_takes_nothing(
 
 @pytest.mark.parametrize("other", [API_VERSION - 1, API_VERSION + 1])
 @pytest.mark.parametrize("change", [("", ""), ("to_backend(request)", "convert(old)")])
-def test_another_api_version_is_named_before_what_it_breaks(
+def test_wrong_api_version_is_reported_before_its_consequences(
     other: int,
     change: tuple[str, str],
     good: Callable[..., str],

@@ -31,7 +31,7 @@ def pack(name: str, source: str):  # type: ignore[no-untyped-def]  # a context m
     )
 
 
-def test_their_answers_come_with_their_owner_after_the_backends(good: Callable[..., str]) -> None:
+def test_plugin_answers_follow_the_backend_and_name_their_owner(good: Callable[..., str]) -> None:
     with (
         pack("packa", HEAD + REWRITERS),
         pack("packb", HEAD + REWRITERS.replace("__name__[:14]", "None")),
@@ -46,7 +46,7 @@ def test_their_answers_come_with_their_owner_after_the_backends(good: Callable[.
     ]
 
 
-def test_they_wrap_every_backend(good: Callable[..., str]) -> None:
+def test_hook_wrapper_wraps_every_backend(good: Callable[..., str]) -> None:
     wrapper = (
         "\n@hookimpl(wrapper=True)\ndef {hook}(request):\n"
         "    answer = yield\n    return ['wrapped', *answer]\n"
@@ -71,7 +71,7 @@ def test_they_wrap_every_backend(good: Callable[..., str]) -> None:
     ]
 
 
-def test_one_that_says_so_answers_before_the_backend(good: Callable[..., str]) -> None:
+def test_tryfirst_plugin_answers_before_the_backend(good: Callable[..., str]) -> None:
     cache = "\n@hookimpl{first}\ndef to_backend(request):\n    return 'cached'\n"
     for first, wanted in (("(tryfirst=True)", True), ("", False)):
         with (
@@ -81,7 +81,7 @@ def test_one_that_says_so_answers_before_the_backend(good: Callable[..., str]) -
             assert (load_backend("mine").call("to_backend", request=None) == "cached") is wanted
 
 
-def test_they_cannot_speak_for_what_a_backend_is(good: Callable[..., str]) -> None:
+def test_plugin_cannot_replace_backend_info(good: Callable[..., str]) -> None:
     liar = (
         "\n@hookimpl(tryfirst=True)\ndef backend_info():\n"
         "    return BackendInfo(name='liar', irs=('onnx',))\n"
@@ -90,7 +90,7 @@ def test_they_cannot_speak_for_what_a_backend_is(good: Callable[..., str]) -> No
         assert load_backend("mine").info.name == "mine"
 
 
-def test_they_answer_without_any_backend() -> None:
+def test_plugins_answer_without_a_backend() -> None:
     source = HEAD + "\n@hookimpl\ndef model_sources():\n    return {'zoo': len}\n"
     with pack("zoo", source), temporary_backend("mine", "raise SystemExit"):
         team = load_plugins()
@@ -122,7 +122,7 @@ def test_they_answer_without_any_backend() -> None:
         ),
     ],
 )
-def test_a_broken_one_stays_out_with_one_warning(
+def test_broken_plugin_is_skipped_with_a_single_warning(
     source: str, why: str, good: Callable[..., str]
 ) -> None:
     with (
@@ -145,7 +145,7 @@ def test_a_broken_one_stays_out_with_one_warning(
     assert status.state == "broken"
 
 
-def test_a_broken_one_is_an_error_when_strict(
+def test_broken_plugin_is_an_error_when_strict(
     monkeypatch: pytest.MonkeyPatch, good: Callable[..., str]
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
@@ -158,7 +158,7 @@ def test_a_broken_one_is_an_error_when_strict(
             assert load_backend("mine").info.name == "mine"
 
 
-def test_a_warning_made_an_error_is_raised_once(good: Callable[..., str]) -> None:
+def test_plugin_warning_as_error_is_raised_once(good: Callable[..., str]) -> None:
     with (
         pack("bad", "raise ValueError('no')"),
         temporary_backend("mine", good("mine")),
@@ -178,7 +178,7 @@ def test_a_module_in_both_groups_answers_once(good: Callable[..., str]) -> None:
     assert [status.name for status, _ in answers] == ["mine"]
 
 
-def test_an_answer_that_raises_names_its_owner() -> None:
+def test_hook_that_raises_names_its_plugin() -> None:
     source = HEAD + REWRITERS.replace("return", "raise ValueError")
     source = source.replace("__name__[:14]", "('no')")
     with pack("bad", source), pytest.raises(PluginError) as caught:
@@ -187,14 +187,14 @@ def test_an_answer_that_raises_names_its_owner() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_our_own_errors_pass_unchanged() -> None:
+def test_enginebay_errors_of_hooks_pass_unchanged() -> None:
     source = HEAD + "from enginebay.errors import RewriterError\n"
     source += "\n@hookimpl\ndef rewriters(request):\n    raise RewriterError('two of them')\n"
     with pack("bad", source), pytest.raises(EnginebayError, match=r"^two of them$"):
         load_plugins().call_all("rewriters", request=None)
 
 
-def test_one_that_brings_no_mapping() -> None:
+def test_result_other_than_a_mapping_is_refused() -> None:
     source = "import enginebay as eb\n@eb.hookimpl\ndef metrics():\n    return ['map']\n"
     with (
         temporary_backend("maps", source, group="enginebay.plugins"),
@@ -209,7 +209,7 @@ def test_one_that_brings_no_mapping() -> None:
 
 
 @pytest.mark.parametrize("found", ["{3: int}", "'x' * 10**6"])
-def test_a_wrong_result_is_shown_in_part(found: str) -> None:
+def test_wrong_result_is_shortened_in_the_error(found: str) -> None:
     source = HEAD + f"@hookimpl\ndef metrics():\n    return {found}\n"
     with pack("lying", source), pytest.raises(PluginError) as caught:
         contributed("metrics")
@@ -217,7 +217,7 @@ def test_a_wrong_result_is_shown_in_part(found: str) -> None:
     assert len(str(caught.value)) < 200
 
 
-def test_an_error_without_a_readable_message_is_told_all_the_same() -> None:
+def test_hook_error_with_a_failing_str_is_reported() -> None:
     source = (
         "class Mute(Exception):\n    def __str__(self):\n        raise RuntimeError\n\n"
         "@hookimpl\ndef metrics():\n    raise Mute\n"

@@ -1,4 +1,4 @@
-"""Listing: metadata only, one row for each plugin, whatever state the plugin is in."""
+"""Listing reads metadata only, and has a row for each plugin, even a broken plugin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(name: str) -> list[BackendStatus]:
     return [status for status in list_backends() if status.name == name]
 
 
-def test_a_row_says_who_provides_the_backend() -> None:
+def test_row_names_the_provider_of_a_backend() -> None:
     with temporary_backend("mine", LOUD, distribution="my-dist", version="1.2") as folder:
         (status,) = rows("mine")
         module = next(folder.glob("*.py")).stem
@@ -57,7 +57,7 @@ def test_rows_are_sorted_by_name() -> None:
 
 
 @pytest.mark.process
-def test_listing_imports_neither_plugins_nor_what_they_need(tmp_path: Path) -> None:
+def test_listing_imports_no_plugins_and_no_dependencies(tmp_path: Path) -> None:
     heavy = ["pluggy", "msgspec", "numpy", "torch", "onnx", "email.message", "rich", "loud_one"]
     (tmp_path / "loud_one").mkdir()
     (tmp_path / "loud_one" / "__init__.py").write_text(LOUD)
@@ -78,7 +78,7 @@ def test_listing_imports_neither_plugins_nor_what_they_need(tmp_path: Path) -> N
     assert (child.stdout, child.stderr) == ("[]\n", "")
 
 
-def test_a_module_that_is_not_there_is_a_broken_row() -> None:
+def test_missing_module_is_a_broken_row() -> None:
     with temporary_backend("gone", "no_such_package.plugin", distribution="gone-dist"):
         (status,) = rows("gone")
     assert status.state == "broken"
@@ -96,7 +96,7 @@ def test_a_module_that_is_not_there_is_a_broken_row() -> None:
         ("bad = json:loads", "bad = json:loads"),
     ],
 )
-def test_a_malformed_entry_point_is_a_broken_row(
+def test_malformed_entry_point_is_a_broken_row(
     line: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, "bad-dist", f"[enginebay.backends]\n{line}\nfine = json\n")
@@ -129,7 +129,7 @@ def test_extras_in_an_entry_point_are_not_part_of_the_module(
     ],
     ids=["malformed line", "no METADATA", "no name", "commented section", "empty"],
 )
-def test_a_strange_distribution_does_not_disturb_the_others(
+def test_malformed_distribution_does_not_hide_other_backends(
     entry_points: str, metadata: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, "stranger", entry_points, metadata=metadata)
@@ -139,7 +139,7 @@ def test_a_strange_distribution_does_not_disturb_the_others(
         assert rows("stranger") == []
 
 
-def test_unreadable_bytes_do_not_disturb_the_others(
+def test_undecodable_entry_points_do_not_hide_other_backends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path, "stranger", "")
@@ -149,7 +149,7 @@ def test_unreadable_bytes_do_not_disturb_the_others(
         assert [status.state for status in rows("mine")] == ["installed"]
 
 
-def test_an_import_hook_that_raises_leaves_the_verdict_to_loading(
+def test_import_hook_that_raises_does_not_break_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Hook:
@@ -163,7 +163,7 @@ def test_an_import_hook_that_raises_leaves_the_verdict_to_loading(
         assert [status.state for status in rows("hooked")] == ["installed"]
 
 
-def test_the_same_name_and_module_twice_is_one_plugin() -> None:
+def test_same_module_from_two_distributions_is_not_a_duplicate() -> None:
     with (
         temporary_backend("twin", "json", distribution="a"),
         temporary_backend("twin", "json", distribution="b"),
@@ -171,7 +171,7 @@ def test_the_same_name_and_module_twice_is_one_plugin() -> None:
         assert [status.state for status in rows("twin")] == ["installed"]
 
 
-def test_the_first_on_the_path_hides_the_same_distribution_behind_it(
+def test_first_distribution_on_the_path_hides_later_copies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "back", "my.dist", "[enginebay.backends]\nmine = json\n")
@@ -181,22 +181,22 @@ def test_the_first_on_the_path_hides_the_same_distribution_behind_it(
     assert [(status.module, status.state) for status in rows("mine")] == [("string", "installed")]
 
 
-def test_a_name_that_two_distributions_claim_is_a_row_for_each() -> None:
+def test_name_from_two_distributions_makes_two_duplicate_rows() -> None:
     with (
         temporary_backend("twin", "json", distribution="b-dist", version="2"),
         temporary_backend("twin", "string", distribution="a-dist", version="1"),
         temporary_backend("bystander", LOUD),
     ):
-        found = rows("twin")
+        twins = rows("twin")
         assert [status.state for status in rows("bystander")] == ["installed"]
-    assert {(status.distribution, status.state) for status in found} == {
+    assert {(status.distribution, status.state) for status in twins} == {
         ("a-dist", "duplicate"),
         ("b-dist", "duplicate"),
     }
-    assert {status.reason for status in found} == {
+    assert {status.reason for status in twins} == {
         "it is provided by a-dist 1 (string) and by b-dist 2 (json)"
     }
-    assert {status.fix for status in found} == {"pip uninstall a-dist, or pip uninstall b-dist"}
+    assert {status.fix for status in twins} == {"pip uninstall a-dist, or pip uninstall b-dist"}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_a_name_that_two_distributions_claim_is_a_row_for_each() -> None:
         ("nobody", "nobody else", set()),
     ],
 )
-def test_the_environment_chooses_backends(
+def test_environment_variables_enable_and_disable_backends(
     allowed: str | None, disabled: str | None, left: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if allowed is not None:
@@ -226,7 +226,7 @@ def test_the_environment_chooses_backends(
     assert set(states.values()) <= {"installed", "disabled"}
 
 
-def test_a_disabled_row_says_which_variable_and_how_to_change_it(
+def test_disabled_row_names_its_variable_and_the_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with temporary_backend("mine", LOUD):
@@ -256,7 +256,7 @@ def test_following_the_fix_enables_the_backend(allowed: list[str], name: str) ->
             assert disabled_by(name) is None
 
 
-def test_a_strict_listing_raises_at_the_first_broken_or_duplicate_row(
+def test_strict_listing_raises_at_a_broken_or_duplicate_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", "1")
@@ -277,7 +277,7 @@ def test_a_strict_listing_raises_at_the_first_broken_or_duplicate_row(
 
 
 @pytest.mark.parametrize("value", ["", "0"])
-def test_strictness_is_off_when_the_variable_says_so(
+def test_empty_or_zero_variable_turns_strictness_off(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_STRICT_PLUGINS", value)
@@ -285,7 +285,9 @@ def test_strictness_is_off_when_the_variable_says_so(
         assert [status.state for status in rows("gone")] == ["broken"]
 
 
-def test_the_second_group_is_listed_apart_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_are_listed_separately_despite_the_backend_filter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
     with temporary_backend("pack", LOUD, group="enginebay.plugins", distribution="pack-dist"):
         (status,) = [status for status in list_plugins() if status.name == "pack"]
@@ -293,25 +295,25 @@ def test_the_second_group_is_listed_apart_and_whole(monkeypatch: pytest.MonkeyPa
         assert rows("pack") == []
 
 
-def test_core_never_asks_pluggy_to_discover() -> None:
-    # It stops at the first broken plugin, and drops the second of two with one name in silence.
+def test_core_never_uses_the_discovery_of_pluggy() -> None:
+    # Pluggy stops at the first broken plugin, and silently drops the second of two equal names.
     source = Path(sys.modules["enginebay"].__path__[0])
     assert not [path for path in source.rglob("*.py") if "load_setuptools" in path.read_text()]
 
 
-def test_core_names_its_own_distributions_in_one_place_only() -> None:
+def test_only_discovery_names_the_known_distributions() -> None:
     import enginebay.plugins.discovery as home
 
     source = Path(home.__file__).parent.parent
     naming = [path.name for path in source.rglob("*.py") if "tensorrt" in path.read_text().lower()]
     assert naming == ["discovery.py"]
-    # The names of two backends and their distribution, and what people call one of them.
+    # The names of two backends and their distribution, and an abbreviation.
     assert Path(home.__file__).read_text().count("tensorrt") == 5
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with one distribution, whose time stamps are old, and a cache of its own."""
+    """A folder with an old distribution, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     site = tmp_path / "site"
     install(site, "kept", "[enginebay.commands]\nkept = json\n")
@@ -324,7 +326,7 @@ def names() -> list[str]:
     return [entry.name for entry in entry_points()]
 
 
-def test_what_is_listed_is_cached_until_something_is_installed(
+def test_listing_is_cached_until_a_distribution_is_installed(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert names() == ["kept"]
@@ -333,12 +335,12 @@ def test_what_is_listed_is_cached_until_something_is_installed(
         assert names() == ["kept"]
     install(cache, "more", "[enginebay.commands]\nmore = json\n")
     assert sorted(names()) == ["kept", "more"]
-    with monkeypatch.context() as patch:  # it changed a moment ago, and may change again
+    with monkeypatch.context() as patch:  # a folder that changed a moment ago is not cached
         patch.setattr("enginebay.plugins.entry_points.scan", list)
         assert names() == []
 
 
-def test_entry_points_that_are_edited_are_read_again(cache: Path) -> None:
+def test_edited_entry_points_are_read_again(cache: Path) -> None:
     assert names() == ["kept"]
     file = cache / "kept-1.0.dist-info" / "entry_points.txt"
     file.write_text("[enginebay.commands]\nother = json\n")
@@ -346,19 +348,19 @@ def test_entry_points_that_are_edited_are_read_again(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "nonsense", "1\n\n\n\n\n", "\0", "cut"])
-def test_a_damaged_cache_is_only_slower(cache: Path, damage: str) -> None:
+def test_damaged_cache_is_ignored(cache: Path, damage: str) -> None:
     assert names() == ["kept"]
     (file,) = (cache.parent / "cache" / "enginebay").glob("entry-points-*")
     file.write_text(file.read_text()[:-9] if damage == "cut" else damage)
     assert names() == ["kept"]
 
 
-def test_a_cache_that_cannot_be_written_is_only_slower(cache: Path) -> None:
+def test_unwritable_cache_does_not_change_the_listing(cache: Path) -> None:
     (cache.parent / "cache").write_text("a file where a folder belongs")
     assert names() == names() == ["kept"]
 
 
-def test_a_path_that_breaks_the_lines_is_not_cached(
+def test_path_with_tab_and_newline_is_not_cached(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = cache.with_name("a\tb\nc")
@@ -369,8 +371,10 @@ def test_a_path_that_breaks_the_lines_is_not_cached(
     assert not (odd.parent / "cache" / "enginebay").exists()
 
 
-def test_without_a_home_nothing_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``~`` is then no folder, and must not become one in the current folder."""
+def test_missing_home_folder_disables_the_cache(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The unresolved ``~`` must not become a folder in the current folder."""
     monkeypatch.chdir(cache)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr("os.path.expanduser", lambda path: path)

@@ -1,4 +1,4 @@
-"""Loading by name: once, alone, and a good answer to a wrong name."""
+"""Loading by name imports a backend once and alone; a wrong name is explained."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ def test_a_backend_answers_its_hooks(good: Callable[..., str]) -> None:
         assert plugin.call("check_env", request=None) is None
 
 
-def test_it_is_loaded_once(tmp_path: Path, good: Callable[..., str]) -> None:
+def test_backend_is_imported_once(tmp_path: Path, good: Callable[..., str]) -> None:
     counted = f"\nwith open({str(tmp_path / 'log')!r}, 'a') as log:\n    log.write('x')\n"
     with temporary_backend("mine", good("mine", counted)):
         assert load_backend("mine") is load_backend("mine")
     assert (tmp_path / "log").read_text() == "x"
 
 
-def test_threads_that_ask_at_once_get_the_same(good: Callable[..., str]) -> None:
+def test_concurrent_threads_get_the_same_plugin(good: Callable[..., str]) -> None:
     slow = "import time\ntime.sleep(0.1)\n" + good("mine")
     with temporary_backend("mine", slow):
         gate = threading.Barrier(8)
-        got: list[LoadedPlugin] = []
+        plugins: list[LoadedPlugin] = []
 
         def ask() -> None:
             gate.wait()
-            got.append(load_backend("mine"))
+            plugins.append(load_backend("mine"))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(got) == 8
-    assert len(set(map(id, got))) == 1
+    assert len(plugins) == 8
+    assert len(set(map(id, plugins))) == 1
 
 
-def test_loading_one_imports_no_other(good: Callable[..., str]) -> None:
+def test_loading_a_backend_imports_no_other_backend(good: Callable[..., str]) -> None:
     with (
         temporary_backend("mine", good("mine")),
         temporary_backend("other", "raise SystemExit"),
@@ -67,7 +67,7 @@ def test_loading_one_imports_no_other(good: Callable[..., str]) -> None:
         assert not [name for name in sys.modules if name.startswith("temporary_other")]
 
 
-def test_one_backend_never_answers_for_another(good: Callable[..., str]) -> None:
+def test_backend_never_answers_for_a_different_backend(good: Callable[..., str]) -> None:
     hidden = (
         good("bb")
         .replace("def build_wrapper", "def hidden")
@@ -87,7 +87,7 @@ def test_one_backend_never_answers_for_another(good: Callable[..., str]) -> None
             assert "_bb_" in second.call("to_backend", request=None)[0]
 
 
-def test_a_plugin_may_load_another_while_it_is_imported(good: Callable[..., str]) -> None:
+def test_plugin_can_load_a_plugin_while_being_imported(good: Callable[..., str]) -> None:
     nested = "from enginebay.plugins import load_backend\nload_backend('inner')\n"
     with (
         temporary_backend("inner", good("inner")),
@@ -96,13 +96,13 @@ def test_a_plugin_may_load_another_while_it_is_imported(good: Callable[..., str]
         assert load_backend("outer").info.name == "outer"
 
 
-def test_a_hook_of_a_later_core_may_be_marked_optional(good: Callable[..., str]) -> None:
+def test_unknown_hook_marked_optional_is_accepted(good: Callable[..., str]) -> None:
     later = "\n@hookimpl(optionalhook=True)\ndef quantize(request):\n    return 1\n"
     with temporary_backend("mine", good("mine", later)):
         assert load_backend("mine").info.name == "mine"
 
 
-def test_two_names_with_one_module_each_work_on_their_own_terms(good: Callable[..., str]) -> None:
+def test_module_with_two_names_is_checked_for_each_name(good: Callable[..., str]) -> None:
     with temporary_backend("mine", good("mine")) as folder:
         module = next(folder.glob("*.py")).stem
         with temporary_backend("alias", module):
@@ -111,7 +111,7 @@ def test_two_names_with_one_module_each_work_on_their_own_terms(good: Callable[.
                 load_backend("alias")
 
 
-def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
+def test_unknown_backend_lists_the_installed_backends(good: Callable[..., str]) -> None:
     with (
         temporary_backend("mine", good("mine")),
         temporary_backend("gone", "no_such_package"),
@@ -132,7 +132,7 @@ def test_an_unknown_name_lists_what_there_is(good: Callable[..., str]) -> None:
     assert caught.value.exit_code == 3
 
 
-def test_the_nearest_installed_name(good: Callable[..., str]) -> None:
+def test_unknown_backend_hints_at_the_nearest_installed_name(good: Callable[..., str]) -> None:
     with (
         temporary_backend("myengine", good("myengine")),
         pytest.raises(BackendNotFoundError) as caught,
@@ -149,7 +149,7 @@ def test_the_nearest_installed_name(good: Callable[..., str]) -> None:
         ("tensort", "did you mean 'tensorrt'? pip install enginebay-tensorrt"),
     ],
 )
-def test_a_known_backend_that_is_not_installed(
+def test_missing_known_backend_hints_at_its_package(
     name: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enginebay.plugins.discovery.list_backends", list)  # whatever is installed
@@ -159,7 +159,9 @@ def test_a_known_backend_that_is_not_installed(
     assert caught.value.hint == hint
 
 
-def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_backend_is_refused_without_installed_backends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "")
     with pytest.raises(
         BackendNotFoundError, match=r"^no backend 'x' is installed; installed: none\nhint: [^\n]+$"
@@ -167,7 +169,7 @@ def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         load_backend("x")
 
 
-def test_a_name_from_two_distributions(good: Callable[..., str]) -> None:
+def test_backend_from_two_distributions_is_refused(good: Callable[..., str]) -> None:
     with (
         temporary_backend("twin", "json", distribution="a-dist", version="1"),
         temporary_backend("twin", "string", distribution="b-dist", version="2"),
@@ -180,7 +182,7 @@ def test_a_name_from_two_distributions(good: Callable[..., str]) -> None:
     assert caught.value.hint == "pip uninstall a-dist, or pip uninstall b-dist"
 
 
-def test_a_disabled_backend_is_refused_even_where_it_is_loaded(
+def test_disabled_backend_is_refused_even_after_loading(
     monkeypatch: pytest.MonkeyPatch, good: Callable[..., str]
 ) -> None:
     with temporary_backend("mine", good("mine"), distribution="my-dist", version="1.2"):
@@ -196,7 +198,7 @@ def test_a_disabled_backend_is_refused_even_where_it_is_loaded(
         assert load_backend("mine") is loaded
 
 
-def test_the_package_has_no_other_names() -> None:
+def test_unknown_name_of_the_package_raises_attribute_error() -> None:
     import enginebay.plugins
 
     with pytest.raises(AttributeError, match=r"module 'enginebay.plugins' has no attribute 'load'"):

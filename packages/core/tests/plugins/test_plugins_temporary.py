@@ -1,4 +1,4 @@
-"""A temporary backend is a real one, and leaves nothing behind."""
+"""A temporary backend works like an installed backend, and is removed completely."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_it_leaves_nothing_behind(good: Callable[..., str]) -> None:
+def test_temporary_backend_is_removed_completely(good: Callable[..., str]) -> None:
     path, modules = list(sys.path), set(sys.modules)
     with temporary_backend("mine", good("mine")) as folder:
         load_backend("mine")
@@ -31,7 +31,7 @@ def test_it_leaves_nothing_behind(good: Callable[..., str]) -> None:
         load_backend("mine")
 
 
-def test_it_cleans_up_after_an_error(good: Callable[..., str]) -> None:
+def test_temporary_backend_is_removed_after_an_error(good: Callable[..., str]) -> None:
     path = list(sys.path)
     with suppress(ZeroDivisionError), temporary_backend("mine", good("mine")) as folder:
         sys.path.remove(str(folder))
@@ -40,14 +40,14 @@ def test_it_cleans_up_after_an_error(good: Callable[..., str]) -> None:
     assert not folder.exists()
 
 
-def test_a_fault_is_forgotten_on_leaving(good: Callable[..., str]) -> None:
+def test_load_failure_is_forgotten_after_the_block(good: Callable[..., str]) -> None:
     with temporary_backend("mine", "raise ValueError"), pytest.raises(PluginError):
         load_backend("mine")
     with temporary_backend("mine", good("mine")):
         assert load_backend("mine").info.name == "mine"
 
 
-def test_a_named_module_stays_imported() -> None:
+def test_existing_module_stays_imported() -> None:
     import json.tool
 
     with temporary_backend("mine", "json.tool"), pytest.raises(PluginError, match="no hook"):
@@ -55,7 +55,7 @@ def test_a_named_module_stays_imported() -> None:
     assert sys.modules["json.tool"] is json.tool
 
 
-def test_a_child_with_the_same_path_sees_it(good: Callable[..., str]) -> None:
+def test_child_process_loads_the_temporary_backend(good: Callable[..., str]) -> None:
     script = (
         "import sys; sys.path[:] = eval(sys.argv[1])\nfrom enginebay.plugins import load_backend\n"
     )
@@ -71,12 +71,12 @@ def test_a_child_with_the_same_path_sees_it(good: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["with-dash", "with space", "9lives", "ünïcode"])
-def test_any_name_will_do(name: str, good: Callable[..., str]) -> None:
+def test_any_name_is_accepted(name: str, good: Callable[..., str]) -> None:
     with temporary_backend(name, good(name)):
         assert load_backend(name).info.name == name
 
 
-def test_its_record_names_every_file(good: Callable[..., str]) -> None:
+def test_record_lists_every_file(good: Callable[..., str]) -> None:
     with temporary_backend("mine", good("mine"), distribution="a.b-c", version="1.0") as folder:
         record = (folder / "a_b_c-1.0.dist-info" / "RECORD").read_text().splitlines()
         files = {

@@ -1,4 +1,4 @@
-"""A plugin's first load is in a child process: what it breaks there harms nobody."""
+"""A plugin is first loaded in a child process, where its crash is harmless."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def new_plugin(name: str, source: str, **options: str) -> Iterator[Path]:
-    """A plugin that was never loaded before: nothing is known about it."""
+    """Install a plugin that was never loaded before."""
     with temporary_backend(name, source, **options) as folder:
         forget_everything()
         yield folder
@@ -53,14 +53,14 @@ def forget_everything() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> int:
-    """A time limit that a test can wait for."""
+    """Shorten the time limit of the first load."""
     monkeypatch.setattr(trial, "TIME_LIMIT", soon)
     return soon
 
 
 @pytest.fixture
 def imports(tmp_path: Path) -> Callable[[], int]:
-    """Counts the imports of a plugin with ``LOG`` in it."""
+    """Return a function that counts the imports of a plugin with the code of ``logging``."""
     log = tmp_path / "imports"
     return lambda: len(log.read_text()) if log.exists() else 0
 
@@ -78,16 +78,16 @@ def logging(tmp_path: Path) -> str:
         (HANG, "ran past its time limit of {limit} s"),
     ],
 )
-def test_what_takes_its_process_down_is_an_error_here(
+def test_plugin_that_ends_its_process_is_a_plugin_error(
     source: str, ending: str, impatient: int
 ) -> None:
     with new_plugin("mine", source, distribution="my-dist", version="1.2"):
         with pytest.raises(PluginError) as caught:
             load_backend("mine")
         (status,) = [status for status in list_backends() if status.name == "mine"]
-    said = re.sub(r"temporary_mine_\d+", "MODULE", str(caught.value))
+    message = re.sub(r"temporary_mine_\d+", "MODULE", str(caught.value))
     start = "backend 'mine' of my-dist 1.2 cannot be used: importing 'MODULE' "
-    assert said == start + ending.format(limit=impatient)
+    assert message == start + ending.format(limit=impatient)
     assert re.fullmatch(
         r"report it to the authors of my-dist, or correct temporary_mine_\d+; "
         "'enginebay backends --load' tries it again",
@@ -96,7 +96,7 @@ def test_what_takes_its_process_down_is_an_error_here(
     assert status.state == "broken"
 
 
-def test_a_pack_that_crashes_stays_out_and_harms_no_backend(good: Callable[..., str]) -> None:
+def test_crashing_plugin_is_skipped_and_backends_still_load(good: Callable[..., str]) -> None:
     with (
         new_plugin("mine", good("mine")),
         new_plugin("pack", SEGFAULT, group="enginebay.plugins"),
@@ -109,7 +109,7 @@ def test_a_pack_that_crashes_stays_out_and_harms_no_backend(good: Callable[..., 
         assert not [name for name in members if name.startswith("temporary_pack")]
 
 
-def test_a_plugin_that_was_loaded_once_costs_no_second_process(
+def test_only_new_and_edited_plugins_are_tried_in_a_child(
     good: Callable[..., str], tmp_path: Path, imports: Callable[[], int]
 ) -> None:
     with new_plugin("mine", logging(tmp_path) + good("mine")) as folder:
@@ -125,7 +125,7 @@ def test_a_plugin_that_was_loaded_once_costs_no_second_process(
         assert imports() == 3, "in the child; here the module is in memory"
 
 
-def test_a_crash_is_remembered_until_it_is_to_be_forgotten(
+def test_crash_is_cached_until_failures_are_forgotten(
     tmp_path: Path, imports: Callable[[], int]
 ) -> None:
     with new_plugin("mine", logging(tmp_path) + SEGFAULT):
@@ -139,9 +139,7 @@ def test_a_crash_is_remembered_until_it_is_to_be_forgotten(
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b'{"a": 1}'])
-def test_a_damaged_cache_is_written_anew(
-    content: bytes, good: Callable[..., str], cache: Path
-) -> None:
+def test_damaged_cache_is_replaced(content: bytes, good: Callable[..., str], cache: Path) -> None:
     file = cache / "enginebay" / "plugins.json"
     with new_plugin("mine", good("mine")):
         file.write_bytes(content)
@@ -150,13 +148,13 @@ def test_a_damaged_cache_is_written_anew(
     assert [path.name for path in file.parent.iterdir()] == ["plugins.json"]
 
 
-def test_without_a_cache_folder_everything_works(good: Callable[..., str], cache: Path) -> None:
+def test_backend_loads_without_a_cache_folder(good: Callable[..., str], cache: Path) -> None:
     cache.write_text("a file")
     with temporary_backend("mine", good("mine")):
         assert load_backend("mine").info.name == "mine"
 
 
-def test_plugins_that_load_each_other_need_one_process_each(good: Callable[..., str]) -> None:
+def test_plugins_that_load_each_other_fail_before_the_time_limit(good: Callable[..., str]) -> None:
     other = "from enginebay.plugins import load_backend\nload_backend({!r})\n"
     with (
         new_plugin("one", other.format("two") + good("one")),
@@ -168,7 +166,7 @@ def test_plugins_that_load_each_other_need_one_process_each(good: Callable[..., 
         assert time.monotonic() - start < trial.TIME_LIMIT
 
 
-def test_the_lists_are_whole_whatever_one_plugin_does(
+def test_lists_are_complete_despite_crashing_plugins(
     good: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loud = "import os\nos.write(1, b'loud')\n"
