@@ -184,7 +184,7 @@ def _module(tmp_path_factory):
     sys.path.remove(str(folder))
 
 
-def there(name: str, *args: Any, timeout: float | None = 600, result: Any = Any) -> Any:
+def call_child(name: str, *args: Any, timeout: float | None = 600, result: Any = Any) -> Any:
     return call(f"engine_under_test:{name}", *args, timeout=timeout, result_type=result)
 
 
@@ -211,22 +211,23 @@ def read_pid(file: Path) -> int:
 
 
 class TestValues:
-    def test_structs_arrive_as_structs_and_come_back_as_ours(self):
+    def test_structs_are_rebuilt_in_both_processes(self):
         point = Point(1.0, math.inf, file=Path("/a b"))
-        mirrored = there("mirror", point, result=Point)
+        mirrored = call_child("mirror", point, result=Point)
         assert mirrored == Point(math.inf, 1.0, Color.RED, Path("/a b"))
         assert isinstance(mirrored.file, Path)
 
-    def test_arguments_become_what_the_annotations_say(self):
+    def test_arguments_are_converted_to_their_annotations(self):
         given_ = ("text", Path("p"), [Point(1, 2)], 3, Color.RED, "red")
-        assert there("kinds", *given_) == ["str", "PosixPath", "Point", "int", "Color", "Color"]
+        kinds = call_child("kinds", *given_)
+        assert kinds == ["str", "PosixPath", "Point", "int", "Color", "Color"]
 
-    def test_methods_and_functions_written_in_c(self):
-        assert there("Maker.make", 2, result=Point) == Point(2.0, 2.0)
+    def test_static_methods_and_c_functions_are_called(self):
+        assert call_child("Maker.make", 2, result=Point) == Point(2.0, 2.0)
         assert call("math:hypot", 3.0, 4.0, timeout=600, result_type=float) == 5.0
 
-    def test_an_annotation_of_the_result_is_never_needed(self):
-        assert there("half_typed", 1, result=int) == 2
+    def test_unresolvable_result_annotation_is_ignored(self):
+        assert call_child("half_typed", 1, result=int) == 2
 
     # One example costs a process.
     @settings(max_examples=8, deadline=None)
@@ -242,59 +243,59 @@ class TestValues:
             max_leaves=9,
         )
     )
-    def test_any_value_comes_back_the_same(self, value):
-        assert repr(there("echo", value)) == repr(value)
+    def test_any_value_survives_the_round_trip(self, value):
+        assert repr(call_child("echo", value)) == repr(value)
 
-    def test_large_values_both_ways(self):
+    def test_large_values_survive_the_round_trip(self):
         value = b"x" * 50_000_000
-        assert there("echo", value, result=bytes) == value
+        assert call_child("echo", value, result=bytes) == value
 
-    def test_a_result_of_none(self):
-        assert there("echo", None, result=type(None)) is None
+    def test_result_may_be_none(self):
+        assert call_child("echo", None, result=type(None)) is None
 
-    def test_a_path_that_is_no_text(self, tmp_path):
+    def test_undecodable_path_survives_the_round_trip(self, tmp_path):
         odd = Path(os.fsdecode(b"fil\xe9"))
-        assert there("echo_path", odd, result=Path) == odd
+        assert call_child("echo_path", odd, result=Path) == odd
 
-    def test_wrong_argument(self):
+    def test_wrong_argument_type_is_refused(self):
         with pytest.raises(IsolationError) as caught:
-            there("mirror", {"x": 1, "y": "high"})
+            call_child("mirror", {"x": 1, "y": "high"})
         assert str(caught.value) == (
             "'engine_under_test:mirror' raised ValidationError:"
             " Expected `float`, got `str` - at `$[0].y`"
         )
 
     @pytest.mark.parametrize("args", [(), (Point(1, 2), 3)])
-    def test_wrong_number_of_arguments(self, args):
+    def test_wrong_number_of_arguments_is_refused(self, args):
         with pytest.raises(IsolationError, match=r"raised TypeError: mirror\(\) "):
-            there("mirror", *args)
+            call_child("mirror", *args)
 
-    def test_wrong_result(self):
+    def test_wrong_result_type_is_refused(self):
         with pytest.raises(IsolationError) as caught:
-            there("echo", "text", result=int)
+            call_child("echo", "text", result=int)
         assert str(caught.value) == (
             "'engine_under_test:echo' returned the wrong type: Expected `int`, got `str`"
         )
 
-    def test_argument_that_cannot_be_sent(self):
+    def test_unencodable_argument_is_refused(self):
         with pytest.raises(IsolationError) as caught:
-            there("echo", object())
+            call_child("echo", object())
         assert str(caught.value) == (
             "invalid argument of 'engine_under_test:echo':"
             " values of type 'object' cannot be encoded as MessagePack"
         )
 
-    def test_result_that_cannot_be_sent(self):
+    def test_unencodable_result_is_refused(self):
         with pytest.raises(IsolationError) as caught:
-            there("unsendable")
+            call_child("unsendable")
         assert str(caught.value) == (
             "'engine_under_test:unsendable' raised NotImplementedError:"
             " values of type 'object' cannot be encoded as MessagePack"
         )
 
-    def test_an_annotation_for_type_checkers_only(self):
+    def test_unresolvable_argument_annotation_is_refused(self):
         with pytest.raises(IsolationError) as caught:
-            there("badly_typed", 1)
+            call_child("badly_typed", 1)
         assert str(caught.value) == (
             "the annotations of 'badly_typed' cannot be resolved: name 'Decimal' is not defined"
         )
@@ -304,7 +305,7 @@ class TestValues:
 
 
 class TestNames:
-    def test_no_such_module(self):
+    def test_unknown_module_is_refused(self):
         with pytest.raises(IsolationError) as caught:
             call("no_such_module:f", timeout=600, result_type=int)
         assert str(caught.value) == (
@@ -312,42 +313,42 @@ class TestNames:
         )
 
     @pytest.mark.parametrize("name", ["nothing", "Maker.nothing", ""])
-    def test_no_such_function(self, name):
+    def test_unknown_function_is_refused(self, name):
         with pytest.raises(IsolationError) as caught:
-            there(name)
+            call_child(name)
         assert str(caught.value) == f"module 'engine_under_test' has no function '{name}'"
 
-    def test_a_module_that_breaks_while_imported(self):
+    def test_exception_at_import_is_an_isolation_error(self):
         with pytest.raises(IsolationError, match="raised AttributeError: module 'sys' has no"):
             call("broken_at_import:f", timeout=600, result_type=int)
 
-    def test_a_module_that_exits_while_imported(self):
+    def test_exit_at_import_is_a_crash(self):
         with pytest.raises(ChildCrashedError, match="ended with exit code 5 before it returned"):
             call("exits_at_import:f", timeout=600, result_type=int)
 
 
 class TestSurroundings:
     @pytest.mark.process
-    def test_the_child_has_our_path_environment_and_folder_but_not_our_modules(
+    def test_child_inherits_path_environment_and_folder_but_not_modules(
         self, monkeypatch, tmp_path
     ):
         monkeypatch.setenv("KEY", "value")
         monkeypatch.chdir(tmp_path)
         (tmp_path / "json.py").write_text("raise RuntimeError('shadowed')")
         (tmp_path / "msgspec.py").write_text("raise RuntimeError('shadowed')")
-        found = there("surroundings", result=dict[str, Any])
-        assert found["path"] == sys.path
-        assert found["argv"] == ["-c"]
-        assert found["cwd"] == str(tmp_path)
-        assert found["main"] is None
-        assert found["key"] == "value"
+        child = call_child("surroundings", result=dict[str, Any])
+        assert child["path"] == sys.path
+        assert child["argv"] == ["-c"]
+        assert child["cwd"] == str(tmp_path)
+        assert child["main"] is None
+        assert child["key"] == "value"
         heavy = {"numpy", "torch", "onnx", "onnxruntime", "pluggy", "rich", "pytest", "tempfile"}
-        assert not heavy & set(found["modules"])
+        assert not heavy & set(child["modules"])
 
-    def test_a_path_object_on_the_path_does_no_harm(self, monkeypatch, tmp_path):
+    def test_path_object_in_sys_path_is_accepted(self, monkeypatch, tmp_path):
         monkeypatch.syspath_prepend(tmp_path)
         sys.path.insert(0, tmp_path)  # type: ignore[arg-type] # people do
-        assert there("echo", 1) == 1
+        assert call_child("echo", 1) == 1
 
     @pytest.mark.parametrize("way", ["file", "-c", "stdin", "exec"])
     def test_main_module_needs_no_guard(self, way, tmp_path):
@@ -373,28 +374,28 @@ class TestSurroundings:
         assert (done.stdout, done.stderr) == ("main runs\n[1]\n", "")
 
     def test_standard_input_is_empty(self):
-        assert there("reads_input") == ""
+        assert call_child("reads_input") == ""
 
-    def test_a_daemon_thread_does_not_hold_the_child(self):
-        assert there("leaves_threads") == "back"
+    def test_daemon_thread_does_not_delay_the_result(self):
+        assert call_child("leaves_threads") == "back"
 
 
 @pytest.mark.process
 class TestNoise:
-    def test_printed_output_is_logged_and_not_returned(self):
-        said: list[str] = []
-        answer = call("engine_under_test:noisy", timeout=600, result_type=str, on_line=said.append)
+    def test_printed_output_is_passed_on_and_not_returned(self):
+        lines: list[str] = []
+        answer = call("engine_under_test:noisy", timeout=600, result_type=str, on_line=lines.append)
         assert answer == "clean"
-        assert said == ["print ü", "error", "engine on 1", "engine on 2", "grandchild"]
+        assert lines == ["print ü", "error", "engine on 1", "engine on 2", "grandchild"]
 
     def test_output_is_logged_without_on_line(self, caplog):
         with caplog.at_level(logging.DEBUG, logger="enginebay.isolation"):
-            there("noisy")
+            call_child("noisy")
         assert "engine on 1" in caplog.messages
 
-    def test_another_encoding_does_no_harm(self, monkeypatch):
+    def test_child_with_ascii_encoding_can_print(self, monkeypatch):
         monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-        assert there("noisy") == "clean"
+        assert call_child("noisy") == "clean"
 
 
 def all_errors() -> list[str]:
@@ -407,9 +408,9 @@ def all_errors() -> list[str]:
 
 class TestRaised:
     @pytest.mark.parametrize("name", all_errors())
-    def test_our_errors_are_raised_again(self, name):
+    def test_enginebay_errors_are_raised_in_the_parent(self, name):
         with pytest.raises(EnginebayError) as caught:
-            there("raises", name, "what failed", "what to type")
+            call_child("raises", name, "what failed", "what to type")
         assert type(caught.value) is getattr(errors, name)
         assert str(caught.value) == "what failed"
         assert caught.value.hint == "what to type"
@@ -418,55 +419,55 @@ class TestRaised:
         assert note.startswith("In the child process:\nTraceback (most recent call last):\n")
         assert "in raises\n" in note
 
-    def test_without_a_hint(self):
+    def test_error_without_a_hint_has_no_hint_in_the_parent(self):
         with pytest.raises(errors.InputError) as caught:
-            there("raises", "InputError", "wrong", None)
+            call_child("raises", "InputError", "wrong", None)
         assert caught.value.hint is None
 
     def test_not_verified_error_becomes_its_base_class(self):
         with pytest.raises(EnginebayError) as caught:
-            there("raises_mismatch")
+            call_child("raises_mismatch")
         assert type(caught.value) is EnginebayError
         assert str(caught.value) == "worst element is off by 2"
         assert caught.value.hint == "look"
 
     def test_plugins_own_error_becomes_the_nearest_base_class(self):
         with pytest.raises(errors.ConversionError) as caught:
-            there("raises_own")
+            call_child("raises_own")
         assert str(caught.value) == "no such layer"
         assert caught.value.__notes__[0] == "hint: use another"
         assert "PluginOwnError" in caught.value.__notes__[1]
 
-    def test_any_other_exception(self):
+    def test_foreign_exception_becomes_an_isolation_error(self):
         with pytest.raises(IsolationError) as caught:
-            there("raises_other")
+            call_child("raises_other")
         assert type(caught.value) is IsolationError
         assert str(caught.value) == "'engine_under_test:raises_other' raised RuntimeError: outer"
         [note] = caught.value.__notes__
         assert "KeyError: 'inner'\n\nThe above exception was the direct cause" in note
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-    def test_a_full_disk_is_not_the_functions_fault(self, monkeypatch):
+    def test_full_disk_is_reported_with_the_temporary_folder(self, monkeypatch):
         monkeypatch.setenv("TMPDIR", "/var/tmp")
         with pytest.raises(EnginebayError) as caught:
-            there("fills_a_disk", Path("/dev/full"))
+            call_child("fills_a_disk", Path("/dev/full"))
         assert str(caught.value) == "a file cannot be written: No space left on device"
         assert caught.value.hint == (
             "free some space; temporary files are in '/var/tmp', TMPDIR moves them"
         )
 
-    def test_exception_without_a_message(self):
+    def test_exception_without_a_message_is_shown_by_its_type(self):
         with pytest.raises(IsolationError) as caught:
-            there("raises_empty")
+            call_child("raises_empty")
         assert str(caught.value) == "'engine_under_test:raises_empty' raised RuntimeError"
 
-    def test_exception_whose_message_is_not_unicode(self):
+    def test_undecodable_exception_message_is_escaped(self):
         with pytest.raises(IsolationError, match=r"raised ValueError: file \\udcff"):
-            there("raises_odd")
+            call_child("raises_odd")
 
-    def test_a_crash_of_the_childs_own_child(self):
+    def test_crash_of_a_grandchild_is_raised_with_its_output(self):
         with pytest.raises(ChildCrashedError) as caught:
-            there("fails_in_run")
+            call_child("fails_in_run")
         assert str(caught.value) == "'sh' ended with SIGSEGV; its last output:\n  deep"
         assert "$ sh -c 'echo deep; kill -SEGV $$'\n" in caught.value.__notes__[0]
 
@@ -474,42 +475,42 @@ class TestRaised:
 @pytest.mark.process
 class TestCrash:
     @pytest.mark.parametrize("code", [0, 1, 7])
-    def test_exit(self, code):
+    def test_exit_before_returning_is_a_crash(self, code):
         with pytest.raises(ChildCrashedError) as caught:
-            there("leaves", code)
+            call_child("leaves", code)
         assert str(caught.value) == (
             f"'engine_under_test:leaves' ended with exit code {code} before it returned;"
             " it printed nothing"
         )
 
     @pytest.mark.parametrize("code", [0, 9])
-    def test_exit_at_once(self, code):
+    def test_os_exit_is_a_crash_with_the_last_output(self, code):
         with pytest.raises(ChildCrashedError) as caught:
-            there("leaves_at_once", code)
+            call_child("leaves_at_once", code)
         assert str(caught.value) == (
             f"'engine_under_test:leaves_at_once' ended with exit code {code} before it returned;"
             " its last output:\n  last words"
         )
 
-    def test_interrupt(self):
+    def test_interrupt_in_the_child_is_a_crash(self):
         with pytest.raises(ChildCrashedError, match="ended with SIGINT before it returned"):
-            there("interrupts")
+            call_child("interrupts")
 
     def test_segfault_reports_output_and_traceback(self):
         with pytest.raises(ChildCrashedError) as caught:
-            there("segfaults")
+            call_child("segfaults")
         assert str(caught.value) == (
             "'engine_under_test:segfaults' ended with SIGSEGV before it returned;"
             " its last output:\n  about to fall"
         )
-        said, where = caught.value.__notes__
-        assert said == "$ engine_under_test:segfaults\nabout to fall\n"
+        output, where = caught.value.__notes__
+        assert output == "$ engine_under_test:segfaults\nabout to fall\n"
         assert where.startswith("In the child process:\nFatal Python error: Segmentation fault")
         assert 'engine_under_test.py", line ' in where
 
     def test_crash_after_the_reply_is_a_crash(self):
         with pytest.raises(ChildCrashedError) as caught:
-            there("aborts_later")
+            call_child("aborts_later")
         assert str(caught.value) == (
             "'engine_under_test:aborts_later' ended with SIGABRT after it had returned;"
             " it printed nothing"
@@ -518,9 +519,9 @@ class TestCrash:
 
 class TestTimeout:
     @pytest.mark.parametrize("name", ["hangs", "hangs_in_run"])
-    def test_children_of_the_child_are_ended(self, name, tmp_path, soon):
+    def test_timeout_ends_grandchildren(self, name, tmp_path, soon):
         with pytest.raises(ChildTimeoutError) as caught:
-            there(name, tmp_path / "pid", timeout=soon)
+            call_child(name, tmp_path / "pid", timeout=soon)
         assert str(caught.value).startswith(
             f"'engine_under_test:{name}' ran past its time limit of {soon} s; "
         )
@@ -529,7 +530,7 @@ class TestTimeout:
     def test_child_that_ignores_sigterm_is_killed(self, tmp_path, monkeypatch, soon):
         monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 0.2)
         with pytest.raises(ChildTimeoutError):
-            there("hangs_in_c", tmp_path / "pid", timeout=soon)
+            call_child("hangs_in_c", tmp_path / "pid", timeout=soon)
         assert ends_soon(read_pid(tmp_path / "pid"))
 
     @pytest.mark.process
@@ -551,7 +552,7 @@ call(*{arguments}, timeout=600, result_type=int)
 
 @pytest.mark.process
 class TestClosed:
-    def test_a_parent_without_standard_streams(self, tmp_path):
+    def test_parent_without_standard_streams_can_call_and_run(self, tmp_path):
         code = f"""import os, sys
 sys.path[:] = {sys.path!r}
 for fd in (0, 1, 2):
@@ -565,6 +566,6 @@ with open("result", "w") as file:
         subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
         assert (tmp_path / "result").read_text() == "5.0 said\n"
 
-    def test_a_function_that_closes_everything(self):
+    def test_closing_every_descriptor_is_a_crash(self):
         with pytest.raises(ChildCrashedError, match="ended with exit code 1 before it returned"):
             call("os:closerange", 0, 100, timeout=600, result_type=type(None))

@@ -49,20 +49,20 @@ def read_pid(file: Path) -> int:
 
 
 class TestFinished:
-    def test_both_outputs_come_back_in_order_with_the_command_and_the_time(self):
+    def test_result_has_ordered_output_command_and_time(self):
         argv = ["sh", "-c", "echo one; echo two >&2; echo three"]
         finished = run(argv, timeout=600)
         assert finished == Finished(tuple(argv), 0, "one\ntwo\nthree\n", finished.seconds)
         assert 0 < finished.seconds < 600
 
-    def test_no_shell_reads_the_arguments(self):
+    def test_arguments_are_not_expanded_by_a_shell(self):
         assert run(["echo", "$HOME;", "a b", "*"], timeout=600).output == "$HOME; a b *\n"
 
-    def test_paths_are_arguments(self, tmp_path):
+    def test_path_objects_are_accepted_as_arguments(self, tmp_path):
         (tmp_path / "a b").write_text("inside")
         assert run([Path("/bin/cat"), tmp_path / "a b"], timeout=600).output == "inside"
 
-    def test_cwd_and_env_are_the_childs(self, tmp_path):
+    def test_cwd_and_env_apply_to_the_child(self, tmp_path):
         argv = ["/bin/sh", "-c", "pwd; echo $KEY"]
         finished = run(argv, timeout=600, cwd=tmp_path, env={"KEY": "v"})
         assert finished.output == f"{tmp_path.resolve()}\nv\n"
@@ -70,7 +70,7 @@ class TestFinished:
     def test_standard_input_is_empty(self):
         assert run(["cat"], timeout=600).output == ""
 
-    def test_no_time_limit(self):
+    def test_time_limit_is_optional(self):
         assert run(["true"], timeout=None).exit_code == 0
 
     @pytest.mark.parametrize("timeout", [600, None])
@@ -78,31 +78,31 @@ class TestFinished:
         script = "exec >&- 2>&-; sleep 0.2; echo x >late"
         run(["sh", "-c", script], timeout=timeout, cwd=tmp_path, required_outputs=["late"])
 
-    def test_threads_run_children_side_by_side(self):
-        said: dict[int, str] = {}
+    def test_threads_get_the_output_of_their_own_child(self):
+        outputs: dict[int, str] = {}
 
-        def one(number: int) -> None:
-            said[number] = run(["echo", str(number)], timeout=600).output
+        def run_echo(number: int) -> None:
+            outputs[number] = run(["echo", str(number)], timeout=600).output
 
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+        threads = [threading.Thread(target=run_echo, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert said == {number: f"{number}\n" for number in range(8)}
+        assert outputs == {number: f"{number}\n" for number in range(8)}
 
     def test_no_descriptor_and_no_process_is_left(self):
-        def mine() -> tuple[int, str]:
+        def open_resources() -> tuple[int, str]:
             children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
             return len(list(Path("/proc/self/fd").iterdir())), children
 
-        before = mine()
+        before = open_resources()
         run(["true"], timeout=600)
         with pytest.raises(ChildTimeoutError):
             run(["sleep", "600"], timeout=0.05)
         with pytest.raises(IsolationError):
             run(["no-such-program"], timeout=600)
-        assert mine() == before
+        assert open_resources() == before
 
 
 class TestOutput:
@@ -128,7 +128,7 @@ class TestOutput:
             run(["printf", "100%% done\nrest"], timeout=600)
         assert [record.getMessage() for record in caplog.records] == ["100% done", "rest"]
 
-    def test_an_exception_in_on_line_ends_the_child_and_comes_through(self):
+    def test_exception_in_on_line_ends_the_child_and_propagates(self):
         def on_line(line: str) -> None:
             pids.append(int(line))
             raise RuntimeError("enough")
@@ -139,10 +139,10 @@ class TestOutput:
         assert len(pids) == 1
         assert ends_soon(pids[0])
 
-    def test_bytes_that_are_not_text_do_no_harm(self):
+    def test_undecodable_bytes_are_replaced(self):
         assert run(["printf", r"\377\303"], timeout=600).output == "��"
 
-    def test_enormous_output_keeps_its_start_and_its_end(self):
+    def test_huge_output_is_cut_in_the_middle(self):
         code = r"import sys; sys.stdout.write('first\n' + 'x' * 5_000_000 + '\nlast\n')"
         output = run(python(code), timeout=600).output
         assert output.startswith("first\nxxx")
@@ -172,7 +172,7 @@ class TestOutput:
 
 
 class TestCrash:
-    def test_exit_code(self):
+    def test_exit_code_is_reported_with_the_last_lines(self):
         with pytest.raises(ChildCrashedError) as caught:
             run(["sh", "-c", "for n in 1 2 3 4 5 6; do echo line $n; done; exit 3"], timeout=600)
         assert str(caught.value) == (
@@ -203,13 +203,13 @@ class TestCrash:
 
 
 class TestNotStarted:
-    def test_unknown_program(self):
+    def test_unknown_program_is_refused(self):
         with pytest.raises(IsolationError) as caught:
             run(["no-such-program", "x"], timeout=600)
         assert str(caught.value) == "program 'no-such-program' is not found"
         assert caught.value.hint == "install it, or put its folder on PATH"
 
-    def test_not_executable(self, tmp_path):
+    def test_file_without_execute_permission_is_refused(self, tmp_path):
         plain = tmp_path / "plain"
         plain.write_text("text")
         with pytest.raises(IsolationError) as caught:
@@ -217,7 +217,7 @@ class TestNotStarted:
         reason = f"Permission denied: '{plain}'"
         assert str(caught.value) == f"program '{plain}' cannot be started: {reason}"
 
-    def test_no_such_cwd(self, tmp_path):
+    def test_missing_cwd_is_refused(self, tmp_path):
         with pytest.raises(IsolationError) as caught:
             run(["true"], timeout=600, cwd=tmp_path / "gone")
         reason = f"No such file or directory: '{tmp_path / 'gone'}'"
@@ -225,7 +225,7 @@ class TestNotStarted:
 
 
 class TestTimeout:
-    def test_message_and_output_so_far(self, soon):
+    def test_timeout_is_reported_with_the_output_so_far(self, soon):
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sh", "-c", "echo working; sleep 600"], timeout=soon)
         assert str(caught.value) == (
@@ -233,7 +233,7 @@ class TestTimeout:
         )
         assert caught.value.__notes__ == ["$ sh -c 'echo working; sleep 600'\nworking\n"]
 
-    def test_time_limit_of_zero(self):
+    def test_time_limit_of_zero_ends_the_child(self):
         with pytest.raises(ChildTimeoutError) as caught:
             run(["sleep", "600"], timeout=0)
         assert str(caught.value) == "'sleep' ran past its time limit of 0 s; it printed nothing"
@@ -246,12 +246,12 @@ class TestTimeout:
         with pytest.raises(ChildTimeoutError):
             run(["sh", "-c", "exec >&- 2>&-; sleep 600"], timeout=0.3)
 
-    def test_grandchildren_end_too(self, tmp_path, soon):
+    def test_timeout_ends_grandchildren(self, tmp_path, soon):
         with pytest.raises(ChildTimeoutError):
             run(["sh", "-c", "sleep 600 & echo $! >pid; wait"], timeout=soon, cwd=tmp_path)
         assert ends_soon(read_pid(tmp_path / "pid"))
 
-    def test_the_child_may_clean_up(self, monkeypatch, soon):
+    def test_child_can_clean_up_after_sigterm(self, monkeypatch, soon):
         monkeypatch.setattr("enginebay.isolation.programs.KILL_GRACE_SECONDS", 600)
         script = "trap 'echo cleaned up; exit' TERM; echo ready; while :; do sleep 0.1; done"
         with pytest.raises(ChildTimeoutError) as caught:
@@ -284,7 +284,7 @@ class TestLeftBehind:
                 os.kill(read_pid(tmp_path / "pid"), signal.SIGKILL)
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-    def test_nothing_outlives_this_process(self, number, tmp_path):
+    def test_children_end_with_a_killed_parent(self, number, tmp_path):
         code = """
             from enginebay.isolation import run
             script = "sleep 600 & echo $! >grandchild; echo $$ >child; wait"
@@ -296,7 +296,7 @@ class TestLeftBehind:
         assert ends_soon(child)
         assert ends_soon(grandchild)
 
-    def test_ctrl_c_raises_here_and_ends_the_child(self):
+    def test_keyboard_interrupt_ends_the_child(self):
         def on_line(line: str) -> None:
             pids.append(int(line))
             signal.raise_signal(signal.SIGINT)
@@ -313,11 +313,11 @@ class TestRequiredOutputs:
         script = "echo x >a; echo y >b"
         run(["sh", "-c", script], timeout=600, cwd=tmp_path, required_outputs=outputs)
 
-    def test_an_exit_code_comes_first(self, tmp_path):
+    def test_exit_code_is_reported_before_missing_outputs(self, tmp_path):
         with pytest.raises(ChildCrashedError, match="'false' ended with exit code 1"):
             run(["false"], timeout=600, required_outputs=[tmp_path / "a"])
 
-    def test_missing(self, tmp_path):
+    def test_missing_output_is_an_error(self, tmp_path):
         with pytest.raises(IsolationError) as caught:
             run(["echo", "ignore aten::tile"], timeout=600, required_outputs=[tmp_path / "a.bin"])
         assert type(caught.value) is IsolationError
@@ -326,7 +326,7 @@ class TestRequiredOutputs:
             " its last output:\n  ignore aten::tile"
         )
 
-    def test_a_folder_is_not_a_file(self, tmp_path):
+    def test_folder_in_place_of_an_output_is_an_error(self, tmp_path):
         with pytest.raises(IsolationError, match="did not write"):
             run(["mkdir", "out"], timeout=600, required_outputs=["out"], cwd=tmp_path)
 
@@ -347,7 +347,7 @@ class TestRequiredOutputs:
         )
         assert (tmp_path / "a").read_text() == "from yesterday"
 
-    def test_written_again_with_the_same_bytes(self, tmp_path):
+    def test_output_rewritten_with_the_same_bytes_is_accepted(self, tmp_path):
         (tmp_path / "a").write_text("same\n")
         os.utime(tmp_path / "a", (1, 1))
         run(["sh", "-c", "echo same >a"], timeout=600, cwd=tmp_path, required_outputs=["a"])
@@ -366,7 +366,7 @@ class TestTimeLimitOfABlock:
                 run(["sleep", str(soon)], timeout=None)
             assert limit.left == 0
 
-    def test_a_shorter_limit_of_the_childs_own_stays(self):
+    def test_shorter_limit_of_the_call_takes_precedence(self):
         with time_limit(600), pytest.raises(ChildTimeoutError, match=r"its time limit of 0\.1 s"):
             run(["sleep", "600"], timeout=0.1)
 
