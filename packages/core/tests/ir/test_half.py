@@ -1,4 +1,4 @@
-"""fp16 and bf16 graphs: the same from outside, valid, and close to the original when they run."""
+"""Graphs in fp16 and bf16 are valid, with unchanged interfaces and similar outputs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ FLOAT, HALF, BF16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 def convert(tmp_path: Path) -> Convert:
     """Convert a model by way of files, and check that the result is valid."""
 
-    def convert(proto: onnx.ModelProto, precision: Any = "fp16", **kept: Any) -> onnx.ModelProto:
+    def convert(
+        proto: onnx.ModelProto, precision: Any = "fp16", **excluded: Any
+    ) -> onnx.ModelProto:
         onnx.save(proto, tmp_path / "full.onnx")
-        (written,) = to_half(tmp_path / "full.onnx", tmp_path / "half.onnx", precision, **kept)
+        (written,) = to_half(tmp_path / "full.onnx", tmp_path / "half.onnx", precision, **excluded)
         onnx.checker.check_model(written, full_check=True)
         return onnx.load(written)
 
@@ -60,8 +62,8 @@ def model(
 
 
 def run(proto: onnx.ModelProto, **feed: Any) -> list[Any]:
-    found: list[Any] = ReferenceEvaluator(proto).run(None, feed)
-    return found
+    outputs: list[Any] = ReferenceEvaluator(proto).run(None, feed)
+    return outputs
 
 
 def node(op: str, inputs: list[str], outputs: list[str], **attributes: Any) -> Any:
@@ -95,7 +97,7 @@ def two_layers(opset: int = 17) -> onnx.ModelProto:
 X = np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)
 
 
-def test_casts_stand_at_the_border_only(convert: Convert) -> None:
+def test_casts_are_only_at_inputs_and_outputs(convert: Convert) -> None:
     converted = convert(two_layers())
     assert operators(converted) == ["Cast", "MatMul", "Relu", "MatMul", "Cast"]
     assert dtypes(converted) == {HALF}
@@ -106,7 +108,7 @@ def test_casts_stand_at_the_border_only(convert: Convert) -> None:
 
 
 @pytest.mark.parametrize("opset", [17, 22])
-def test_bf16_is_raised_to_an_opset_that_knows_it(convert: Convert, opset: int) -> None:
+def test_bf16_model_is_raised_to_opset_22(convert: Convert, opset: int) -> None:
     converted = convert(two_layers(opset), "bf16")
     assert converted.opset_import[0].version == 22
     assert dtypes(converted) == {BF16}
@@ -114,7 +116,7 @@ def test_bf16_is_raised_to_an_opset_that_knows_it(convert: Convert, opset: int) 
     np.testing.assert_allclose(found, wanted, rtol=5e-2, atol=5e-2)
 
 
-def test_a_model_that_cannot_be_raised(convert: Convert) -> None:
+def test_bf16_model_without_an_opset_conversion_is_refused(convert: Convert) -> None:
     unknown = two_layers()
     unknown.graph.node.append(node("Mystery", ["x"], ["z"]))
     with pytest.raises(ConversionError) as caught:
@@ -125,7 +127,7 @@ def test_a_model_that_cannot_be_raised(convert: Convert) -> None:
     assert caught.value.hint == "export it with opset 22, or use fp16"
 
 
-def test_what_overflows_stays_in_fp32(convert: Convert) -> None:
+def test_operators_that_overflow_stay_in_fp32(convert: Convert) -> None:
     original = model(
         [
             node("Add", ["x", "x"], ["d"]),
@@ -139,11 +141,11 @@ def test_what_overflows_stays_in_fp32(convert: Convert) -> None:
         [("two", np.array(2, np.float32))],
     )
     converted = convert(original)
-    x = np.array([[150, 0, 0, 0]] * 2, np.float32)  # 300² is beyond fp16, a quarter of it is not
+    x = np.array([[150, 0, 0, 0]] * 2, np.float32)  # 300² is beyond fp16, 300² / 4 is not
     np.testing.assert_allclose(run(converted, x=x)[0], x / 75, rtol=1e-3)
-    kept = [each for each in converted.graph.node if each.op_type in FP32_OPS]
-    assert [each.op_type for each in kept] == ["Pow", "ReduceMean"]
-    assert kept[0].input[0] == "d"  # its fp32 name
+    fp32_nodes = [each for each in converted.graph.node if each.op_type in FP32_OPS]
+    assert [each.op_type for each in fp32_nodes] == ["Pow", "ReduceMean"]
+    assert fp32_nodes[0].input[0] == "d"  # its fp32 name
 
 
 def three() -> onnx.ModelProto:
@@ -158,12 +160,12 @@ def three() -> onnx.ModelProto:
     ("kept", "casts"),
     [
         ({}, 2),  # the input and the output
-        ({"fp32_ops": ("Sqrt",)}, 4),  # there and back around it
+        ({"fp32_ops": ("Sqrt",)}, 4),  # also before and after Sqrt
         ({"fp32_nodes": ("Sqrt_b",)}, 4),
         ({"fp32_nodes": ("nobody",)}, 2),
     ],
 )
-def test_operators_and_nodes_that_stay_in_fp32(convert: Convert, kept: Any, casts: int) -> None:
+def test_selected_operators_and_nodes_stay_in_fp32(convert: Convert, kept: Any, casts: int) -> None:
     assert operators(convert(three(), **kept)).count("Cast") == casts
 
 
@@ -203,12 +205,12 @@ def test_constants_are_converted_like_weights(convert: Convert) -> None:
     )
     converted = convert(original)
     assert operators(converted) == ["Cast", "Add", "Softmax", "Cast"]
-    # A whole row under the mask is uniform, where -inf would make it NaN.
+    # A fully masked row is uniform; -inf would make it NaN.
     found = run(converted, x=np.zeros((2, 3), np.float32))[0]
     np.testing.assert_allclose(found, 1 / 3, rtol=1e-3)
 
 
-def test_subgraphs_compute_in_half_precision_too(convert: Convert) -> None:
+def test_subgraphs_compute_in_half_precision(convert: Convert) -> None:
     branch = {
         name: helper.make_graph(
             [helper.make_node(op, ["d", "w"], [f"{name}_out"])],
@@ -243,7 +245,7 @@ def test_subgraphs_compute_in_half_precision_too(convert: Convert) -> None:
     assert inner == {"then_branch": ["Add", "Cast"], "else_branch": ["Exp"]}
 
 
-def test_loops_keep_what_they_carry(convert: Convert) -> None:
+def test_loop_carried_values_are_correct(convert: Convert) -> None:
     body = helper.make_graph(
         [
             helper.make_node("Mul", ["carried", "w"], ["next"]),
@@ -270,7 +272,7 @@ def test_loops_keep_what_they_carry(convert: Convert) -> None:
     np.testing.assert_array_equal(found, [8, 27])
 
 
-def test_what_an_operator_takes_in_fp32_only_stays(convert: Convert) -> None:
+def test_inputs_required_in_fp32_are_not_converted(convert: Convert) -> None:
     original = model(
         [
             node("Resize", ["x", "", "scales"], ["y"], mode="nearest"),
@@ -293,7 +295,7 @@ def test_what_an_operator_takes_in_fp32_only_stays(convert: Convert) -> None:
     assert by_name["Mystery"].input[0] == "x"
 
 
-def test_a_sum_with_what_has_no_type_stays_in_fp32(convert: Convert) -> None:
+def test_operator_with_an_untyped_input_stays_in_fp32(convert: Convert) -> None:
     original = model(
         [
             helper.make_node("Mystery", ["x"], ["m"], domain="mine"),
@@ -322,7 +324,7 @@ def test_sequences_stay_in_fp32(convert: Convert) -> None:
     np.testing.assert_array_equal(run(convert(original), x=x)[0], [1, 0, 1, -1])
 
 
-def test_positions_are_not_rounded_before_they_are_cast(convert: Convert) -> None:
+def test_range_is_not_rounded_before_a_cast_to_int64(convert: Convert) -> None:
     original = model(
         [
             node("Range", ["zero", "end", "one"], ["r"]),
@@ -351,7 +353,7 @@ def test_local_functions_are_inlined(convert: Convert) -> None:
     assert operators(convert(original)) == ["Cast", "Mul", "Cast"]
 
 
-def test_int64_and_bool_models_are_left_alone(convert: Convert) -> None:
+def test_integer_model_is_not_converted(convert: Convert) -> None:
     original = model(
         [node("Add", ["k", "k"], ["y"])],
         [("k", TensorProto.INT64, [2])],
@@ -361,7 +363,7 @@ def test_int64_and_bool_models_are_left_alone(convert: Convert) -> None:
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_large_models_keep_weights_beside(
+def test_large_model_is_written_with_external_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     monkeypatch.setattr(half_precision, "INLINE_WEIGHT_BYTES", 1000)
@@ -389,7 +391,7 @@ def test_large_models_keep_weights_beside(
     np.testing.assert_array_equal(z, np.repeat(x[:, :1], 1024, axis=1))
 
 
-def test_small_models_with_weights_beside_become_one_file(tmp_path: Path) -> None:
+def test_small_model_with_external_weights_becomes_a_single_file(tmp_path: Path) -> None:
     onnx.save(
         two_layers(),
         tmp_path / "full.onnx",
@@ -406,7 +408,7 @@ def test_small_models_with_weights_beside_become_one_file(tmp_path: Path) -> Non
     )
 
 
-def test_without_onnx_ir_there_is_one_clear_line(
+def test_missing_onnx_ir_hints_at_its_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
@@ -417,7 +419,9 @@ def test_without_onnx_ir_there_is_one_clear_line(
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_exported_networks(tmp_path: Path, convert: Convert, precision: str, exporter: Any) -> None:
+def test_exported_network_in_half_precision_matches_fp32(
+    tmp_path: Path, convert: Convert, precision: str, exporter: Any
+) -> None:
     import torch
     from torch import nn
 
@@ -445,9 +449,9 @@ def test_exported_networks(tmp_path: Path, convert: Convert, precision: str, exp
     converted = convert(original, precision)
     low = {"fp16": HALF, "bf16": BF16}[precision]
     kinds = Counter(each.data_type for each in converted.graph.initializer)
-    assert kinds[low] == 10  # each weight but those of what stays
+    assert kinds[low] == 10  # every weight except those of fp32 nodes
     assert kinds[FLOAT] <= 2
-    # onnx's evaluator adds up in half precision too; engines keep their sums in fp32.
+    # onnx's evaluator also sums in half precision; engines sum in fp32.
     tolerance = {"fp16": 2**-7, "bf16": 0.2}[precision]
     for mine, theirs in zip(run(converted, **feed), run(original, **feed), strict=True):
         assert mine.dtype == theirs.dtype

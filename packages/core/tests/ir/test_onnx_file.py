@@ -128,9 +128,7 @@ PLACES = [add_model, in_subgraph, in_function, in_sparse, in_tensors_attribute]
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("location", OUTSIDE)
-def test_data_outside_the_folder_is_refused_wherever_it_is_named(
-    tmp_path, place, location: str
-) -> None:
+def test_data_file_outside_the_folder_is_refused(tmp_path, place, location: str) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()
     assert refusal(place(outside("w", location)), tmp_path / "model") == (
@@ -139,7 +137,7 @@ def test_data_outside_the_folder_is_refused_wherever_it_is_named(
 
 
 @pytest.mark.parametrize("location", ["", "*/_ORT_MEM_ADDR_/*", "w\0.bin"])
-def test_odd_locations_are_refused(tmp_path, location: str) -> None:
+def test_invalid_data_locations_are_refused(tmp_path, location: str) -> None:
     (tmp_path / "w").write_bytes(bytes(8))
     assert "expected a data file in the model's folder" in refusal(
         add_model(outside("w", location)), tmp_path
@@ -147,7 +145,7 @@ def test_odd_locations_are_refused(tmp_path, location: str) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_link_out_of_the_folder_is_refused(tmp_path, place) -> None:
+def test_link_out_of_the_folder_is_refused(tmp_path, place) -> None:
     (tmp_path / "secret").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "w.bin").symlink_to(tmp_path / "secret")
@@ -156,7 +154,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path, place) -> None:
     )
 
 
-def test_a_linked_folder_is_refused(tmp_path) -> None:
+def test_linked_folder_with_a_data_file_is_refused(tmp_path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "w.bin").write_bytes(bytes(8))
     (tmp_path / "model").mkdir()
@@ -165,7 +163,7 @@ def test_a_linked_folder_is_refused(tmp_path) -> None:
     assert "a link out of the model's folder" in message
 
 
-def test_missing_data_is_refused(tmp_path) -> None:
+def test_missing_data_file_is_refused(tmp_path) -> None:
     (tmp_path / "folder").mkdir()
     for location in ("w.bin", "folder", "no/w.bin"):
         assert refusal(add_model(outside("w", location)), tmp_path) == (
@@ -190,13 +188,13 @@ def test_missing_data_is_refused(tmp_path) -> None:
         ({"offset": "0x4"}, "the offset or length of its data is not a number"),
     ],
 )
-def test_data_that_is_too_short_is_refused(tmp_path, entries, message: str) -> None:
+def test_data_beyond_the_end_of_its_file_is_refused(tmp_path, entries, message: str) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(8))
     found = refusal(add_model(outside("w", "w.bin", **entries)), tmp_path)
     assert found == f"'m.onnx': tensor 'w': {message}"
 
 
-def test_two_locations_or_none_are_refused(tmp_path) -> None:
+def test_tensor_with_two_or_zero_locations_is_refused(tmp_path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(8))
     tensor = outside("w", "w.bin")
     tensor.external_data.add(key="location", value="../w.bin")
@@ -207,7 +205,7 @@ def test_two_locations_or_none_are_refused(tmp_path) -> None:
 
 
 @given(location=st.text(alphabet="./\\aw*:\0~$%", max_size=12))
-def test_no_location_leads_out(tmp_path_factory, location: str) -> None:
+def test_no_data_location_leads_out_of_the_folder(tmp_path_factory, location: str) -> None:
     folder = tmp_path_factory.mktemp("outer") / "model"
     folder.mkdir()
     (folder.parent / "w").write_bytes(bytes(8))
@@ -220,12 +218,12 @@ def test_no_location_leads_out(tmp_path_factory, location: str) -> None:
     assert all(file.resolve().is_relative_to(folder.resolve()) for file in files)
 
 
-def test_a_missing_file_is_one_line(tmp_path) -> None:
+def test_missing_file_is_a_one_line_error(tmp_path) -> None:
     with pytest.raises(ModelSourceError, match=r"^no file '.*/m.onnx'$"):
         read_onnx(tmp_path / "m.onnx")
 
 
-def test_a_folder_is_one_line(tmp_path) -> None:
+def test_folder_is_a_one_line_error(tmp_path) -> None:
     with pytest.raises(ModelSourceError, match=r"^'.*' cannot be read: Is a directory$"):
         read_onnx(tmp_path)
 
@@ -239,7 +237,9 @@ def test_a_folder_is_one_line(tmp_path) -> None:
         (b"\x08\x09", "not an ONNX model: it has no graph and no outputs and no operator set"),
     ],
 )
-def test_a_foreign_file_is_one_line(tmp_path, content: bytes, message: str) -> None:
+def test_file_in_a_different_format_is_a_one_line_error(
+    tmp_path, content: bytes, message: str
+) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     with pytest.raises(ModelSourceError) as caught:
@@ -249,7 +249,7 @@ def test_a_foreign_file_is_one_line(tmp_path, content: bytes, message: str) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_cut_anywhere_is_one_line(tmp_path) -> None:
+def test_truncated_file_is_refused(tmp_path) -> None:
     whole = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w")).SerializeToString()
     path = tmp_path / "m.onnx"
     for size in range(1, len(whole)):
@@ -258,7 +258,7 @@ def test_a_file_cut_anywhere_is_one_line(tmp_path) -> None:
             read_onnx(path)
 
 
-def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch) -> None:
+def test_missing_onnx_package_hints_at_its_installation(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
@@ -266,7 +266,7 @@ def test_a_missing_package_says_what_to_install(tmp_path, monkeypatch) -> None:
     assert caught.value.hint == 'pip install "enginebay[export]"'
 
 
-def test_an_old_onnx_is_refused(tmp_path, monkeypatch) -> None:
+def test_too_old_onnx_package_is_refused(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(environment, "installed_version", lambda name: "1.20.1")
     with pytest.raises(MissingDependencyError) as caught:
         read_onnx(tmp_path / "m.onnx")
@@ -274,7 +274,7 @@ def test_an_old_onnx_is_refused(tmp_path, monkeypatch) -> None:
     assert str(caught.value) == message
 
 
-def test_what_the_evaluator_cannot_do_is_one_line(tmp_path) -> None:
+def test_failure_of_the_evaluator_is_a_one_line_error(tmp_path) -> None:
     model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
     model.graph.node[0].domain = "nobody"
     model.opset_import.add(domain="nobody", version=1)
@@ -283,7 +283,7 @@ def test_what_the_evaluator_cannot_do_is_one_line(tmp_path) -> None:
         reference_outputs(path, {"x": np.ones(2, np.float32)})
 
 
-def test_the_digest_is_the_files_own(tmp_path) -> None:
+def test_digest_depends_on_every_file(tmp_path) -> None:
     first, second = tmp_path / "a.onnx", tmp_path / "b"
     first.write_bytes(b"a" * 10)
     second.write_bytes(b"b")
@@ -297,7 +297,7 @@ def test_the_digest_is_the_files_own(tmp_path) -> None:
 
 
 @pytest.mark.process
-def test_the_rooms_import_nothing_heavy() -> None:
+def test_core_packages_do_not_import_torch_or_onnx() -> None:
     code = (
         "import sys; from enginebay import ir, models, exporters, operations; "
         "print([name for name in ('torch', 'onnx') if name in sys.modules])"
@@ -314,7 +314,7 @@ def test_the_rooms_import_nothing_heavy() -> None:
         ('{"example_shapes": {"x": ["2"]}}', "Expected `int`, got `str`"),
     ],
 )
-def test_a_damaged_description_is_refused(tmp_path, text: str, why: str) -> None:
+def test_damaged_enginebay_json_is_refused(tmp_path, text: str, why: str) -> None:
     model = add_model(numpy_helper.from_array(np.ones(2, np.float32), "w"))
     onnx.helper.set_model_props(model, {"enginebay.json": text})
     path = tmp_path / "m.onnx"

@@ -1,4 +1,4 @@
-"""An ONNX file is read without its weights, and refused for the same reasons as with them."""
+"""An ONNX file is read without its weights; damaged files are refused as by onnx."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from enginebay.authors import read_onnx
 from enginebay.errors import ModelSourceError
 
-#: Prints how many kB more were in memory at once than before. ``ru_maxrss`` knows its parent's.
+#: Prints the growth of the peak memory in kB. ``ru_maxrss`` would include the parent process.
 _READ = """
 import re, sys
 from pathlib import Path
@@ -45,10 +45,10 @@ def test_the_weights_are_not_read(tmp_path) -> None:
     onnx.save(linear(20_000), tmp_path / "m.onnx")
     command = [sys.executable, "-c", _READ, str(tmp_path / "m.onnx")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(found.stdout) < 10_000  # half of them
+    assert int(found.stdout) < 10_000  # kB, half of the weights
 
 
-def test_one_byte_that_differs(tmp_path) -> None:
+def test_damaged_file_is_refused_or_read_like_onnx(tmp_path) -> None:
     data, path = linear(1).SerializeToString(), tmp_path / "m.onnx"
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -63,6 +63,6 @@ def test_one_byte_that_differs(tmp_path) -> None:
             continue
         if not (proto.ir_version and proto.graph.output and proto.opset_import):
             continue
-        with suppress(ModelSourceError):  # no nodes, or weights that lie nowhere
+        with suppress(ModelSourceError):  # no nodes, or a missing data file
             names = [each.name for each in read_onnx(path).outputs]
             assert names == [each.name for each in proto.graph.output]

@@ -1,4 +1,4 @@
-"""What an edited ``.pt2`` would make torch evaluate or call is refused before it does."""
+"""An edited ``.pt2`` is refused before torch evaluates or calls its contents."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def edited(program: Path, path: Path, old: str, new: str) -> Path:
     """The program with one piece of its JSON replaced."""
-    found = 0
+    count = 0
     with zipfile.ZipFile(program) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
             text = source.read(name)
             if name.endswith("models/model.json"):
-                found = text.count(old.encode())
+                count = text.count(old.encode())
                 text = text.replace(old.encode(), new.encode())
             target.writestr(name, text)
-    assert found, "the program has no such text: mend this test"
+    assert count, "the program has no such text: mend this test"
     return path
 
 
-def test_a_program_as_torch_writes_it_is_loaded(program: Path) -> None:
+def test_unedited_program_is_loaded(program: Path) -> None:
     with zipfile.ZipFile(program) as archive:
         text = archive.read("m/models/model.json").decode()
     assert "FloorDiv(" in text
@@ -73,7 +73,7 @@ def test_a_command_in_a_size_expression_does_not_run(program: Path, tmp_path: Pa
     assert caught.value.hint == HINT
 
 
-def test_the_format_of_older_torch_is_checked_too(program: Path, tmp_path: Path) -> None:
+def test_program_in_an_older_format_is_checked(program: Path, tmp_path: Path) -> None:
     path, mark = tmp_path / "old.pt2", tmp_path / "ran"
     with zipfile.ZipFile(program) as source, zipfile.ZipFile(path, "w") as target:
         graph = json.loads(source.read("m/models/model.json"))
@@ -89,7 +89,7 @@ def test_the_format_of_older_torch_is_checked_too(program: Path, tmp_path: Path)
     "function",
     ["torch.os.system", "torchx.os.system", "torch.ops.load_library", "_operator.methodcaller"],
 )
-def test_a_function_that_is_no_operator_is_not_called(
+def test_function_other_than_an_operator_is_refused(
     program: Path, tmp_path: Path, function: str
 ) -> None:
     path = edited(program, tmp_path / "m.pt2", "_operator.floordiv", function)
@@ -114,7 +114,7 @@ def test_a_function_that_is_no_operator_is_not_called(
         "True",
     ],
 )
-def test_arithmetic_passes(text: str) -> None:
+def test_arithmetic_is_accepted(text: str) -> None:
     check_size_expression(text, Path("m.pt2"))
 
 
@@ -148,6 +148,6 @@ def test_arithmetic_passes(text: str) -> None:
         None,
     ],
 )
-def test_all_else_is_refused(text: object) -> None:
+def test_expression_beyond_arithmetic_is_refused(text: object) -> None:
     with pytest.raises(ModelSourceError, match="is more than arithmetic"):
         check_size_expression(text, Path("m.pt2"))

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from enginebay.ir.muted_output import quiet
 
 
-def test_nothing_gets_out_but_what_other_threads_print(capsys) -> None:
+def test_only_output_of_other_threads_is_shown(capsys) -> None:
     with quiet() as notes:
         warnings.warn("noise", DeprecationWarning, stacklevel=1)
         logging.getLogger("torch.onnx").error("noise")
@@ -36,7 +36,7 @@ def test_tracer_warnings_become_notes_once() -> None:
     assert notes[0].startswith("tracing: Be careful (ir/test_quiet.py:")
 
 
-def test_everything_is_back_after_an_exception() -> None:
+def test_streams_and_filters_are_restored_after_an_exception() -> None:
     before = sys.stdout, sys.stderr, logging.getLogger("torch").level, warnings.filters[:]
     with pytest.raises(RuntimeError), quiet():
         raise RuntimeError
@@ -44,7 +44,7 @@ def test_everything_is_back_after_an_exception() -> None:
     assert after == before
 
 
-def test_a_progress_bar_inside_of_ours_neither_hangs_nor_shows(monkeypatch) -> None:
+def test_nested_progress_bar_is_hidden_and_does_not_hang(monkeypatch) -> None:
     """Two of rich's proxies once wrote to each other forever, on every terminal."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
@@ -56,7 +56,7 @@ def test_a_progress_bar_inside_of_ours_neither_hangs_nor_shows(monkeypatch) -> N
             task = ours.add_task("before")
             with quiet():
                 ours.update(task, description="ours")
-                time.sleep(0.3)  # three of its turns
+                time.sleep(0.3)  # three refreshes of the bar
                 assert "ours" in terminal.getvalue()
                 with Progress(console=Console()) as theirs:
                     for _ in theirs.track(range(4), description="theirs", update_period=0.01):

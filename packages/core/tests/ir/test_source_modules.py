@@ -59,7 +59,7 @@ def test_every_node_has_its_module(tmp_path: Path, exporter: str) -> None:
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_a_model_that_is_a_container_itself(tmp_path: Path, exporter: str) -> None:
+def test_nodes_of_a_bare_container_have_their_modules(tmp_path: Path, exporter: str) -> None:
     model = eb.export(
         *(nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU())), torch.rand(1, 4)),
         path=tmp_path / "net.onnx",
@@ -68,21 +68,21 @@ def test_a_model_that_is_a_container_itself(tmp_path: Path, exporter: str) -> No
     assert operators(model.path) == {"Gemm": {"0"}, "Relu": {"1.0"}}
 
 
-def test_outputs_stand_for_the_nodes_behind_them(tmp_path: Path) -> None:
+def test_outputs_have_the_modules_of_their_nodes(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     eb.export(Net().eval(), torch.rand(1, 3, 8, 8), path=path, options=eb.ExportOptions(ir="onnx"))
     nodes, found = source_modules(path), source_modules(path, with_outputs=True)
     assert found == nodes | {"output": "act"}
 
 
-def test_a_file_that_torch_alone_exported(tmp_path: Path) -> None:
+def test_modules_are_read_from_a_plain_torch_export(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     with warnings.catch_warnings(action="ignore"):
         torch.onnx.export(Net().eval(), (torch.rand(1, 3, 8, 8),), path, dynamo=True, verbose=False)
     assert operators(path)["Conv"] == {"body.0", "body.1.1"}
 
 
-def test_a_file_from_elsewhere_and_metadata_that_means_nothing(tmp_path: Path) -> None:
+def test_unusable_metadata_is_ignored(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) '
         "{ a = Neg(x)  b = Neg(a)  c = Neg(b)  y = Neg(c) }"
