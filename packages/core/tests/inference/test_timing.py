@@ -33,7 +33,7 @@ def test_confidence_interval_contains_the_median_at_its_level(n: int) -> None:
     assert 0.94 <= held <= 0.985
 
 
-def test_statistics_of_a_single_duration() -> None:
+def test_single_duration_is_its_own_median_and_interval() -> None:
     found = Latency.of([0.5])
     assert (found.low, found.median, found.high, found.stdev) == (0.5, 0.5, 0.5, 0)
 

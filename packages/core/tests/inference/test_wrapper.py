@@ -1,4 +1,4 @@
-"""The wrapper contract, held by an engine that needs nothing: NumPy."""
+"""The contract of a wrapper, tested with an engine in NumPy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUT = (TensorSpec("double", "float32", ("batch", 3)), TensorSpec("sum", "float32
 
 
 class Doubler(Wrapper):
-    """Gives 2 x and the sum of x, and counts how often the engine was called."""
+    """Returns 2 x and the sum of x, and counts the engine's calls."""
 
     def __init__(self, *inputs: TensorSpec) -> None:
         super().__init__(inputs=inputs or (X,), outputs=OUT)
@@ -68,7 +68,7 @@ def test_subclass_may_use_any_private_names() -> None:
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
-def test_numpy_in_numpy_out_in_the_declared_order(spec: TensorSpec) -> None:
+def test_numpy_inputs_return_numpy_outputs_in_declared_order(spec: TensorSpec) -> None:
     outputs = Doubler(spec)({"x": np.ones((2, 3), np.float32)})
     assert list(outputs) == ["double", "sum"]
     assert all(type(value) is np.ndarray for value in outputs.values())
@@ -99,7 +99,7 @@ def test_wrong_outputs_of_a_backend_raise(
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
-def test_torch_in_torch_out(spec: TensorSpec) -> None:
+def test_torch_inputs_return_torch_outputs(spec: TensorSpec) -> None:
     outputs = Doubler(spec)({"x": torch.ones(2, 3)})
     assert all(isinstance(value, torch.Tensor) for value in outputs.values())
     assert outputs["sum"].item() == 6
@@ -118,14 +118,14 @@ def test_torch_in_torch_out(spec: TensorSpec) -> None:
     ],
     ids=["requires grad", "parameter", "transposed", "expanded", "real", "negated"],
 )
-def test_every_kind_of_tensor_is_taken(spec: TensorSpec, x: torch.Tensor) -> None:
+def test_every_kind_of_tensor_is_accepted(spec: TensorSpec, x: torch.Tensor) -> None:
     outputs = Doubler(spec)({"x": x})
     assert torch.equal(outputs["double"], x.detach() * 2)
     assert outputs["sum"].item() == x.sum().item()
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
-def test_tensors_and_arrays_together_give_tensors(spec: TensorSpec) -> None:
+def test_mixed_tensors_and_arrays_return_tensors(spec: TensorSpec) -> None:
     mask = TensorSpec("mask", "bool", (2,))
     outputs = Doubler(spec, mask)({"x": np.ones((2, 3), np.float32), "mask": torch.ones(2).bool()})
     assert torch.equal(outputs["double"], torch.full((2, 3), 2.0))
@@ -150,7 +150,7 @@ def test_a_wrong_tensor_is_refused_before_the_engine(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_keeps_its_dtype(dtype: torch.dtype) -> None:
+def test_half_precision_dtype_is_preserved(dtype: torch.dtype) -> None:
     class Same(Doubler):
         def execute(self, feed: dict[str, Any]) -> list[Any]:
             return [feed["x"], feed["x"].sum()]
@@ -166,7 +166,7 @@ def test_half_precision_keeps_its_dtype(dtype: torch.dtype) -> None:
     ),
     st.sampled_from(["C", "F", "reversed", "strided", "broadcast"]),
 )
-def test_any_strides_and_inputs_never_change(base: Any, layout: str) -> None:
+def test_any_memory_layout_is_accepted_and_not_modified(base: Any, layout: str) -> None:
     x = {
         "C": base,
         "F": np.asfortranarray(base),
@@ -183,7 +183,7 @@ def test_any_strides_and_inputs_never_change(base: Any, layout: str) -> None:
     )
 
 
-def test_zero_size_dimensions_are_run() -> None:
+def test_dimension_of_size_zero_is_accepted() -> None:
     outputs = Doubler()({"x": np.empty((0, 3), np.float32)})
     assert outputs["double"].shape == (0, 3)
 
@@ -242,7 +242,9 @@ OPEN = "deploy with --dynamic x:{} to leave this size open"
         ("int64", (1, 1, 8, 8), OPEN),
     ],
 )
-def test_the_hint_about_a_wrong_size(dtype: str, shape: tuple[int, ...], hint: str) -> None:
+def test_wrong_size_hints_at_the_layout_or_an_open_dimension(
+    dtype: str, shape: tuple[int, ...], hint: str
+) -> None:
     wanted = (1, 3, 8, 8)
     axis = next(axis for axis in range(4) if shape[axis] != wanted[axis])
     with pytest.raises(InputError) as caught:
@@ -251,7 +253,7 @@ def test_the_hint_about_a_wrong_size(dtype: str, shape: tuple[int, ...], hint: s
 
 
 class Masked(Wrapper):
-    """Gives x where the mask is true."""
+    """Returns x where the mask is true."""
 
     receipt = Receipt(device="cpu", engine="masked 1")
 
@@ -284,7 +286,7 @@ def test_positional_and_named_inputs_return_the_only_output(kind: Any) -> None:
     assert list(wrapper.run(inputs)) == list(wrapper(inputs)) == ["y"]
 
 
-def test_a_model_without_inputs_is_called_without_any() -> None:
+def test_model_without_inputs_is_called_without_arguments() -> None:
     class Constant(Wrapper):
         receipt = Receipt(device="cpu", engine="constant 1")
 
@@ -308,7 +310,7 @@ def test_a_model_without_inputs_is_called_without_any() -> None:
         ((None, BOTH), {}, "NoneType, ndarray"),
     ],
 )
-def test_wrong_inputs_raise_with_the_expected_ones(given: Any, named: Any, kinds: str) -> None:
+def test_wrong_arguments_raise_with_the_expected_inputs(given: Any, named: Any, kinds: str) -> None:
     wrapper = Doubler(X, MASK)
     with pytest.raises(InputError) as caught:
         wrapper(*given, **named)
@@ -358,7 +360,7 @@ def test_an_engine_failure_names_the_engine_and_the_inputs() -> None:
 
 
 @pytest.mark.parametrize("concurrent", [False, True])
-def test_calls_from_threads_wait_where_the_engine_needs_it(concurrent: bool) -> None:
+def test_only_concurrent_engines_run_calls_in_parallel(concurrent: bool) -> None:
     started = threading.Barrier(2, timeout=100)
 
     class Meeting(Doubler):
@@ -392,7 +394,7 @@ def test_close_is_idempotent_and_final() -> None:
         wrapper({"x": np.ones((2, 3), np.float32)})
 
 
-def test_output_to_list_keeps_the_models_order() -> None:
+def test_output_to_list_has_the_order_of_the_model() -> None:
     wrapper = Doubler()
     assert wrapper.output_to_list({"sum": 1, "double": 2}) == [2, 1]
 
@@ -463,7 +465,7 @@ def test_marked_parts_are_counted_by_name() -> None:
             wrapper({"x": np.full((2, 3), 100, np.float32)})
     wrapper(x)
     assert timing.names == ("engine", "copy", "decode")
-    assert timing.statistics("copy").runs == 4  # what raises later was copied before
+    assert timing.statistics("copy").runs == 4  # the call that raised was copied, too
     assert timing.statistics("decode").runs == timing.statistics().runs == 3
     assert timing.statistics("copy").min < timing.statistics().min
     with pytest.raises(ValueError, match=r"^no dance call was counted \(warm-up: 1\)$"):
@@ -508,7 +510,7 @@ def test_calls_of_many_threads_are_all_counted() -> None:
 
 
 @pytest.mark.parametrize("spec", [X, STATIC])
-def test_tensors_on_the_engines_own_device_never_pass_through_the_host(spec: TensorSpec) -> None:
+def test_tensors_on_the_engines_device_bypass_the_host(spec: TensorSpec) -> None:
     class Native(Doubler):
         native_device = "cpu"
 
@@ -550,7 +552,7 @@ class Mute(Exception):
         raise RuntimeError("no message")
 
 
-def test_an_engines_error_that_cannot_be_read_is_an_inference_error() -> None:
+def test_engine_error_with_a_failing_str_is_an_inference_error() -> None:
     class Failing(Doubler):
         def execute(self, feed: dict[str, Any]) -> list[Any]:
             raise Mute
