@@ -1,4 +1,4 @@
-"""One plugin behind typed methods: what it answers, and what it refuses."""
+"""The methods of a backend: their results, and the errors of faulty plugins."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_tiny_model_is_what_its_comment_says() -> None:
+def test_tiny_model_matches_its_comment() -> None:
     import base64
 
     from onnx import checker, helper, load_from_string, numpy_helper
@@ -72,7 +72,7 @@ def test_the_tiny_model_is_what_its_comment_says() -> None:
     assert load_from_string(base64.b64decode(_TINY_ONNX)) == model
 
 
-def test_a_backend_is_available_when_a_model_ran(loopback: str) -> None:
+def test_backend_is_available_after_a_smoke_test(loopback: str) -> None:
     backend = eb.get_backend(loopback)
     report = backend.check_env()
     assert [check.tier for check in report.checks] == [Tier.METADATA, Tier.IMPORT, Tier.SMOKE]
@@ -80,7 +80,7 @@ def test_a_backend_is_available_when_a_model_ran(loopback: str) -> None:
     assert backend.is_available()
 
 
-def test_a_backend_without_custom_operators_says_so(loopback: str) -> None:
+def test_check_for_custom_operators_fails_without_support(loopback: str) -> None:
     backend = eb.get_backend(loopback)
     check = backend.check_env(with_custom_ops=True).failed
     assert check is not None
@@ -90,7 +90,7 @@ def test_a_backend_without_custom_operators_says_so(loopback: str) -> None:
     assert not backend.is_available(with_custom_ops=True)
 
 
-def test_wrong_numbers_are_not_available() -> None:
+def test_smoke_test_with_wrong_numbers_fails() -> None:
     with variant("LoopbackParams.__struct_defaults__\n") as _:
         report = eb.get_backend("odd").check_env(eb.get_backend("odd").Params(gain=1.5))
     assert report.failed is not None
@@ -107,7 +107,7 @@ def test_wrong_numbers_are_not_available() -> None:
     ],
     ids=["segfault", "raises", "hangs"],
 )
-def test_a_tier_that_fails_skips_the_rest(action: str, found: str, soon: int) -> None:
+def test_failed_tier_skips_later_tiers(action: str, found: str, soon: int) -> None:
     text = (
         "@eb.hookimpl\n"
         "def check_env(request):\n"
@@ -142,9 +142,7 @@ def test_a_tier_that_fails_skips_the_rest(action: str, found: str, soon: int) ->
         ),
     ],
 )
-def test_a_smoke_test_looks_at_the_dtype_and_the_receipt(
-    method: str, found: str, wanted: str
-) -> None:
+def test_smoke_test_with_wrong_dtype_or_device_fails(method: str, found: str, wanted: str) -> None:
     text = (
         f"class Odd(LoopbackWrapper):\n    {method}\n"
         "@eb.hookimpl\ndef build_wrapper(request): return Odd(request)\n"
@@ -166,7 +164,7 @@ def test_a_smoke_test_looks_at_the_dtype_and_the_receipt(
         ("return ['ok']", "returned ['ok']: expected EnvReport"),
     ],
 )
-def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, found: str) -> None:
+def test_faulty_check_env_hook_names_the_plugin(body: str, found: str) -> None:
     with variant(f"@eb.hookimpl\ndef check_env(request):\n    {body}\n"):
         report = eb.get_backend("odd").check_env()
     assert report.failed is not None
@@ -187,7 +185,7 @@ def test_a_check_that_is_the_plugins_own_mistake_names_the_plugin(body: str, fou
         ("{1: '2'}", "a mapping of texts"),
     ],
 )
-def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted: str) -> None:
+def test_invalid_result_of_bound_to_names_the_plugin(found: str, wanted: str) -> None:
     with variant(f"@eb.hookimpl\ndef bound_to(request): return {found}\n"):
         backend = eb.get_backend("odd")
         with pytest.raises(PluginError) as caught:
@@ -197,7 +195,7 @@ def test_a_binding_that_no_manifest_can_hold_names_the_plugin(found: str, wanted
     )
 
 
-def test_a_backend_says_which_operator_set_it_reads_best(tmp_path: Path) -> None:
+def test_preferred_opset_of_a_backend_is_exported(tmp_path: Path) -> None:
     import torch
 
     model, x = torch.nn.ReLU(), torch.ones(2)
@@ -210,7 +208,7 @@ def test_a_backend_says_which_operator_set_it_reads_best(tmp_path: Path) -> None
     assert ir.opset == 17
 
 
-def test_a_missing_runtime_is_told_with_the_command() -> None:
+def test_missing_runtime_hints_at_its_installation() -> None:
     with variant("", info=", runtime_distributions=('no-such-engine>=2',)"):
         backend = eb.get_backend("odd")
         lines: list[str] = []
@@ -229,13 +227,13 @@ def test_a_missing_runtime_is_told_with_the_command() -> None:
     )
 
 
-def test_the_version_is_the_runtimes(loopback: str) -> None:
+def test_version_is_that_of_the_runtime(loopback: str) -> None:
     import onnx
 
     assert eb.get_backend(loopback).get_version() == onnx.__version__
 
 
-def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path: Path) -> None:
+def test_converted_files_run_without_an_artifact(loopback: str, tiny: Path, tmp_path: Path) -> None:
     backend = eb.get_backend(loopback)
     where = str(tmp_path / "bare")
     (file,) = backend.to_backend(tiny, work_dir=where, file_name="net")
@@ -272,7 +270,7 @@ def test_convert_and_run_without_an_artifact(loopback: str, tiny: Path, tmp_path
         ),
     ],
 )
-def test_a_converter_is_not_taken_at_its_word(
+def test_invalid_result_of_to_backend_is_refused(
     tiny: Path, tmp_path: Path, answer: str, message: str
 ) -> None:
     with (
@@ -290,7 +288,7 @@ def test_a_converter_is_not_taken_at_its_word(
         ("1 / 0", "backend 'odd' could not load 'model.onnx': ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_loader_is_not_taken_at_its_word(
+def test_invalid_result_of_build_wrapper_is_refused(
     tiny: Path, tmp_path: Path, answer: str, message: str
 ) -> None:
     with (
@@ -301,7 +299,7 @@ def test_a_loader_is_not_taken_at_its_word(
     assert str(caught.value) == message
 
 
-def test_a_fallback_is_a_receipt_line_and_strict_refuses_it(tiny: Path, tmp_path: Path) -> None:
+def test_fallback_is_in_the_receipt_and_refused_when_strict(tiny: Path, tmp_path: Path) -> None:
     text = (
         "class Fallen(LoopbackWrapper):\n"
         "    receipt = eb.Receipt(engine='e 1', device='cpu', fallbacks=('no turbo here',))\n"
@@ -329,7 +327,7 @@ def test_a_fallback_is_a_receipt_line_and_strict_refuses_it(tiny: Path, tmp_path
         ),
     ],
 )
-def test_another_device_than_the_requested_one_is_refused(
+def test_device_different_from_the_requested_device_is_refused(
     info: str, device: str, kind: type[Exception], message: str, tiny: Path, tmp_path: Path
 ) -> None:
     with variant("", info=info):
@@ -339,7 +337,7 @@ def test_another_device_than_the_requested_one_is_refused(
     assert str(caught.value).startswith(message)
 
 
-def test_a_fallback_is_not_green() -> None:
+def test_smoke_test_with_a_fallback_fails() -> None:
     text = (
         "class Fallen(LoopbackWrapper):\n"
         "    receipt = eb.Receipt(engine='e 1', device='cpu', fallbacks=('no turbo here',))\n"
@@ -353,7 +351,7 @@ def test_a_fallback_is_not_green() -> None:
     assert check.found == "backend 'odd' fell back, and strict refuses that: no turbo here"
 
 
-def test_an_artifact_may_be_bound_to_its_engine(
+def test_artifact_bound_to_a_different_engine_is_refused(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from enginebay.errors import ArtifactError
@@ -374,7 +372,7 @@ def test_an_artifact_may_be_bound_to_its_engine(
             eb.load(artifact.path)
 
 
-def test_devices_may_be_numbered_with_a_dot() -> None:
+def test_device_number_after_a_dot_is_accepted() -> None:
     text = (
         "class LoopbackParams(LoopbackParams):\n"
         "    device: str = 'quantum'\n"
@@ -387,7 +385,7 @@ def test_devices_may_be_numbered_with_a_dot() -> None:
         assert eb.get_backend("odd").check_env().failed is None
 
 
-def test_8_bits_that_take_no_data_are_held_to_the_probes(tmp_path: Path) -> None:
+def test_int8_without_data_is_verified_with_probes(tmp_path: Path) -> None:
     import torch
 
     text = (
@@ -408,7 +406,7 @@ def test_8_bits_that_take_no_data_are_held_to_the_probes(tmp_path: Path) -> None
         assert basis.dropped == ()
 
 
-def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
+def test_to_backend_receives_the_samples_of_a_deployment(tmp_path: Path) -> None:
     import torch
 
     text = (
@@ -417,7 +415,7 @@ def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
         "    request.progress(repr([s['x'].tolist() for s in request.samples]))\n"
         "    return loopback.to_backend(request)\n"
     )
-    told: list[str] = []
+    details: list[str] = []
     with variant(text):
         deployed = eb.deploy(
             torch.nn.ReLU(),
@@ -425,16 +423,17 @@ def test_a_converter_gets_the_samples_of_a_deployment(tmp_path: Path) -> None:
             backend="odd",
             work_dir=tmp_path / "deployed",
             dynamic={"x": {0: ("n", 1, 2)}},
-            watch=lambda step: told.append(step.detail),
+            watch=lambda step: details.append(step.detail),
             export=eb.ExportOptions(input_names=["x"]),
         )
-    example, largest = next(eval(text) for text in told if text.startswith("[[["))  # our own repr
+    # The texts to evaluate are written by this test's own hook.
+    example, largest = next(eval(text) for text in details if text.startswith("[[["))
     assert example == [[1.0, 2.0]]
-    assert np.shape(largest) == (2, 2)  # and no probe, which no converter need be right for
+    assert np.shape(largest) == (2, 2)  # without probes, which a converter need not handle
     assert deployed.verdict == "verified"
 
 
-def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path) -> None:
+def test_to_backend_receives_no_samples_for_an_ir(tmp_path: Path, tiny: Path) -> None:
     text = "@eb.hookimpl\ndef to_backend(request): raise ValueError(request.samples)"
     with variant(text), pytest.raises(ConversionError, match=r"ValueError: \(\)"):
         eb.convert(tiny, backend="odd", work_dir=tmp_path / "converted")
@@ -451,7 +450,7 @@ def test_a_converter_gets_no_samples_with_an_ir_alone(tmp_path: Path, tiny: Path
 )
 @pytest.mark.parametrize("as_file", [False, True])
 @pytest.mark.one_in(3)
-def test_a_converter_learns_the_range_of_shapes(
+def test_to_backend_receives_the_range_of_shapes(
     tmp_path: Path, given: dict[str, Any], wanted: tuple[Any, ...], as_file: bool
 ) -> None:
     import torch
@@ -475,22 +474,20 @@ def test_a_converter_learns_the_range_of_shapes(
             options=eb.ExportOptions(input_names=["x"]),
         )
         model = tmp_path / "m.onnx"
-    told: list[str] = []
+    details: list[str] = []
     with variant(text):
         eb.deploy(
             model,
             torch.ones(2, 3),
             backend="odd",
             work_dir=tmp_path / "out",
-            watch=lambda step: told.append(step.detail),
+            watch=lambda step: details.append(step.detail),
             **split_options({**given, "input_names": None if as_file else ["x"]}),
         )
-    assert repr(wanted) in told
+    assert repr(wanted) in details
 
 
-def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
-    tmp_path: Path, tiny: Path
-) -> None:
+def test_hook_wrapper_receives_the_name_of_each_backend(tmp_path: Path, tiny: Path) -> None:
     source = (
         "import enginebay as eb\n"
         "@eb.hookimpl(wrapper=True)\n"
@@ -511,7 +508,7 @@ def test_a_plugin_that_sees_every_backend_learns_which_one_is_asked(
             assert seen == f"<Backend {name} from temporary-{name}> 0"
 
 
-def test_every_request_about_a_backend_names_it(tmp_path: Path, tiny: Path) -> None:
+def test_every_request_names_its_backend(tmp_path: Path, tiny: Path) -> None:
     log = tmp_path / "log"
     asked = "".join(
         f"@eb.hookimpl(wrapper=True)\n"
@@ -533,7 +530,7 @@ def test_every_request_about_a_backend_names_it(tmp_path: Path, tiny: Path) -> N
     assert lines == {"check_env one", "to_backend one", "build_wrapper one", "bound_to one"}
 
 
-def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
+def test_artifact_with_a_changed_binding_is_refused(tmp_path: Path) -> None:
     import torch
 
     from enginebay.errors import ArtifactError
@@ -563,7 +560,7 @@ def test_a_plugin_says_what_its_artifacts_are_bound_to(tmp_path: Path) -> None:
     assert hint.endswith(f", or from the IR in it: enginebay convert odd {shlex.quote(str(ir))}")
 
 
-#: The hooks that a deployment calls in its own process, and the error where one of them fails.
+#: The hooks that a deployment calls in its own process, and the error of each.
 HOOKS = {
     "to_backend": (ConversionError, "backend 'odd' could not convert 'tiny.onnx': {}: 0"),
     "build_wrapper": (ConversionError, "backend 'odd' could not load 'model.onnx': {}: 0"),
@@ -576,7 +573,7 @@ HOOKS = {
     ("action", "raised"), [("raise SystemExit(0)", "SystemExit"), ("raise Odd(0)", "Odd")]
 )
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_exits_is_an_error_that_names_it(
+def test_hook_that_exits_is_an_error_with_its_name(
     hook: str, action: str, raised: str, tmp_path: Path, tiny: Path
 ) -> None:
     odd = "class Odd(BaseException): ...\n"
@@ -596,7 +593,7 @@ def test_a_hook_that_exits_is_an_error_that_names_it(
     assert str(caught.value) == message.format(shown)
 
 
-def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
+def test_unsupported_kind_of_ir_is_refused(tiny: Path, tmp_path: Path, loopback: str) -> None:
     import torch
 
     path = tmp_path / "relu.pt"
@@ -606,8 +603,8 @@ def test_an_ir_of_another_kind_is_refused(tiny: Path, tmp_path: Path, loopback: 
     assert not (tmp_path / "out").exists()
 
 
-def test_an_input_of_another_dtype_is_refused(tmp_path: Path, loopback: str) -> None:
-    """By ``deploy`` before the model's export, by ``convert``, and in its row by ``preview``."""
+def test_unsupported_input_dtype_is_refused(tmp_path: Path, loopback: str) -> None:
+    """By ``deploy`` before the export, by ``convert``, and by ``preview`` in the backend's row."""
     import torch
 
     path, x = tmp_path / "relu.onnx", torch.ones(1, dtype=torch.int8)
@@ -632,13 +629,13 @@ def test_an_input_of_another_dtype_is_refused(tmp_path: Path, loopback: str) -> 
     assert row.error == wanted.partition("\n")[0]
 
 
-def test_the_console_tool(loopback: str, tiny: Path, tmp_path: Path) -> None:
+def test_main_of_a_backend_converts_a_model(loopback: str, tiny: Path, tmp_path: Path) -> None:
     backend = eb.get_backend(loopback)
     backend.main([str(tiny), "--work-dir", str(tmp_path / "made"), "--file-name", "net"])
     assert (tmp_path / "made" / "net.onnx").is_file()
 
 
-def test_parse_args_works_when_the_block_ends_well(
+def test_parse_args_converts_only_after_a_block_without_error(
     loopback: str, tiny: Path, tmp_path: Path
 ) -> None:
     backend = eb.get_backend(loopback)
@@ -652,7 +649,7 @@ def test_parse_args_works_when_the_block_ends_well(
     assert (tmp_path / "made" / "model.onnx").is_file()
 
 
-def test_params_from_a_config(loopback: str) -> None:
+def test_params_are_read_from_a_config(loopback: str) -> None:
     backend = eb.get_backend(loopback)
     config = {"backend_config": {"type": "loopback", "gain": 2}}
     params: Any = backend.build_param_from_config(config, "out")
@@ -663,7 +660,7 @@ def test_params_from_a_config(loopback: str) -> None:
         backend.build_param_from_config({"backend_config": {"gian": 2}}, "out")
 
 
-def test_the_default_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_installed_backend_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "odd")
     with variant(""):
         assert default_backend() == "odd"

@@ -1,4 +1,4 @@
-"""A backend that builds for other machines: what its hooks may return."""
+"""A backend that builds for other machines: invalid results of its hooks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WANTED = "expected the machines as text, and the reason why this one is not amon
         ("BuiltFor('a GPU', True)", f"BuiltFor(machines='a GPU', lacking=True): {WANTED}"),
     ],
 )
-def test_machines_that_make_no_sentence_name_the_plugin(result: str, found: str) -> None:
+def test_invalid_result_of_built_for_names_the_plugin(result: str, found: str) -> None:
     with temporary_backend("odd", SOURCE.format(result)):
         backend = eb.get_backend("odd")
         with pytest.raises(PluginError) as caught:
