@@ -1,4 +1,4 @@
-"""NumPy and torch, told apart and turned into each other."""
+"""Arrays of NumPy and tensors of torch: detection and conversion."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from enginebay.tensors.arrays import (
 CPU = torch.device("cpu")
 
 
-def test_is_torch() -> None:
+def test_is_torch_accepts_tensors_only() -> None:
     assert is_torch(torch.ones(1))
     assert not is_torch(np.ones(1))
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "int64", "bool", "uint8", "bfloat16"])
-def test_numpy_dtype_knows_the_name_it_is_given(name: str) -> None:
+def test_numpy_dtype_has_the_given_name(name: str) -> None:
     assert numpy_dtype(name).name == name
 
 
-def test_numpy_dtype_refuses_what_is_none() -> None:
+def test_numpy_dtype_refuses_an_unknown_name() -> None:
     with pytest.raises(InputError, match="unknown dtype 'floaty'"):
         numpy_dtype("floaty")
 
@@ -51,7 +51,7 @@ def test_numpy_dtype_refuses_what_is_none() -> None:
     ],
     ids=["transposed", "bfloat16", "0-d bool", "empty", "requires grad", "conj", "neg"],
 )
-def test_there_and_back(tensor: torch.Tensor) -> None:
+def test_tensor_survives_conversion_to_numpy_and_back(tensor: torch.Tensor) -> None:
     array = to_numpy(tensor)
     assert type(array) is np.ndarray
     back = to_torch(array, CPU)
@@ -59,7 +59,7 @@ def test_there_and_back(tensor: torch.Tensor) -> None:
     assert torch.equal(back, tensor.detach().resolve_conj().resolve_neg())
 
 
-def test_memory_is_shared_on_the_host() -> None:
+def test_conversion_on_the_host_shares_memory() -> None:
     tensor = torch.zeros(3)
     to_numpy(tensor)[0] = 7
     assert tensor[0] == 7
@@ -69,7 +69,7 @@ def test_memory_is_shared_on_the_host() -> None:
 
 
 @pytest.mark.parametrize("value", [torch.ones(2), np.ones(2)])
-def test_to_device(value: Any) -> None:
+def test_to_device_moves_tensors_and_arrays(value: Any) -> None:
     assert to_device(value, CPU).device == CPU
 
 
@@ -94,7 +94,7 @@ def test_host_view_shares_the_memory_of_a_plain_tensor() -> None:
     ],
     ids=["array", "None", "gradient", "bfloat16", "device", "parameter", "conj"],
 )
-def test_host_view_leaves_everything_else_to_others(value: Any) -> None:
+def test_host_view_returns_none_for_other_values(value: Any) -> None:
     assert host_view(value) is None
 
 
@@ -115,13 +115,13 @@ MASKED = np.ma.masked_array([1.0, 2.0], mask=[False, True])
         (torch.ones(2, device="meta"), "a Tensor cannot become a NumPy array: .*meta"),
     ],
 )
-def test_what_is_no_array(value: Any, message: str) -> None:
+def test_unconvertible_value_is_refused(value: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         to_numpy(value)
     text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     assert re.match(message, text)
 
 
-def test_a_mask_that_hides_nothing_does_no_harm() -> None:
+def test_masked_array_without_masked_elements_is_accepted() -> None:
     found = to_numpy(np.ma.masked_array([1.0, 2.0]))
     assert type(found) is np.ndarray

@@ -23,32 +23,32 @@ from enginebay.tensors.spec import TensorSpec
         ("a=b=3", TensorSpec("a=b", "float32", (3,))),
     ],
 )
-def test_a_shape_is_read(text: str, spec: TensorSpec) -> None:
+def test_shape_and_dtype_are_parsed(text: str, spec: TensorSpec) -> None:
     assert parse_input(text) == {spec.name: spec}
 
 
 @given(dims=st.lists(st.integers(0, 10**6), min_size=1, max_size=6))
-def test_every_shape_comes_back(dims: list[int]) -> None:
+def test_every_shape_is_parsed(dims: list[int]) -> None:
     assert parse_input(f"x={'x'.join(map(str, dims))}")["x"].dims == tuple(dims)
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "x=", "x=1x", "x=1x-3", "x=1,3", "x=①", "x=1x3.5", "x=?x3", "=", "x=1 x3"]
 )
-def test_what_is_no_input_is_one_line(text: str) -> None:
+def test_invalid_input_text_is_a_one_line_error(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_input(text)
     assert str(caught.value) == f"'{text}' is not a valid input"
     assert caught.value.hint == "write x=1x3x224x224, ids=1x16:int64, x=file.npy or batch.npz"
 
 
-def test_an_unknown_dtype_names_the_nearest() -> None:
+def test_unknown_dtype_hints_at_the_nearest() -> None:
     with pytest.raises(InputError, match=r"^unknown dtype 'flaot32'\nhint: [^\n]+$") as caught:
         parse_input("x=1x3:flaot32")
     assert caught.value.hint == "did you mean 'float32'?"
 
 
-def test_arrays_come_from_files(tmp_path) -> None:
+def test_arrays_are_read_from_files(tmp_path) -> None:
     a, b = np.arange(6).reshape(2, 3), np.ones(2, dtype=np.float16)
     np.save(tmp_path / "a.npy", a)
     np.savez(tmp_path / "both.npz", a=a, b=b)
@@ -69,21 +69,21 @@ def test_a_name_for_many_arrays_is_refused(tmp_path) -> None:
     assert caught.value.hint == "leave the name out: the arrays in the file have names"
 
 
-def test_a_missing_file_is_one_line() -> None:
+def test_missing_file_is_a_one_line_error() -> None:
     with pytest.raises(InputError, match=r"^no file 'no/where\.npy'$"):
         parse_input("x=no/where.npy")
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", b"\x93NUMPY\x01"])
-def test_a_damaged_file_is_one_line(tmp_path, suffix: str, content: bytes) -> None:
+def test_damaged_file_is_a_one_line_error(tmp_path, suffix: str, content: bytes) -> None:
     file = tmp_path / f"x.{suffix}"
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"^'.*' cannot be read as NumPy arrays\nhint: [^\n]+$"):
         parse_input(str(file))
 
 
-def test_an_array_under_the_other_suffix_is_one_line(tmp_path) -> None:
+def test_npy_file_with_npz_suffix_is_a_one_line_error(tmp_path) -> None:
     np.save(tmp_path / "x.npy", np.ones(2))
     (tmp_path / "x.npy").rename(tmp_path / "x.npz")
     with pytest.raises(
@@ -110,7 +110,7 @@ SPECS = [
 ]
 
 
-def test_made_up_inputs_fit_their_specs_and_are_the_same_again() -> None:
+def test_random_inputs_fit_their_specs_and_are_reproducible() -> None:
     first, second = random_inputs(SPECS), random_inputs(SPECS)
     assert list(first) == [spec.name for spec in SPECS]
     for spec in SPECS:
@@ -122,7 +122,7 @@ def test_made_up_inputs_fit_their_specs_and_are_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("dims", [("batch", 3), None])
-def test_an_open_shape_cannot_be_made_up(dims) -> None:
+def test_random_input_of_an_open_shape_is_refused(dims) -> None:
     with pytest.raises(InputError) as caught:
         random_inputs([TensorSpec("x", "float32", dims)])
     shown = "unknown rank" if dims is None else "batch, 3"
@@ -132,7 +132,7 @@ def test_an_open_shape_cannot_be_made_up(dims) -> None:
     assert caught.value.hint == "--input x=1x3x224x224"
 
 
-def test_strings_cannot_be_made_up() -> None:
+def test_random_input_of_strings_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"cannot generate an input for s string\[2\]\nhint: [^\n]+$"
     ):
@@ -164,7 +164,7 @@ def test_resizing_to_another_rank_is_refused() -> None:
         resize(torch.ones(2, 3), (6,))
 
 
-def test_nothing_cannot_be_repeated() -> None:
+def test_resizing_an_empty_axis_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         resize(torch.ones(0, 3), (2, 3))
     assert str(caught.value) == "axis 0 of an input has size 0 and cannot be resized to 2"

@@ -1,4 +1,4 @@
-"""Recorded samples come back as they were written, and nothing else is read."""
+"""Recorded samples are loaded as they were saved; other files are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_samples_survive_saving_and_loading(tmp_path: Path) -> None:
     samples = [
         Sample(
             {
@@ -41,7 +41,7 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello", pickle.dumps({"a": 1})])
-def test_a_foreign_file_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+def test_file_without_samples_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.npz"
     path.write_bytes(content)
     with pytest.raises(ArtifactError, match=r"'s\.npz' does not contain recorded samples"):
@@ -55,7 +55,7 @@ def test_objects_are_not_unpickled(tmp_path: Path) -> None:
         load_samples(path)
 
 
-def test_an_entry_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_unexpected_entry_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.npz"
     np.savez(path, x=np.ones(1))
     with pytest.raises(ArtifactError, match="unexpected entry 'x'"):
@@ -69,7 +69,9 @@ def test_an_entry_of_another_kind_is_refused(tmp_path: Path) -> None:
         max_size=4,
     )
 )
-def test_any_name_survives(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+def test_any_input_name_survives_saving_and_loading(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
     path = tmp_path_factory.mktemp("samples") / "s.npz"
     dtypes = [np.float32, np.bool_, ml_dtypes.bfloat16, np.int64]
     arrays = {name: np.ones((2, 0)[:i], dtypes[i]) for i, name in enumerate(names)}
@@ -80,7 +82,7 @@ def test_any_name_survives(tmp_path_factory: pytest.TempPathFactory, names: list
         assert (found.inputs[name].dtype, found.inputs[name].shape) == (array.dtype, array.shape)
 
 
-def test_every_kind_of_sample_stays_what_it_is(tmp_path: Path) -> None:
+def test_kind_of_a_sample_survives_saving_and_loading(tmp_path: Path) -> None:
     x = {"x": np.arange(3.0)}
     kinds = ["example", "item", "probe"]
     save_samples(tmp_path / "s.npz", [Sample(x, x, kind) for kind in kinds])
