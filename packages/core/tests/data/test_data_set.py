@@ -1,4 +1,4 @@
-"""Data sets: every source, the same items every time, and each wrong item named."""
+"""Data sets: every source, reproducible items, and errors that name the wrong item."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPECS = (eb.TensorSpec("x", "float32", (2, 3)),)
 
 
 def rows(data: eb.DataSet, specs: Any = SPECS) -> list[int]:
-    """Which entries of X a data set gives."""
+    """Return the indices in X of a data set's items."""
     return [int(item.inputs["x"].flat[0]) // 6 for item in data.items(specs)]
 
 
@@ -35,7 +35,7 @@ def stacked(tmp_path: Path) -> Path:
     return tmp_path / "data.npz"
 
 
-def test_a_stacked_file(stacked: Path) -> None:
+def test_stacked_file_has_an_item_per_row(stacked: Path) -> None:
     data = eb.DataSet(stacked)
     assert len(data) == 10
     assert rows(data) == rows(data) == list(range(10))
@@ -45,7 +45,9 @@ def test_a_stacked_file(stacked: Path) -> None:
 
 @pytest.mark.parametrize("array", [np.asfortranarray(X), X[::-1][::-1]], ids=["fortran", "strided"])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_however_a_stacked_file_was_written(tmp_path: Path, save: Any, array: Any) -> None:
+def test_stacked_file_is_read_in_any_order_and_compression(
+    tmp_path: Path, save: Any, array: Any
+) -> None:
     save(tmp_path / "data.npz", x=array)
     assert rows(eb.DataSet(str(tmp_path / "data.npz"))) == list(range(10))
     assert len(eb.DataSet(tmp_path / "data.npz", take=3)) == 3
@@ -53,7 +55,7 @@ def test_however_a_stacked_file_was_written(tmp_path: Path, save: Any, array: An
 
 @pytest.mark.parametrize("array", [X, np.asfortranarray(X)], ids=["c", "fortran"])
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_a_part_has_the_items_of_its_places(tmp_path: Path, save: Any, array: Any) -> None:
+def test_part_has_the_items_of_its_range(tmp_path: Path, save: Any, array: Any) -> None:
     save(tmp_path / "data.npz", x=array, target=np.arange(10))
     whole = eb.DataSet(tmp_path / "data.npz")
     list(whole.items(SPECS))
@@ -68,7 +70,7 @@ def test_a_part_has_the_items_of_its_places(tmp_path: Path, save: Any, array: An
     assert rows(whole.part(8, 20)) == [8, 9]
 
 
-def test_a_part_reads_no_item_before_it(tmp_path: Path) -> None:
+def test_part_reads_no_earlier_item(tmp_path: Path) -> None:
     class Noting(list[Any]):
         def __getitem__(self, index: Any) -> Any:
             read.append(index)
@@ -109,7 +111,7 @@ def test_a_folder_has_an_item_in_each_file_and_their_sizes_may_vary(tmp_path: Pa
     assert found == [((1, 3), 1), ((2, 3), 2), ((3, 3), 3)]
 
 
-def test_a_recorded_file_gives_its_samples_without_the_probes(tmp_path: Path) -> None:
+def test_recorded_samples_are_items_without_the_probes(tmp_path: Path) -> None:
     samples = [Sample({"x": X[n]}, {"y": X[n]}, "probe" if n == 1 else "item") for n in range(3)]
     save_samples(tmp_path / "samples.npz", samples)
     assert rows(eb.DataSet(tmp_path / "samples.npz")) == [0, 2]
@@ -118,7 +120,9 @@ def test_a_recorded_file_gives_its_samples_without_the_probes(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text", ["source.py:LIST", "source.py:generator", "source.py:Loader", "source.py:pairs"]
 )
-def test_python_objects_by_name(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_object_is_found_by_its_name(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "source.py").write_text(
         """
@@ -140,7 +144,7 @@ def pairs():
     assert rows(data) == rows(data)
 
 
-def test_a_loader_of_torch() -> None:
+def test_batches_of_a_torch_loader_are_items() -> None:
     held = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.arange(10))
     data = eb.DataSet(torch.utils.data.DataLoader(held, batch_size=2))
     items = list(data.items([eb.TensorSpec("x", "float32", ("n", 2, 3))]))
@@ -162,7 +166,7 @@ class Pairs:
         return zip(IMAGES, LABELS, strict=True)
 
 
-#: What people have: rows and batches, with labels or without.
+#: Common sources: rows and batches, with labels or without.
 ROWS = {
     "tensor": IMAGES,
     "array": IMAGES.numpy(),
@@ -181,7 +185,7 @@ ROWS = {
 
 @pytest.mark.parametrize("batch", [1, "batch"])
 @pytest.mark.parametrize("form", ROWS)
-def test_rows_and_batches_come_as_the_model_takes_them(form: str, batch: int | str) -> None:
+def test_rows_and_batches_fit_the_models_batch_size(form: str, batch: int | str) -> None:
     spec = eb.TensorSpec("x", "float32", (batch, 3, 4, 4))
     data = eb.DataSet(ROWS[form]).for_inputs([spec], row_by_row=True)
     for _ in range(2):  # the same every time
@@ -199,7 +203,7 @@ def test_rows_and_batches_come_as_the_model_takes_them(form: str, batch: int | s
 @pytest.mark.parametrize("batch", [1, "batch"])
 @pytest.mark.parametrize("size", [None, 1, 4])
 @pytest.mark.parametrize("labelled", [True, False])
-def test_the_inputs_of_several_in_order_with_a_target_or_without(
+def test_unnamed_tensors_are_assigned_to_inputs_in_order(
     batch: int | str, size: int | None, labelled: bool
 ) -> None:
     ids, mask = torch.arange(30).reshape(10, 3), torch.ones(10, 3)
@@ -217,7 +221,7 @@ def test_the_inputs_of_several_in_order_with_a_target_or_without(
     assert np.hstack([*targets, []]).tolist() == (LABELS.tolist() if labelled else [])
 
 
-def test_so_many_rows_are_taken_and_not_so_many_batches() -> None:
+def test_take_counts_rows_and_not_batches() -> None:
     spec = eb.TensorSpec("x", "float32", (1, 3, 4, 4))
     first = eb.DataSet(loader(), take=6).for_inputs([spec])
     assert [int(item.target) for item in first.items([spec])] == [0, 1, 2, 3, 4, 5]
@@ -239,7 +243,7 @@ def test_so_many_rows_are_taken_and_not_so_many_batches() -> None:
         (loader([*IMAGES, IMAGES[0, 0]], 1), "item 10 of the DataLoader .* has 3 dimensions"),
     ],
 )
-def test_what_is_no_batch_is_one_line(source: Any, message: str) -> None:
+def test_items_that_do_not_fit_the_input_are_refused(source: Any, message: str) -> None:
     spec = eb.TensorSpec("x", "float32", (1, 3, 4, 4))
     with pytest.raises(InputError, match=message) as caught:
         list(eb.DataSet(source).for_inputs([spec]).items([spec]))
@@ -247,7 +251,7 @@ def test_what_is_no_batch_is_one_line(source: Any, message: str) -> None:
     assert caught.value.hint == both or "dtype" not in str(caught.value)
 
 
-def test_a_batch_of_several_is_what_the_loader_gives() -> None:
+def test_fixed_batch_size_requires_batches_of_that_size() -> None:
     spec = eb.TensorSpec("x", "float32", (5, 3, 4, 4))
     data = eb.DataSet(loader(size=5)).for_inputs([spec])
     assert [item.target.tolist() for item in data.items([spec])] == LABELS.view(2, 5).tolist()
@@ -267,7 +271,7 @@ def data_sources():
 """
 
 
-def test_a_plugin_brings_data_by_a_scheme() -> None:
+def test_plugin_provides_data_for_a_scheme() -> None:
     with temporary_backend("ramps", SOURCE, group="enginebay.plugins"):
         assert rows(eb.DataSet("ramp:7")) == [7]
 
@@ -280,7 +284,7 @@ def test_the_same_seed_takes_the_same_items(take: int, seed: int) -> None:
     assert len(found) == min(take, 10)
 
 
-def test_of_a_stream_the_first_are_taken() -> None:
+def test_take_reads_the_first_items_of_a_stream() -> None:
     started = []
 
     def stream() -> Iterator[dict[str, Any]]:
@@ -292,7 +296,7 @@ def test_of_a_stream_the_first_are_taken() -> None:
     assert len(started) <= 3, "no more is read than is used"
 
 
-def test_some_of_some() -> None:
+def test_subset_of_a_subset_is_reproducible() -> None:
     data = eb.DataSet(eb.DataSet([{"x": x} for x in X], take=6), take=3)
     found = rows(data)
     assert len(found) == 3
@@ -303,7 +307,7 @@ def test_some_of_some() -> None:
     assert rows(eb.DataSet(eb.DataSet(X))) == list(range(10))
 
 
-def test_a_data_set_of_torch_is_read_by_number() -> None:
+def test_torch_data_set_is_read_by_index() -> None:
     class Images(torch.utils.data.Dataset):
         read: list[int] = []
 
@@ -319,12 +323,12 @@ def test_a_data_set_of_torch_is_read_by_number() -> None:
     assert len(Images.read) == 2
 
 
-def test_the_length_of_a_part_is_not_that_of_the_whole() -> None:
+def test_subset_and_whole_have_their_own_lengths() -> None:
     whole = eb.DataSet(lambda: iter(X))
     assert [len(whole.some(2)), len(whole), len(whole.some(2))] == [2, 10, 2]
 
 
-def test_the_record_names_what_was_used(stacked: Path) -> None:
+def test_record_has_the_used_indices_and_their_digest(stacked: Path) -> None:
     data = eb.DataSet(stacked, take=3, seed=1)
     used = rows(data)
     record = data.record()
@@ -352,20 +356,20 @@ def test_a_wrong_item_is_named(values: list[Any], message: str) -> None:
         list(eb.DataSet(values).items(SPECS))
 
 
-def test_infinities_are_no_nan() -> None:
+def test_infinite_values_are_accepted() -> None:
     values = np.array([[np.inf, -np.inf, 0]], np.float32)
     (item,) = eb.DataSet([values]).items([eb.TensorSpec("x", "float32", (1, 3))])
     assert np.array_equal(item.inputs["x"], values)
 
 
-def test_arrays_without_names_may_get_them_later() -> None:
-    """Deploy reads the example before it knows what the model's input is called."""
+def test_unnamed_arrays_are_named_by_the_specs() -> None:
+    """Deploy reads the example before it knows the name of the model's input."""
     data = eb.DataSet([np.zeros((2, 3), np.float32)] * 2)
     assert next(iter(data)).inputs.keys() == {""}
     assert len(list(data.items([eb.TensorSpec("x", "float32", (2, 3))]))) == 2
 
 
-def test_other_items_the_second_time_are_an_error() -> None:
+def test_different_items_on_second_reading_are_refused() -> None:
     generator = np.random.default_rng(0)
     data = eb.DataSet(lambda: ({"x": generator.random((2, 3), np.float32)} for _ in range(3)))
     list(data.items(SPECS))
@@ -374,7 +378,7 @@ def test_other_items_the_second_time_are_an_error() -> None:
     assert "disable shuffling" in str(caught.value.hint)
 
 
-def test_fewer_items_the_second_time_are_an_error() -> None:
+def test_fewer_items_on_second_reading_are_refused() -> None:
     lengths = iter([3, 2])
     data = eb.DataSet(lambda: [{"x": X[n]} for n in range(next(lengths))])
     list(data.items(SPECS))
@@ -397,17 +401,17 @@ def test_fewer_items_the_second_time_are_an_error() -> None:
     ],
     ids=lambda value: str(type(value).__name__),
 )
-def test_what_is_no_data_set(source: Any, message: str) -> None:
+def test_invalid_source_is_refused(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(eb.DataSet(source))
 
 
-def test_what_is_no_object() -> None:
+def test_missing_python_file_is_refused() -> None:
     with pytest.raises(ModelSourceError, match=r"no file 'nowhere\.py'"):
         eb.DataSet("nowhere.py:data")
 
 
-def test_damaged_files(tmp_path: Path) -> None:
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     with pytest.raises(InputError, match=r"text\.npz' cannot be read as a data set"):
         eb.DataSet(tmp_path / "text.npz")
@@ -422,6 +426,6 @@ def test_damaged_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("take", [0, -1])
-def test_nothing_cannot_be_taken(take: int) -> None:
+def test_take_below_1_is_refused(take: int) -> None:
     with pytest.raises(UsageError, match="take: expected 1 or more, found"):
         eb.DataSet([X], take=take)
