@@ -1,9 +1,9 @@
-"""A backend that builds for other machines; environment variables make this machine one of them.
+"""A backend that builds for other machines; environment variables imitate such a machine.
 
 Its engine is a copy of the ONNX file, which runs where the environment has ``AHEAD_DEVICE``, the
 name of a device; ``AHEAD_GAIN`` makes that device's engine wrong. The graph is the same file in the
-folder of the simulation, whose outputs the parameter ``gain`` multiplies, or what ``AHEAD_GRAPH``
-says happens to it.
+folder of the simulation: the parameter ``gain`` multiplies its outputs, and ``AHEAD_GRAPH`` selects
+its failure.
 """
 
 from __future__ import annotations

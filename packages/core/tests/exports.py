@@ -1,4 +1,4 @@
-"""Exporting without an engine's rewriters, for the tests of several rooms."""
+"""Exporting without an engine's rewriters, for the tests of several packages."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Plugins for this API version still work: no name that they use has changed.
+"""Plugins for this API version still work: their names in Enginebay are unchanged.
 
-``contract_1.json`` is what a plugin could rely on when API version 1 came out. New hooks, new
-fields with a default and new optional arguments are fine. Where a change is one that every plugin
-survives, such as a wider type, record it: ``python packages/core/tests/test_contract.py``. Where it
-is not, raise API_VERSION, record a new file, and write a fragment ``NAME.authors.md``.
+``contract_1.json`` records the names that a plugin could rely on at the release of API version 1.
+New hooks, new fields with a default and new optional arguments are fine. Record a change that every
+plugin survives, such as a wider type: ``python packages/core/tests/test_contract.py``. For any
+other change, raise API_VERSION, record a new file, and write a fragment ``NAME.authors.md``.
 """
 
 from __future__ import annotations
@@ -75,14 +75,15 @@ def members(owner: type) -> list[tuple[str, Any]]:
 
 def arguments(function: Any) -> dict[str, str]:
     found = {}
-    for one in inspect.signature(function).parameters.values():
-        if str(one.annotation).startswith("Unpack["):  # keywords that are declared elsewhere
-            declared = function.__globals__[one.annotation[len("Unpack[") : -1]]
+    for parameter in inspect.signature(function).parameters.values():
+        if str(parameter.annotation).startswith("Unpack["):  # keywords that are declared elsewhere
+            declared = function.__globals__[parameter.annotation[len("Unpack[") : -1]]
             for name, text in inspect.get_annotations(declared).items():
                 found[name] = f"{OPTIONAL}KEYWORD_ONLY {text.__forward_arg__}"
             continue
-        written = "" if one.annotation is one.empty else f" {one.annotation}"
-        found[one.name] = f"{'' if one.default is one.empty else OPTIONAL}{one.kind.name}{written}"
+        written = "" if parameter.annotation is parameter.empty else f" {parameter.annotation}"
+        optional = "" if parameter.default is parameter.empty else OPTIONAL
+        found[parameter.name] = f"{optional}{parameter.kind.name}{written}"
     return found
 
 
@@ -102,23 +103,23 @@ def fields(struct: Any) -> dict[str, str]:
 
 def breaks(recorded: Contract, found: Contract) -> list[str]:
     """Return the changes that break a plugin for the recorded contract."""
-    said = [f"{thing} is gone" for thing in recorded if thing not in found]
+    changes = [f"{thing} is gone" for thing in recorded if thing not in found]
     for thing, parts in found.items():
         before = recorded.get(thing, parts)
-        said += [f"{thing}: {part} is gone" for part in before if part not in parts]
+        changes += [f"{thing}: {part} is gone" for part in before if part not in parts]
         for part, text in parts.items():
             if part not in before and not text.startswith(OPTIONAL):
-                said.append(f"{thing}: {part} is new, and not optional")
+                changes.append(f"{thing}: {part} is new, and not optional")
             elif part in before and before[part] not in (text, text.removeprefix(OPTIONAL)):
-                said.append(f"{thing}: {part} is '{text}', was '{before[part]}'")
-    return said
+                changes.append(f"{thing}: {part} is '{text}', was '{before[part]}'")
+    return changes
 
 
-def test_nothing_that_plugins_use_has_changed() -> None:
+def test_interface_for_plugins_matches_its_record() -> None:
     assert breaks(json.loads(RECORD.read_text(encoding="utf-8")), contract()) == []
 
 
-def test_breaks_are_told_from_additions() -> None:
+def test_breaking_changes_are_reported_and_additions_are_not() -> None:
     before = {"R": {"a": "int", "b": "int"}, "gone": {}}
     after = {
         "R": {"a": "str", "c": "int", "d": f"{OPTIONAL}int"},

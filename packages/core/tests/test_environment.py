@@ -74,7 +74,7 @@ class TestReport:
         assert EnvReport().ok
         assert EnvReport().failed is None
 
-    def test_constructors(self):
+    def test_constructors_make_a_report_with_a_single_check(self):
         assert passed(Tier.DEVICE, "cpu", "8 cores", seconds=0.5) == EnvReport(
             (Check(tier=Tier.DEVICE, name="cpu", status="ok", found="8 cores", seconds=0.5),)
         )
@@ -101,11 +101,11 @@ class TestReport:
         assert not report.ok
         assert report.failed is report.checks[2]
 
-    def test_what_is_skipped_has_not_failed(self):
+    def test_skipped_check_is_not_a_failure(self):
         assert skipped(Tier.DEVICE, "cuda", "not asked for").ok
 
     @given(reports, reports, reports)
-    def test_adding_keeps_every_check_in_order(self, one, two, three):
+    def test_sum_of_reports_has_every_check_in_order(self, one, two, three):
         assert (one + two) + three == one + (two + three)
         assert (one + two).checks == one.checks + two.checks
         assert (one + two).ok == (one.ok and two.ok)
@@ -115,7 +115,7 @@ class TestReport:
     def test_a_report_round_trips_through_json(self, report):
         assert msgspec.json.decode(msgspec.json.encode(report), type=EnvReport) == report
 
-    def test_its_json_reads_well(self):
+    def test_report_is_plain_json(self):
         report = passed(Tier.IMPORT, "engine", "engine 1.2")
         assert json.loads(msgspec.json.encode(report)) == {
             "checks": [
@@ -132,7 +132,7 @@ class TestReport:
         }
 
     @pytest.mark.process
-    def test_importing_the_room_is_light(self):
+    def test_import_loads_no_heavy_packages(self):
         code = "import sys, enginebay.environment; print(*sys.modules)"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -142,7 +142,7 @@ class TestReport:
 
 
 class TestDistributions:
-    def test_installed(self, install):
+    def test_installed_distribution_passes(self, install):
         install("engine-x", "1.31.1")
         assert check_distributions(["engine-x>=1.20"]) == passed(
             Tier.METADATA, "engine-x", "engine-x 1.31.1"
@@ -153,7 +153,7 @@ class TestDistributions:
         install("engine-x", "1.0")
         assert check_distributions([name]).ok
 
-    def test_missing(self):
+    def test_missing_distribution_hints_at_its_installation(self):
         assert check_distributions(["engine-x>=1.20"]) == failed(
             Tier.METADATA,
             "engine-x",
@@ -162,7 +162,7 @@ class TestDistributions:
             fix='pip install "engine-x>=1.20"',
         )
 
-    def test_too_old(self, install):
+    def test_too_old_distribution_hints_at_an_upgrade(self, install):
         install("engine-x", "1.10.0")
         assert check_distributions(["engine-x>=1.20"]) == failed(
             Tier.METADATA,
@@ -173,32 +173,32 @@ class TestDistributions:
         )
 
     @pytest.mark.parametrize("version", ["1.20", "1.21.dev3", "1.20+cpu", "2.0rc1", "1!0.1"])
-    def test_versions_that_will_do(self, install, version):
+    def test_suitable_version_passes(self, install, version):
         install("engine-x", version)
         assert only(check_distributions(["engine-x>=1.20"])).found == f"engine-x {version}"
         assert check_distributions(["engine-x>=1.20"]).ok
 
     @pytest.mark.parametrize("version", ["1.20rc1", "1.9", "not.a.version"])
-    def test_versions_that_will_not(self, install, version):
+    def test_unsuitable_version_fails(self, install, version):
         install("engine-x", version)
         assert only(check_distributions(["engine-x>=1.20"])).found == f"engine-x {version}"
         assert not check_distributions(["engine-x>=1.20"]).ok
 
-    def test_one_check_for_each(self, install):
+    def test_every_requirement_has_its_own_check(self, install):
         install("engine-x", "1.0")
         report = check_distributions(iter(["engine-x", "engine-y", "engine-z"]))
         assert [check.status for check in report.checks] == ["ok", "failed", "failed"]
         assert report.failed.name == "engine-y"
 
-    def test_none_wanted(self):
+    def test_empty_requirements_make_an_empty_report(self):
         assert check_distributions([]) == EnvReport()
 
-    def test_what_is_really_installed_here(self):
+    def test_real_distribution_is_found_with_its_version(self):
         check = only(check_distributions(["pytest>=8"]))
         assert check.found == f"pytest {pytest.__version__}"
 
     @pytest.mark.parametrize("metadata", [None, "", "Metadata-Version: 2.1\nName: engine-x\n"])
-    def test_what_a_broken_installation_left(self, tmp_path, monkeypatch, metadata):
+    def test_distribution_without_metadata_or_version_fails(self, tmp_path, monkeypatch, metadata):
         monkeypatch.syspath_prepend(tmp_path)
         (tmp_path / "engine_x-1.0.dist-info").mkdir()
         if metadata is not None:
@@ -212,16 +212,16 @@ class TestAlternatives:
     BOTH = "engine-x>=1.20 | engine-x-gpu>=1.20"
 
     @pytest.mark.parametrize("name", ["engine-x", "engine-x-gpu"])
-    def test_any_of_them_will_do(self, install, name):
+    def test_any_alternative_passes(self, install, name):
         install(name, "1.22")
         assert check_distributions([self.BOTH]) == passed(Tier.METADATA, name, f"{name} 1.22")
 
-    def test_an_old_one_beside_a_good_one(self, install):
+    def test_suitable_alternative_passes_despite_an_unsuitable_alternative(self, install):
         install("engine-x", "1.0")
         install("engine-x-gpu", "1.22")
         assert only(check_distributions([self.BOTH])).found == "engine-x-gpu 1.22"
 
-    def test_none_installed(self):
+    def test_missing_alternatives_hint_at_the_first(self):
         assert check_distributions([self.BOTH]) == failed(
             Tier.METADATA,
             "engine-x",
@@ -230,7 +230,7 @@ class TestAlternatives:
             fix='pip install "engine-x>=1.20"',
         )
 
-    def test_the_one_that_is_there_is_the_one_to_mend(self, install):
+    def test_fix_upgrades_the_installed_alternative(self, install):
         install("engine-x-gpu", "1.0")
         assert check_distributions([self.BOTH]) == failed(
             Tier.METADATA,
@@ -248,16 +248,16 @@ class TestMarkersAndExtras:
             Tier.METADATA, "engine-x", f"not for this machine: {text}"
         )
 
-    def test_an_alternative_for_other_machines_is_no_alternative(self):
+    def test_alternative_for_other_machines_is_ignored(self):
         check = only(check_distributions(['engine-x; sys_platform == "amiga" | engine-y>=2']))
         assert (check.name, check.wanted) == ("engine-y", "engine-y>=2")
 
-    def test_a_marker_that_holds_stays_out_of_the_command(self):
+    def test_satisfied_marker_is_not_in_the_install_command(self):
         check = only(check_distributions(['engine-x[gpu]>=1; python_version >= "3"']))
         assert check.wanted == "engine-x[gpu]>=1"
         assert check.fix == 'pip install "engine-x[gpu]>=1"'
 
-    def test_what_an_extra_asks_for_must_be_there(self, install):
+    def test_missing_requirement_of_an_extra_fails(self, install):
         install(
             "engine-x",
             "1.0",
@@ -279,7 +279,7 @@ class TestMarkersAndExtras:
 
 class TestUnreadable:
     @pytest.mark.parametrize("text", ["engine-x>>1", "engine-x |", "", "engine x"])
-    def test_the_author_is_told(self, text):
+    def test_unreadable_requirement_is_refused(self, text):
         with pytest.raises(PluginError) as caught:
             check_distributions([text])
         assert str(caught.value).startswith(f"invalid requirement '{text}': Expected ")
@@ -288,7 +288,7 @@ class TestUnreadable:
             "write it as in pyproject.toml: 'name>=1.2', alternatives separated by '|'"
         )
 
-    def test_a_forgotten_comma(self):
+    def test_requirements_in_a_single_text_are_refused(self):
         with pytest.raises(PluginError) as caught:
             check_distributions("engine-x>=1")
         assert (
@@ -314,20 +314,20 @@ class TestImport:
         for name in written:
             sys.modules.pop(name, None)
 
-    def test_with_a_version(self):
+    def test_import_reports_the_version(self):
         check = only(check_import("msgspec"))
         assert (check.tier, check.status) == (Tier.IMPORT, "ok")
         assert check.found == f"msgspec {msgspec.__version__}"
 
-    def test_without_a_version(self, module):
+    def test_import_of_a_module_without_a_version_passes(self, module):
         name = module("")
         assert only(check_import(name)).found == f"{name}, which has no __version__"
 
     def test_a_part_of_a_package_has_the_packages_version(self) -> None:
         assert only(check_import("msgspec.json")).found == f"msgspec.json {msgspec.__version__}"
 
-    def test_a_package_is_not_asked_for_a_version_that_it_does_not_hold(self, module, monkeypatch):
-        """Some packages warn about such an access, like "cuda", or import more."""
+    def test_version_is_not_read_by_the_getattr_of_a_package(self, module, monkeypatch):
+        """Packages such as "cuda" warn about the access, or import more modules."""
         name = module(
             "import warnings\n"
             "__path__ = []\n"
@@ -341,7 +341,7 @@ class TestImport:
         importlib.import_module(name)
         assert only(check_import(part)).found == f"{part}, which has no __version__"
 
-    def test_missing(self):
+    def test_missing_module_fails_with_the_given_fix(self):
         report = check_import("no_such_engine", wanted="1.2 or newer", fix="pip install engine")
         check = report.failed
         assert check.found == "ModuleNotFoundError: No module named 'no_such_engine'"

@@ -50,7 +50,7 @@ def test_imports_stay_lazy(code: str, absent: str) -> None:
     assert run.stdout.split() == []
 
 
-#: What a Python on Windows lacks; ``sys.platform`` changes last, since the library reads it too.
+#: Removes the names that Windows lacks; ``sys.platform`` changes last, since the library reads it.
 WINDOWS = """\
 import os, signal, sys
 sys.modules["fcntl"] = None
@@ -74,7 +74,7 @@ def test_a_command_on_windows_ends_with_one_line_and_a_hint() -> None:
 
 
 @pytest.mark.process  # a fork has used the name before
-def test_a_public_name_on_windows_says_the_same() -> None:
+def test_public_name_on_windows_raises_the_same_error() -> None:
     run = on_windows("import enginebay; enginebay.deploy")
     assert run.stderr.splitlines()[-2:] == [
         "enginebay.errors.EnginebayError: Enginebay needs a POSIX system, and this is Windows",
@@ -90,18 +90,18 @@ def test_core_names_no_engine_in_its_logic() -> None:
     for path in SOURCE.rglob("*.py"):
         name = path.relative_to(SOURCE).as_posix()
         code = re.sub(r'"""[\s\S]*?"""|#.*', "", path.read_text())
-        hint = "enginebay-onnxruntime"  # what to install where nothing is
+        hint = "enginebay-onnxruntime"  # the package to install if no backend is installed
         if name not in allowed and pattern.search(code.replace(hint, "")):
             found.append(name)
     assert found == []
 
 
-def test_the_extras_bring_one_engine_or_all_of_them() -> None:
+def test_extras_install_a_single_engine_or_all() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     for name in ("onnxruntime", "openvino", "ncnn"):
         assert extras[name] == ["enginebay[export]", KNOWN_DISTRIBUTIONS[name].strip("'")]
         assert name in extras["all"][0]
-    # Every extra but those of people who write plugins, and TensorRT's, which needs a CUDA.
+    # Every extra except those for plugin authors, and TensorRT's, which needs CUDA.
     every = set(re.findall(r"\w+", " ".join(extras["all"])))
     assert every >= extras.keys() - {"all", "testing", "export"}

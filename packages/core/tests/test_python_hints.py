@@ -74,7 +74,7 @@ def test_options_are_not_taken_for_parameters_of_a_backend(options: type[eb.Expo
 
 
 def test_hints_of_core_have_no_flags_in_python() -> None:
-    """The command line's own hints need not be: they are shown there alone."""
+    """Hints of the command line may contain flags: only the command line shows them."""
     texts = [
         text
         for path in SOURCE.rglob("*.py")
@@ -89,7 +89,7 @@ def test_hints_of_core_have_no_flags_in_python() -> None:
 
 
 def collect_hints(path: Path) -> list[str]:
-    """The texts that a file passes as hints, with X for what is filled in."""
+    """Return the texts that a file passes as hints, with X for each inserted value."""
     keywords = (
         node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.keyword)
     )

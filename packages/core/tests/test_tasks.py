@@ -38,7 +38,7 @@ def without():
 def odd():
     return torch.nn.Hardtanh(), torch.zeros(1, 2), {"type": "gauge", "unit": 3}
 """
-#: Reads numbers in text files: a task that has nothing to do with pictures.
+#: A task without pictures: it reads numbers in text files.
 GAUGE = """\
 from pathlib import Path
 
@@ -138,7 +138,7 @@ def record(tmp_path: Path) -> dict[str, Any] | None:
 
 
 @pytest.mark.usefixtures("gauge")
-def test_a_task_of_a_plugin(cli: Callable[..., Ran], tmp_path: Path) -> None:
+def test_task_of_a_plugin_works_in_every_command(cli: Callable[..., Ran], tmp_path: Path) -> None:
     ran = deploy(cli, "build", "--data", "readings")
     assert ran.code == 0, ran.err
     assert record(tmp_path) == {"type": "gauge", "unit": "bar", "input": "input"}
@@ -179,7 +179,7 @@ def test_an_object_and_its_record_are_equivalent(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("gauge")
-def test_a_malformed_record_of_a_model(cli: Callable[..., Ran], tmp_path: Path) -> None:
+def test_malformed_record_of_a_model_is_refused(cli: Callable[..., Ran], tmp_path: Path) -> None:
     ran = deploy(cli, "odd")
     assert (ran.code, ran.err.splitlines()[0]) == (
         2,
@@ -256,13 +256,13 @@ def test_the_task_of_a_model_source_is_stored_unread(
     assert (ran.code, ran.err.splitlines()[-1]) == (3, "hint: pip install enginebay-vision")
 
 
-def test_an_artifact_without_a_task(cli: Callable[..., Ran]) -> None:
+def test_predict_without_a_task_is_refused(cli: Callable[..., Ran]) -> None:
     assert deploy(cli, "without").code == 0
     with eb.load("out") as wrapper, pytest.raises(UsageError, match="was made without a task"):
         wrapper.predict("a.png")
 
 
-def test_a_folder_of_files_without_a_task(cli: Callable[..., Ran]) -> None:
+def test_folder_of_files_without_a_task_is_refused(cli: Callable[..., Ran]) -> None:
     ran = deploy(cli, "without", "--data", "readings")
     assert (ran.code, ran.err.splitlines()) == (
         2,
@@ -301,7 +301,7 @@ def test_an_artifact_works_without_its_tasks_plugin(
         ),
     ],
 )
-def test_a_broken_reader_of_tasks(reading: str, fault: str) -> None:
+def test_broken_reader_of_tasks_is_reported(reading: str, fault: str) -> None:
     source = GAUGE.replace("def read(record):", f"def read(record):\n    {reading}")
     with (
         temporary_backend("gauge", source, group="enginebay.plugins"),
@@ -311,7 +311,7 @@ def test_a_broken_reader_of_tasks(reading: str, fault: str) -> None:
     assert str(caught.value) == f"the reader of tasks of the kind 'gauge' {fault}"
 
 
-def test_two_plugins_declare_one_kind() -> None:
+def test_kind_from_two_plugins_is_refused() -> None:
     with ExitStack() as stack:
         for name in ("gauge", "meter"):
             stack.enter_context(temporary_backend(name, GAUGE, group="enginebay.plugins"))
