@@ -81,7 +81,7 @@ CLASSES = ("red", "green", "blue")
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what is learnt about the tests' own plugins out of the user's cache folder."""
+    """Write records about the tests' plugins to a temporary cache, not to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -119,7 +119,7 @@ def cli(made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
 
 
 def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
-    """Two images of 20×10 pixels and COCO's file about them."""
+    """Write two images of 20×10 pixels, and the COCO file that annotates them."""
     (path / "annotations").mkdir(parents=True)
     (path / "val2017").mkdir()
     for name in ("a.jpg", "b.jpg"):
@@ -128,7 +128,7 @@ def coco(path: Path, *objects: dict[str, Any], **changes: Any) -> Path:
         "info": {"year": 2017},
         "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 9, "file_name": "b.jpg"}],
         "categories": [{"id": 18, "name": "dog"}, {"id": 17, "name": "cat"}],
-        "annotations": [{"id": 1, "segmentation": [], "iscrowd": 0, **each} for each in objects],
+        "annotations": [{"id": 1, "segmentation": [], "iscrowd": 0, **item} for item in objects],
     }
     document.update(changes)
     text = {name: value for name, value in document.items() if value is not None}

@@ -30,12 +30,12 @@ def task(**fields: Any) -> vision.ObjectDetection:
     return vision.ObjectDetection(**fields)
 
 
-def iou(one: Any, other: Any) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    both = max(0, width) * max(0, height)
-    areas = [(each[2] - each[0]) * (each[3] - each[1]) for each in (one, other)]
-    return float(both / (sum(areas) - both)) if both else 0.0
+def iou(first: Any, second: Any) -> float:
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
+    shared = max(0, width) * max(0, height)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (first, second)]
+    return float(shared / (sum(areas) - shared)) if shared else 0.0
 
 
 @settings(max_examples=60, deadline=None)
@@ -46,7 +46,7 @@ def iou(one: Any, other: Any) -> float:
     most=st.integers(1, 12),
     seed=st.integers(0, 999),
 )
-def test_suppression_is_the_definition(
+def test_suppression_matches_its_definition(
     count: int, per_class: bool, least: float, most: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_suppression_is_the_definition(
     assert [box.index for box in found] == labels[kept].tolist()
 
 
-def test_a_box_may_be_an_object_of_every_class() -> None:
+def test_every_class_reports_several_classes_for_a_box() -> None:
     outputs = {
         "boxes": np.array([[[0, 0, 4, 4], [5, 5, 9, 9]]]),
         "scores": np.array([[[0.9, 0.1, 0.6, 0], [0.2, 0.7, 0.1, 0]]]),
@@ -83,7 +83,7 @@ def test_a_box_may_be_an_object_of_every_class() -> None:
         task(every_class=True)
 
 
-def test_suppression_is_data() -> None:
+def test_suppression_is_recorded_and_validated() -> None:
     record = record_task(task(nms=vision.Suppression(iou=0.6)))
     assert record["nms"] == {"iou": 0.6, "per_class": True, "most": 100}
     assert read_task(record) == task(nms=vision.Suppression(iou=0.6))
@@ -101,7 +101,7 @@ def test_suppression_is_data() -> None:
 DOG = {"image_id": 9, "category_id": 18, "bbox": [1, 2, 3, 4]}
 
 
-def test_items_of_a_coco_file(tmp_path: Path) -> None:
+def test_a_coco_file_becomes_boxes_and_classes(tmp_path: Path) -> None:
     coco(tmp_path, DOG, {**DOG, "category_id": 17, "iscrowd": 1})
     first, second = eb.DataSet(tmp_path).for_task(task())
     assert first.target.truth.corners.shape == (0, 4)
@@ -110,13 +110,13 @@ def test_items_of_a_coco_file(tmp_path: Path) -> None:
     assert second.target.truth.classes.tolist() == [1, 0]
     assert second.target.truth.ignored.tolist() == [False, True]
     assert second.target.task.threshold == 0.001
-    # Without names, and where none is known, the order of the numbers counts.
+    # Without names, or if all names are unknown, the order of the category ids counts.
     for names in ((), ("chat", "chien")):
         _, item = eb.DataSet(tmp_path).for_task(task(classes=names))
         assert item.target.truth.classes.tolist() == [1, 0]
 
 
-def test_a_category_that_no_image_has_may_be_unknown(tmp_path: Path) -> None:
+def test_unused_coco_categories_may_be_unknown(tmp_path: Path) -> None:
     listed = [{"id": 0, "name": "animals"}, {"id": 18, "name": "dog"}]
     coco(tmp_path, DOG, categories=listed)
     _, item = eb.DataSet(tmp_path).for_task(task())
@@ -159,7 +159,7 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "changes", "message"), MISFITS)
-def test_a_coco_file_that_does_not_fit(
+def test_invalid_coco_files_are_refused(
     tmp_path: Path, change: dict[str, Any], changes: dict[str, Any], message: str
 ) -> None:
     coco(tmp_path, {**DOG, **change}, **changes)
@@ -169,7 +169,7 @@ def test_a_coco_file_that_does_not_fit(
     assert str(caught.value) == message.format(path, tmp_path)
 
 
-def test_two_coco_files(tmp_path: Path) -> None:
+def test_several_coco_files_are_refused(tmp_path: Path) -> None:
     coco(tmp_path, DOG)
     (tmp_path / "other.json").write_text("{")
     with pytest.raises(eb.EnginebayError, match=r"contains 2 \.json files; expected one with") as c:
@@ -192,7 +192,7 @@ def voc(path: Path, text: str) -> Path:
     return path
 
 
-def test_items_of_voc(tmp_path: Path) -> None:
+def test_a_voc_folder_becomes_boxes_and_classes(tmp_path: Path) -> None:
     (item,) = eb.DataSet(voc(tmp_path, XML.format("dog"))).for_task(task())
     assert item.target.truth.corners.tolist() == [[2, 0, 6, 4]]
     assert item.target.truth.classes.tolist() == [1]
@@ -210,19 +210,19 @@ def test_items_of_voc(tmp_path: Path) -> None:
         (XML.format("dgo"), "'{0}' has a category 'dgo', which is not one of the task's 3 classes"),
     ],
 )
-def test_a_voc_file_that_does_not_fit(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_voc_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(voc(tmp_path, text)).for_task(task())
     assert str(caught.value).startswith(message.format(tmp_path))
 
 
-def test_images_without_annotations(tmp_path: Path) -> None:
+def test_images_without_annotations_have_no_targets(tmp_path: Path) -> None:
     Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg")
     assert [item.target for item in eb.DataSet(tmp_path).for_task(task())] == [None]
 
 
 def precision(*images: tuple[list[list[float]], list[list[float]]]) -> float:
-    """mAP of boxes ``edges, class, score``, where ``edges, class, crowd`` are true."""
+    """Return the mAP of boxes ``edges, class, score`` for true ``edges, class, crowd``."""
     metric = build_metric("map")
     for found, true in images:
         boxes, rows = np.asarray(found).reshape(-1, 6), np.asarray(true).reshape(-1, 6)
@@ -232,11 +232,11 @@ def precision(*images: tuple[list[list[float]], list[list[float]]]) -> float:
     return metric.compute()
 
 
-def test_average_precision_of_few_boxes() -> None:
+def test_average_precision_matches_known_values() -> None:
     true = [[0, 0, 10, 10, 0, 0], [20, 20, 40, 40, 1, 0]]
-    assert precision(([[*each[:5], 0.9] for each in true], true)) == pytest.approx(1)
+    assert precision(([[*box[:5], 0.9] for box in true], true)) == pytest.approx(1)
     assert precision(([], true)) == 0
-    half = [[0, 0, 10, 7, 0, 0.9]]  # 0.7 of the first: 5 of 10 similarities; nothing of the second
+    half = [[0, 0, 10, 7, 0, 0.9]]  # 0.7 of the first: 5 of 10 thresholds; the second is not found
     assert precision((half, true)) == pytest.approx(0.25)
     wrong_first = [[50, 50, 60, 60, 0, 0.95], [*true[0][:5], 0.9], [*true[1][:5], 0.5]]
     assert precision((wrong_first, true)) == pytest.approx(0.75)
@@ -244,14 +244,14 @@ def test_average_precision_of_few_boxes() -> None:
     assert precision((twice, true)) == pytest.approx(1)
 
 
-def test_groups_do_not_count() -> None:
+def test_crowds_do_not_change_average_precision() -> None:
     true = [[0, 0, 10, 10, 0, 0], [20, 20, 60, 60, 0, 1]]
     inside = [[20 + n, 20, 30 + n, 30, 0, 0.95] for n in range(3)]
     assert precision(([*inside, [0, 0, 10, 10, 0, 0.9]], true)) == pytest.approx(1)
     assert np.isnan(precision((inside, true[1:])))
 
 
-def test_scores_may_stand_behind_the_boxes() -> None:
+def test_scores_may_follow_the_boxes_in_one_output() -> None:
     rows = np.array([[[0, 0, 4, 4, 0.9, 0.6], [5, 5, 9, 9, 0.2, 0.7]]])
     image = eb.TensorSpec("x", "float32", (1, 3, "h", "w"))
 
@@ -269,10 +269,10 @@ def test_scores_may_stand_behind_the_boxes() -> None:
     assert (
         Target(columns, (10, 10), ()).postprocess_outputs(rows.swapaxes(1, 2)) == found
     )  # its only output
-    one = fitted("dets", "n", 5).postprocess(
+    labelled = fitted("dets", "n", 5).postprocess(
         {"dets": rows[..., :5], "labels": np.array([[1, -1]])}, (10, 10)
     )
-    assert [(box.name, box.score) for box in one] == [("dog", 0.9)]
+    assert [(box.name, box.score) for box in labelled] == [("dog", 0.9)]
     with pytest.raises(eb.EnginebayError, match=r"'output' has the shape .*; expected four"):
         of_each.postprocess({"output": rows[..., :4]}, (10, 10))
     for columns, labels in ((6, "labels"), (4, "")):
@@ -289,8 +289,8 @@ def test_scores_may_stand_behind_the_boxes() -> None:
         task(columns=True)
 
 
-def test_boxes_are_suppressed_before_they_are_cut_at_the_edge() -> None:
-    """As the models do it: what is left of both inside the image is the same."""
+def test_boxes_are_suppressed_before_clipping() -> None:
+    """Both boxes have the same part inside the image; models suppress whole boxes."""
     outputs = {
         "boxes": np.array([[[-90, 0, 10, 10], [0, 0, 10, 10]]]),
         "scores": np.array([[0.9, 0.8]]),

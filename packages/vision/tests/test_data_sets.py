@@ -42,7 +42,7 @@ def fault(folder: Path, *classes: str) -> tuple[str, str | None]:
 
 def test_items_are_images_and_targets_class_numbers(photos: Path) -> None:
     (photos / "red" / "notes.txt").write_text("not an image")
-    (photos / "red" / "._0.png").write_text("what a Mac leaves behind")
+    (photos / "red" / "._0.png").write_text("a file that macOS writes")
     (photos / ".cache").mkdir()
     data = eb.DataSet(str(photos))
     named = data.for_task(task("red", "green", "blue"))
@@ -66,7 +66,7 @@ def test_images_without_classes_have_no_targets(photos: Path) -> None:
     assert data.targets == ""
 
 
-def test_folders_that_are_no_classes(photos: Path) -> None:
+def test_folders_that_are_not_classes_are_refused(photos: Path) -> None:
     assert fault(photos, "red", "blue", "green-ish", "white") == (
         f"'{photos}' has a folder 'green', which is not one of the task's 4 classes",
         "did you mean 'green-ish'?",
@@ -86,14 +86,14 @@ def test_a_broken_image_is_named(photos: Path) -> None:
     )
 
 
-def test_without_a_task_nobody_knows_the_input(photos: Path) -> None:
+def test_images_without_a_task_are_refused(photos: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         list(eb.DataSet(str(photos)))
     assert str(caught.value) == (f"'{photos}' contains no .npz files; other files require a task")
     assert caught.value.hint == ("deploy the model with a task: --task FILE.json")
 
 
-def test_an_empty_folder(photos: Path) -> None:
+def test_an_empty_folder_is_refused(photos: Path) -> None:
     (photos / "none" / "at all").mkdir(parents=True)
     assert fault(photos / "none")[0] == f"'{photos}/none' contains no items"
 
@@ -110,7 +110,7 @@ def test_deploy_verifies_on_images(made: Path, cli: Run) -> None:
 
 @pytest.mark.parametrize(("model", "dtype"), [("bare", "float32"), ("half", "float16")])
 def test_images_have_the_name_and_the_dtype_of_the_input(cli: Run, model: str, dtype: str) -> None:
-    """Where no example says them, an image is the example."""
+    """Without an example, an image of the data set is the example."""
     line = ("deploy", f"net.py:{model}", "--work-dir", model, "--probes", "0", "--json")
     ran = cli(*line, "--data", "photos", "--take", "2", "--exporter", "torchscript")
     assert ran.code == 0, ran.err
@@ -120,6 +120,6 @@ def test_images_have_the_name_and_the_dtype_of_the_input(cli: Run, model: str, d
     assert manifest["inputs"][0]["dtype"] == dtype
 
 
-def test_a_grey_image_beside_colours(photos: Path) -> None:
+def test_grey_images_are_read_among_colour_images(photos: Path) -> None:
     Image.new("L", (3, 3)).save(photos / "red" / "grey.png")
     assert len(list(eb.DataSet(str(photos)).for_task(task()))) == 10

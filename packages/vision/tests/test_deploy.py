@@ -1,4 +1,4 @@
-"""A task comes with a model, is held against it, and lies in the manifest."""
+"""The task of a model is checked against it and recorded in the manifest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_task_lies_in_the_manifest_with_the_models_names(made: Path) -> None:
+def test_the_manifest_records_the_task_with_the_models_names(made: Path) -> None:
     artifact = eb.open_artifact(made / "build")
     assert isinstance(artifact.task, vision.ImageClassification)
     assert artifact.task.classes == ("red", "green", "blue")
@@ -32,12 +32,12 @@ def test_the_task_lies_in_the_manifest_with_the_models_names(made: Path) -> None
     assert manifest(made / "build")["task"] == record_task(artifact.task)
 
 
-def test_a_manifest_without_a_task_is_as_before(made: Path) -> None:
+def test_a_model_without_a_task_records_no_task(made: Path) -> None:
     assert "task" not in manifest(made / "without")
     assert eb.open_artifact(made / "without").task is None
 
 
-def test_a_task_in_python(made: Path) -> None:
+def test_a_loaded_task_predicts_classes_and_boxes(made: Path) -> None:
     task = eb.open_artifact(made / "build").task
     assert isinstance(task, vision.ImageClassification)
     with eb.load(made / "build") as model:
@@ -50,7 +50,7 @@ def test_a_task_in_python(made: Path) -> None:
     assert (box.name, box.left, box.bottom) == ("dog", 8.0, 32.0)
 
 
-def test_a_model_without_a_task_gets_one_from_a_file(made: Path, cli: Run) -> None:
+def test_deploy_reads_the_task_from_a_file(made: Path, cli: Run) -> None:
     (made / "task.json").write_text(json.dumps(manifest(made / "build")["task"]))
     line = ("deploy", "net.py:without", "--work-dir", "given", "--probes", "0")
     ran = cli(*line, "--task", "task.json", "--exporter", "torchscript")
@@ -72,7 +72,7 @@ def test_a_model_without_a_task_gets_one_from_a_file(made: Path, cli: Run) -> No
         ("build", ("--task", "net.py"), "'net.py' is not a task in JSON: JSON is malformed: …"),
     ],
 )
-def test_a_task_that_does_not_fit_ends_before_anything_is_written(
+def test_an_invalid_task_is_refused_before_writing(
     made: Path, cli: Run, model: str, flags: tuple[str, ...], message: str
 ) -> None:
     before = sorted(made.rglob("*"))
@@ -85,7 +85,7 @@ def test_a_task_that_does_not_fit_ends_before_anything_is_written(
     ]
 
 
-def test_a_third_item_that_is_no_task() -> None:
+def test_a_third_item_that_is_not_a_task_is_refused() -> None:
     import torch
 
     triple = (torch.nn.ReLU(), torch.zeros(1), torch.zeros(1))

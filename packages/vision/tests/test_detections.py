@@ -1,4 +1,4 @@
-"""Detections: matched whatever their order, and nothing that is wrong passes."""
+"""Detections are matched in any order, and a wrong detection fails."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def detections(count=COUNT, seed=0):
     }
 
 
-def taken(outputs, order):
+def select(outputs, order):
     return {name: values[order] for name, values in outputs.items()}
 
 
 def shuffled(outputs, seed=1):
-    return taken(outputs, np.random.default_rng(seed).permutation(len(outputs["boxes"])))
+    return select(outputs, np.random.default_rng(seed).permutation(len(outputs["boxes"])))
 
 
-def test_the_order_does_not_count(compared):
+def test_detections_in_another_order_match(compared):
     expected = detections()
     found = shuffled(expected)
     found["boxes"] = found["boxes"] + np.float32(1e-4)
@@ -54,30 +54,30 @@ def test_the_order_does_not_count(compared):
 
 
 WRONG = {
-    "a box is lost": lambda out, i: taken(out, np.delete(np.arange(COUNT), i)),
-    "a box is there twice": lambda out, i: taken(out, [*range(COUNT), i]),
+    "a box is lost": lambda out, i: select(out, np.delete(np.arange(COUNT), i)),
+    "a box is there twice": lambda out, i: select(out, [*range(COUNT), i]),
     "all boxes are moved by 3 pixels": lambda out, i: out | {"boxes": out["boxes"] + np.float32(3)},
-    "a box is moved by 3 pixels": lambda out, i: out | {"boxes": one_more(out["boxes"], i, 3)},
-    "a box is far away": lambda out, i: out | {"boxes": one_more(out["boxes"], i, 2000)},
-    "a label is wrong": lambda out, i: out | {"labels": one_more(out["labels"], i, 1)},
-    "a score is wrong": lambda out, i: out | {"scores": one_more(out["scores"], i, 0.01)},
-    "a score is no number": lambda out, i: out | {"scores": one_more(out["scores"], i, np.nan)},
-    "a box is no number": lambda out, i: out | {"boxes": one_more(out["boxes"], i, np.inf)},
+    "a box is moved by 3 pixels": lambda out, i: out | {"boxes": add_at(out["boxes"], i, 3)},
+    "a box is far away": lambda out, i: out | {"boxes": add_at(out["boxes"], i, 2000)},
+    "a label is wrong": lambda out, i: out | {"labels": add_at(out["labels"], i, 1)},
+    "a score is wrong": lambda out, i: out | {"scores": add_at(out["scores"], i, 0.01)},
+    "a score is not a number": lambda out, i: out | {"scores": add_at(out["scores"], i, np.nan)},
+    "a box is infinite": lambda out, i: out | {"boxes": add_at(out["boxes"], i, np.inf)},
     "two labels are exchanged": lambda out, i: (
         out | {"labels": (out["labels"] + (np.arange(COUNT) == i)) % 5}
     ),
 }
 
 
-def one_more(values, place, amount):
+def add_at(values, place, amount):
     values = values.copy()
     values[place] += amount
     return values
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_whatever_is_wrong_is_found(compared, wrong):
-    """Of the detections of four images each, whichever it is."""
+def test_a_wrong_detection_fails_the_comparison(compared, wrong):
+    """Whichever detection of four images is wrong."""
     for seed in range(4):
         expected = detections(seed=seed)
         for place in range(COUNT):
@@ -85,17 +85,17 @@ def test_whatever_is_wrong_is_found(compared, wrong):
             assert not compared("detections:0.5", expected, found).passed
 
 
-def test_thousands_of_detections(compared):
-    """No matrix of all pairs: an export without suppression has 8,400."""
+def test_thousands_of_detections_are_compared(compared):
+    """A model without suppression returns 8,400, too many for a matrix of all pairs."""
     expected = detections(8400)
     assert compared("detections", expected, shuffled(expected)).passed
-    assert not compared("detections", expected, taken(expected, slice(1, None))).passed
+    assert not compared("detections", expected, select(expected, slice(1, None))).passed
 
 
-def test_a_message_names_the_one_without_a_partner(compared):
+def test_the_message_names_the_unmatched_detection(compared):
     expected = detections()
     expected["boxes"][0] += 2000
-    found = taken(expected, slice(1, None))
+    found = select(expected, slice(1, None))
     result = compared("detections:0.5", expected, found)
     assert result.outputs["boxes"].reason == "1 expected and 0 found have no partner"
     box = ", ".join(f"{value:.6g}" for value in expected["boxes"][0])
@@ -106,7 +106,7 @@ def test_a_message_names_the_one_without_a_partner(compared):
     )
 
 
-def test_the_nearest_is_shown_whatever_its_label(compared):
+def test_the_message_shows_the_nearest_detection_of_any_label(compared):
     expected = detections(1)
     found = expected | {"labels": expected["labels"] + 1}
     worst = compared("detections", expected, found).matching.worst
@@ -114,8 +114,8 @@ def test_the_nearest_is_shown_whatever_its_label(compared):
     assert worst.endswith(f"label {expected['labels'][0] + 1}, overlap 1.000")
 
 
-def test_at_the_threshold_one_may_be_lost():
-    """Only where another detection shows that the threshold is that near."""
+def test_a_detection_near_the_threshold_may_be_missing():
+    """Only if another detection shows that the threshold is that near."""
     expected = detections()
     scores = expected["scores"]
     least, last = np.argsort(scores)[:2]
@@ -124,15 +124,15 @@ def test_at_the_threshold_one_may_be_lost():
     comparators = find_comparators({"boxes,scores,labels": "detections"})
 
     def passed(given, lost, others=()):
-        found = taken(given, np.delete(np.arange(COUNT), lost))
+        found = select(given, np.delete(np.arange(COUNT), lost))
         every = [given, *others]
-        one = compare_sample(given, found, ToleranceOptions(), comparators, all_expected=every)
-        assert one.results[0].matched == COUNT - np.size(lost)
-        return all(output.passed for output in one.outputs)
+        result = compare_sample(given, found, ToleranceOptions(), comparators, all_expected=every)
+        assert result.results[0].matched == COUNT - np.size(lost)
+        return all(output.passed for output in result.outputs)
 
     assert passed(near, last)
     assert passed(near, least)
-    assert not passed(near, [least, last]), "none of them is left to show it"
+    assert not passed(near, [least, last]), "no detection is left to show the threshold"
     assert not passed(expected, least)
     assert not passed(expected, last)
     lower = expected | {"scores": scores - np.float32(0.01)}
@@ -140,12 +140,12 @@ def test_at_the_threshold_one_may_be_lost():
     assert not passed(near, last, [lower]), "in another image the threshold is seen to be lower"
 
 
-def test_more_than_half_at_the_threshold_are_not_excused(compared):
+def test_at_most_half_near_the_threshold_may_be_missing(compared):
     expected = detections()
     expected["scores"][:6] = 0.3
     expected["scores"][6:] = 0.5
-    assert compared("detections", expected, taken(expected, slice(3, None))).passed
-    assert not compared("detections", expected, taken(expected, slice(4, None))).passed
+    assert compared("detections", expected, select(expected, slice(3, None))).passed
+    assert not compared("detections", expected, select(expected, slice(4, None))).passed
 
 
 def padded(outputs, rows, box=0.0, label=0):
@@ -157,8 +157,8 @@ def padded(outputs, rows, box=0.0, label=0):
 
 
 @pytest.mark.parametrize(("box", "label"), [(0, 0), (0, -1), (77, 0), (-1, -1)])
-def test_rows_that_pad_are_no_detections(compared, box, label):
-    """The boxes of padding may be anything, and noise of its score is none."""
+def test_padding_rows_are_ignored(compared, box, label):
+    """Padding may contain any boxes, and scores with a little noise."""
     expected = padded(detections(), 8, 0, label)
     found = shuffled(padded(detections(), 8, box, label))
     found["scores"][found["scores"] == 0] = 1e-6
@@ -167,13 +167,13 @@ def test_rows_that_pad_are_no_detections(compared, box, label):
     assert result.matching.matched == COUNT
 
 
-def test_in_a_batch_each_image_has_its_own(compared):
+def test_images_of_a_batch_are_matched_separately(compared):
     images = [detections(seed=seed) for seed in range(3)]
 
     def stacked(*order):
         return {name: np.stack([shuffled(images[i])[name] for i in order]) for name in images[0]}
 
-    expected = {name: np.stack([one[name] for one in images]) for name in images[0]}
+    expected = {name: np.stack([image[name] for image in images]) for name in images[0]}
     assert compared("detections", expected, stacked(0, 1, 2)).passed
     assert not compared("detections", expected, stacked(1, 0, 2)).passed
     fewer = {name: values[:2] for name, values in expected.items()}
@@ -183,7 +183,7 @@ def test_in_a_batch_each_image_has_its_own(compared):
     )
 
 
-def test_rows_that_hold_all_of_it(compared):
+def test_rows_of_boxes_scores_and_labels_are_matched(compared):
     out = detections()
     rng = np.random.default_rng(0)
     rows = np.concatenate(
@@ -200,18 +200,18 @@ def test_rows_that_hold_all_of_it(compared):
     assert result.outputs["rows"].worst_index == (0, order[3], 7)
 
 
-def test_scores_in_the_fifth_column(compared):
+def test_scores_in_the_fifth_column_are_recognised(compared):
     out = detections()
     rows = np.concatenate([out["boxes"], out["scores"][:, None]], 1)
     expected = {"dets": rows, "labels": out["labels"]}
     order = np.random.default_rng(0).permutation(COUNT)
-    found = taken(expected, order)
+    found = select(expected, order)
     assert compared("detections", expected, found).passed
     assert not compared("detections", expected, found | {"labels": found["labels"] + 1}).passed
     assert not compared("detections", expected, found | {"dets": found["dets"] * 1.01}).passed
 
 
-def test_labels_are_told_from_scores_by_their_dtype(compared):
+def test_the_dtype_distinguishes_labels_from_scores(compared):
     expected = detections()
     turned = {name: expected[name] for name in ("boxes", "labels", "scores")}
     found = shuffled(turned)
@@ -219,15 +219,15 @@ def test_labels_are_told_from_scores_by_their_dtype(compared):
     assert not compared("detections", turned, found | {"labels": found["labels"] + 1}).passed
 
 
-def test_boxes_without_area_are_held_to_the_tolerance(compared):
+def test_boxes_without_area_are_compared_within_the_tolerance(compared):
     expected = {"boxes": np.float32([[1, 1, 1, 1], [0, 0, 9, 9]])}
-    assert compared("detections", expected, taken(expected, [1, 0])).passed
+    assert compared("detections", expected, select(expected, [1, 0])).passed
     moved = {"boxes": np.float32([[0, 0, 9, 9], [2, 2, 2, 2]])}
     assert not compared("detections", expected, moved).passed
 
 
-def test_the_overlap_is_what_8_bits_are_held_to(compared):
-    """Their tolerance is a quarter of the image."""
+def test_int8_boxes_are_judged_by_their_overlap(compared):
+    """The tolerance of int8 would be a quarter of the image."""
     expected = {"boxes": np.float32([[100, 100, 140, 140], [300, 300, 400, 400]])}
     found = {"boxes": expected["boxes"] + np.float32(20)}
     assert compared("detections:0.1", expected, found, "int8").passed
@@ -235,7 +235,7 @@ def test_the_overlap_is_what_8_bits_are_held_to(compared):
 
 
 @given(seed=st.integers(0, 1000), noise=st.floats(0, 1e-3))
-def test_duplicates_and_neighbours_find_partners(seed, noise):
+def test_assignment_matches_all_duplicates_and_neighbours(seed, noise):
     rng = np.random.default_rng(seed)
     left = rng.choice(np.linspace(0, 1, 9), (9, 1))
     right = rng.permutation(left) + noise
@@ -265,7 +265,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_what_is_no_detections(message):
+def test_invalid_detections_are_refused(message):
     outputs = BAD[message]
     comparators = find_comparators({tuple(outputs): "detections"})
     with pytest.raises(UsageError) as caught:
@@ -274,7 +274,7 @@ def test_what_is_no_detections(message):
     assert "\n" not in str(caught.value)
 
 
-def test_nothing_to_match():
+def test_samples_without_detections_are_reported():
     empty = [Sample({}, {"x": np.zeros((0, 4), np.float32)})] * 2
     assert doubt(empty[:1]) == "detections of x finds nothing to match in the example"
     assert doubt(empty) == "detections of x finds nothing to match in any of 2 samples"
@@ -290,7 +290,7 @@ def doubt(samples):
 
 
 @pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])
-def test_an_argument_that_is_no_overlap(argument):
+def test_an_invalid_overlap_is_refused(argument):
     message = f"^'{argument}' in detections:{argument} is not an intersection over union; expected"
     with pytest.raises(UsageError, match=message):
         find_comparators({"x": f"detections:{argument}"})

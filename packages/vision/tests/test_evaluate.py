@@ -16,7 +16,7 @@ def test_evaluate_takes_images(cli: Run) -> None:
     assert "the targets are numbered by class names" in ran.out
 
 
-def test_evaluate_without_a_task(cli: Run) -> None:
+def test_evaluate_refuses_missing_and_different_tasks(cli: Run) -> None:
     ran = cli("evaluate", "without", "--data", "photos", "--metric", "accuracy")
     assert ran.code == 2
     assert "'photos' contains no .npz files; other files require a task" in ran.err

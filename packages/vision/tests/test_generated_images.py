@@ -1,4 +1,4 @@
-"""Images out of images, and depths: their places, their files, their metrics."""
+"""Image-to-image tasks and depths: geometry, files and metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def depth(**fields: Any) -> vision.DepthEstimation:
     width=st.integers(1, 9),
     height=st.integers(1, 9),
 )
-def test_the_output_is_an_image_as_the_input_is(
+def test_the_output_has_the_inputs_pixel_format(
     channels: Any, layout: Any, width: int, height: int
 ) -> None:
     pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
@@ -53,7 +53,7 @@ def test_the_output_is_an_image_as_the_input_is(
     assert found == [vision.MadePicture(2 * width, 2 * height)]
 
 
-def test_what_was_filled_up_is_cut_off(tmp_path: Path) -> None:
+def test_padding_is_cropped_from_the_output(tmp_path: Path) -> None:
     """16×8 becomes 8×4 at 2 from the top, and 24×12 of an output three times as large."""
     values = np.zeros((1, 3, 24, 24), np.float32)
     values[:, :, 6:18] = 2.0  # more than white
@@ -66,7 +66,7 @@ def test_what_was_filled_up_is_cut_off(tmp_path: Path) -> None:
         assert (made.size, made.getpixel((0, 0))) == ((24, 12), (255, 255, 255))
 
 
-def test_what_was_cut_off_was_not_made() -> None:
+def test_the_output_covers_only_the_cropped_region() -> None:
     cover = (vision.Resize(8, 8, fit="cover"), vision.Crop(8, 8))
     found = enlarging(steps=cover).postprocess({"y": np.ones((1, 3, 16, 16))}, (10, 8))
     assert found == [vision.MadePicture(16, 16)]
@@ -91,7 +91,7 @@ def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     assert metric.compute() == float("inf")
 
 
-def test_depths_lie_where_the_image_lay(tmp_path: Path) -> None:
+def test_depths_are_mapped_back_to_the_image(tmp_path: Path) -> None:
     values = np.zeros((1, 1, 8, 8), np.float32)
     values[:, :, 2:6] = np.arange(4)[:, None]
     found = depth(steps=SQUARE).postprocess({"y": values}, (8, 4))
@@ -113,7 +113,7 @@ def measured(name: str, task: vision.DepthEstimation, found: Any, true: Any) -> 
     return metric.compute()
 
 
-def test_errors_of_depths(tmp_path: Path) -> None:
+def test_depth_metrics_match_known_values(tmp_path: Path) -> None:
     assert measured("abs-rel", depth(), [[1, 3], [9, 2]], [[2, 2], [0, 2]]) == pytest.approx(1 / 3)
     assert measured("rmse", depth(), [[1, 3], [9, 2]], [[2, 2], [0, 2]]) == pytest.approx(
         np.sqrt(2 / 3)
@@ -130,15 +130,13 @@ def test_errors_of_depths(tmp_path: Path) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(scale=st.floats(0.1, 50), shift=st.floats(-5, 5), seed=st.integers(0, 99))
-def test_relative_depths_are_right_but_for_two_numbers(
-    scale: float, shift: float, seed: int
-) -> None:
+def test_relative_depths_ignore_scale_and_shift(scale: float, shift: float, seed: int) -> None:
     true = np.random.default_rng(seed).uniform(1, 10, (5, 6))
     found = scale / true + shift
     assert measured("abs-rel", depth(relative=True), found, true) == pytest.approx(0, abs=1e-3)
 
 
-def test_nothing_is_behind_the_last_true_depth() -> None:
+def test_fitted_depths_do_not_exceed_the_largest_true_depth() -> None:
     """An inverse depth that is 0 or less would be beyond infinity."""
     true = [[1, 2, 4, 4]]
     found = [[1, 0.5, 0.25, -0.25]]
@@ -172,14 +170,16 @@ def test_nothing_is_behind_the_last_true_depth() -> None:
         ),
     ],
 )
-def test_a_task_that_does_not_fit(task: Any, dims: tuple[int, ...], message: str) -> None:
+def test_outputs_that_do_not_fit_the_task_are_refused(
+    task: Any, dims: tuple[int, ...], message: str
+) -> None:
     image = (eb.TensorSpec("x", "float32", (1, 3, "h", "w")),)
     with pytest.raises(eb.EnginebayError) as caught:
         task.fit(image, [eb.TensorSpec("y", "float32", dims)])
     assert str(caught.value) == message
 
 
-def test_outputs_that_are_no_images() -> None:
+def test_wrong_output_shapes_and_units_are_refused() -> None:
     with pytest.raises(eb.EnginebayError, match=r"the shape \(8, 8\) for an image; expected C×h×w"):
         enlarging().postprocess({"y": np.zeros((1, 8, 8))}, (8, 8))
     with pytest.raises(

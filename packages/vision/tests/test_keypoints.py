@@ -1,4 +1,4 @@
-"""Keypoints: places of peaks, bodies out of COCO's files, average precision by OKS."""
+"""Keypoints: peaks of heatmaps, bodies of COCO files, average precision by OKS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def task(**fields: Any) -> vision.KeypointDetection:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 9999), height=st.integers(1, 5), width=st.integers(1, 5))
-def test_peaks_move_by_a_quarter(seed: int, height: int, width: int) -> None:
+def test_peaks_move_a_quarter_towards_the_higher_neighbour(
+    seed: int, height: int, width: int
+) -> None:
     maps = np.random.default_rng(seed).permutation(2 * height * width).astype(np.float32)
     maps = maps.reshape(1, 2, height, width)
     for heat, point in zip(maps[0], task().postprocess({"y": maps}, (24, 16)), strict=True):
@@ -44,7 +46,7 @@ def test_peaks_move_by_a_quarter(seed: int, height: int, width: int) -> None:
         assert (point.x, point.y) == pytest.approx((x_at * 24 / width, y_at * 16 / height))
 
 
-def test_points_lie_in_the_image() -> None:
+def test_keypoints_are_mapped_back_to_the_image() -> None:
     """20×10 becomes 16×8 at 4 from the top; a map's entry is 4 of these pixels wide."""
     steps = (vision.Resize(16, 16, fit="contain"), vision.Crop(16, 16))
     maps = np.zeros((1, 2, 4, 4))
@@ -57,14 +59,14 @@ def test_points_lie_in_the_image() -> None:
     ]
 
 
-def test_sure_points_are_drawn(tmp_path: Path) -> None:
+def test_lines_are_drawn_between_confident_keypoints_only(tmp_path: Path) -> None:
     points = [vision.Keypoint("", 0, 0.9, 50, 50), vision.Keypoint("", 1, 0.9, 90, 50)]
     fitting = task(skeleton=((0, 1),))
     fitting.draw(Image.new("RGB", (100, 100)), points, tmp_path / "a.png")
     unsure = vision.Keypoint("", 1, 0.2, 90, 50)
     fitting.draw(Image.new("RGB", (100, 100)), [points[0], unsure], tmp_path / "b.png")
-    with Image.open(tmp_path / "a.png") as one, Image.open(tmp_path / "b.png") as other:
-        for drawn, line in ((np.asarray(one), True), (np.asarray(other), False)):
+    with Image.open(tmp_path / "a.png") as sure, Image.open(tmp_path / "b.png") as other:
+        for drawn, line in ((np.asarray(sure), True), (np.asarray(other), False)):
             assert drawn[50, 50].any()
             assert drawn[50, 70].any() == line
 
@@ -81,13 +83,13 @@ def test_sure_points_are_drawn(tmp_path: Path) -> None:
         ({"padding": 0}, "sigmas and padding must be numbers above 0"),
     ],
 )
-def test_wrong_values(fields: dict[str, Any], message: str) -> None:
+def test_invalid_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         task(**fields)
     assert str(caught.value) == message
 
 
-def test_outputs_that_do_not_fit() -> None:
+def test_outputs_that_do_not_fit_the_task_are_refused() -> None:
     image = (eb.TensorSpec("x", "float32", (1, 3, 16, 12)),)
     for dims, message in (
         ((1, 2, 4), "the task expects heatmaps, NxKxhxw, but the output is y float32[1, 2, 4]"),
@@ -103,7 +105,7 @@ def test_outputs_that_do_not_fit() -> None:
 BODY = {"image_id": 9, "category_id": 18, "bbox": [4, 2, 6, 4], "area": 20}
 
 
-def test_bodies_are_cut_out(tmp_path: Path) -> None:
+def test_bodies_are_cropped_from_coco_images(tmp_path: Path) -> None:
     seen = {**BODY, "keypoints": [5, 3, 2, 0, 0, 0]}
     unseen = {**BODY, "keypoints": [0, 0, 0, 0, 0, 0]}
     coco(tmp_path, seen, unseen, {**seen, "iscrowd": 1})
@@ -121,13 +123,13 @@ def test_bodies_are_cut_out(tmp_path: Path) -> None:
     assert (item.target.size, item.target.truth.area) == ((8, 10), 20)
 
 
-def test_a_body_without_an_area_has_that_of_its_box(tmp_path: Path) -> None:
+def test_a_missing_area_is_computed_from_the_box(tmp_path: Path) -> None:
     coco(tmp_path, {**BODY, "area": 0, "keypoints": [5, 3, 2, 0, 0, 0]})
     (item,) = eb.DataSet(tmp_path).for_task(task())
     assert item.target.truth.area == 24
 
 
-def test_other_points_than_the_tasks(tmp_path: Path) -> None:
+def test_a_wrong_number_of_points_is_refused(tmp_path: Path) -> None:
     coco(tmp_path, {**BODY, "id": 5, "keypoints": [5, 3, 2] * 3})
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(tmp_path).for_task(task())
@@ -147,7 +149,7 @@ def precision(fitting: vision.KeypointDetection, *bodies: tuple[Any, Any, float]
     return metric.compute()
 
 
-def test_average_precision_of_bodies() -> None:
+def test_oks_average_precision_matches_known_values() -> None:
     plain = vision.ImageInput(steps=(vision.Resize(64, 64),))
     two = task(image=plain, sigmas=(0.05, 0.1))
     # OKS of one point: exp(-9 / (2 · 400 · 0.1²)) = 0.325; of the other, 1: 0.66 in the mean.
@@ -156,7 +158,7 @@ def test_average_precision_of_bodies() -> None:
     hidden = ([(13, 20), (30, 30)], [[10, 20, 0], [30, 30, 1]], 0.5)
     assert precision(two, hidden) == pytest.approx(1)
     far = ([(50, 50), (60, 60)], [[10, 20, 2], [30, 30, 1]], 0.9)
-    # The worse one is surer: a precision of 1/2 up to a recall of 1/2.
+    # The worse body has the higher score: a precision of 1/2 up to a recall of 1/2.
     assert precision(two, hidden, far) == pytest.approx(0.5 * 51 / 101)
     with pytest.raises(eb.EnginebayError) as caught:
         precision(task(image=plain), near)

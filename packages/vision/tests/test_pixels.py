@@ -1,4 +1,4 @@
-"""Images: read as everybody sees them, resized and cut as PyTorch does it, or refused."""
+"""Images are read in every mode, resized and cropped as PyTorch does it, or refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def array(image: Any, **fields: Any) -> Any:
     return task.preprocess(image)["x"]
 
 
-def test_pixels_become_numbers() -> None:
+def test_pixels_are_scaled_and_laid_out_as_specified() -> None:
     image = noise(3, 5)
     pixels = np.asarray(image).astype(np.float64)
     found = array(image)
@@ -48,7 +48,7 @@ def test_pixels_become_numbers() -> None:
 
 
 @pytest.mark.parametrize("size", [(97, 131), (40, 31), (64, 64), (1, 1), (5, 300)])
-def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> None:
+def test_resizing_without_antialias_matches_pytorch(size: tuple[int, int]) -> None:
     image = noise(*size)
     tensor = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float()
     wanted = torch.nn.functional.interpolate(tensor, (33, 57), mode="bilinear").numpy()
@@ -69,7 +69,9 @@ def test_without_antialias_as_pytorch_interpolates(size: tuple[int, int]) -> Non
         (vision.Crop(8, 9), (100, 1), (9, 8)),
     ],
 )
-def test_sizes(step: Any, image: tuple[int, int], size: tuple[int, int]) -> None:
+def test_steps_produce_the_expected_sizes(
+    step: Any, image: tuple[int, int], size: tuple[int, int]
+) -> None:
     placed = step.place(Placement(*image))
     assert (placed.width, placed.height) == size
     height, width = array(noise(image[1], image[0]), steps=(step,)).shape[2:]
@@ -80,7 +82,7 @@ def test_sizes(step: Any, image: tuple[int, int], size: tuple[int, int]) -> None
     ("found", "rounding", "left"),
     [(10, "nearest", 3), (11, "nearest", 4), (13, "nearest", 4), (11, "down", 3)],
 )
-def test_where_a_crop_begins(found: int, rounding: Any, left: int) -> None:
+def test_the_crop_offset_is_rounded_as_specified(found: int, rounding: Any, left: int) -> None:
     """torchvision rounds a half to the even number, transformers without it rounds down."""
     step = vision.Crop(4, 4, rounding=rounding)
     assert step.place(Placement(found, found)).left == -left
@@ -89,7 +91,7 @@ def test_where_a_crop_begins(found: int, rounding: Any, left: int) -> None:
     assert np.array_equal(array(image, steps=(step,), scale=1.0)[0].transpose(1, 2, 0), pixels)
 
 
-def test_a_crop_fills_up_what_is_too_small() -> None:
+def test_a_crop_pads_images_that_are_too_small() -> None:
     image = noise(2, 6)
     found = array(image, steps=(vision.Crop(5, 4, fill=(1, 2, 3)),), scale=1.0)[0]
     assert np.array_equal(found[:, 1:3].transpose(1, 2, 0), np.asarray(image)[:, 1:5])
@@ -102,7 +104,7 @@ def test_a_crop_fills_up_what_is_too_small() -> None:
     assert array(noise(2, 2, 1), steps=(vision.Crop(4, 4, fill=(9, 9, 9)),), channels="L").max() > 0
 
 
-def test_every_mode_is_read(tmp_path: Path) -> None:
+def test_every_image_mode_is_read(tmp_path: Path) -> None:
     colour, alpha = noise(6, 5), noise(6, 5, 4)
     files = {
         "colour.png": colour,
@@ -127,13 +129,13 @@ def test_every_mode_is_read(tmp_path: Path) -> None:
     assert np.array_equal(np.asarray(open_image(tmp_path / "clear.png")), wanted)
 
 
-def test_16_bits_become_8(tmp_path: Path) -> None:
+def test_16_bit_images_are_scaled_to_8_bits(tmp_path: Path) -> None:
     values = np.array([[0, 257, 32896, 65535]], np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
     assert np.asarray(open_image(tmp_path / "deep.png"))[0, :, 0].tolist() == [0, 1, 128, 255]
 
 
-def test_an_image_is_turned_as_its_camera_says(tmp_path: Path) -> None:
+def test_the_exif_orientation_is_applied(tmp_path: Path) -> None:
     image, exif = noise(4, 9), Image.Exif()
     exif[0x0112] = 6  # orientation: turned by a quarter
     image.save(tmp_path / "turned.png", exif=exif)
@@ -149,7 +151,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_what_is_no_image(tmp_path: Path) -> None:
+def test_unreadable_images_are_refused(tmp_path: Path) -> None:
     noise(64, 64).save(tmp_path / "whole.png")
     noise(64, 64).save(tmp_path / "whole.jpg")
     for name in ("whole.png", "whole.jpg"):
@@ -179,7 +181,9 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         array(np.zeros((2, 2, 3), np.uint8))
 
 
-def test_a_huge_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_above_pillows_limit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     noise(40, 40).save(tmp_path / "huge.png")
     for limit in (1500, 700):  # Pillow warns above its limit, and raises above twice as many
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
@@ -190,7 +194,7 @@ def test_a_huge_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             )
 
 
-def test_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+def test_threads_do_not_change_the_warning_filters(tmp_path: Path) -> None:
     noise(40, 40).save(tmp_path / "a.png")
     before = list(warnings.filters)
     with ThreadPoolExecutor(8) as pool:
@@ -199,7 +203,7 @@ def test_threads_leave_the_filters_of_warnings_as_they_were(tmp_path: Path) -> N
     assert list(warnings.filters) == before
 
 
-def test_a_line_of_pixels_is_not_made_thick(tmp_path: Path) -> None:
+def test_resizing_above_pillows_limit_is_refused(tmp_path: Path) -> None:
     noise(1, 4000).save(tmp_path / "line.png")
     with pytest.raises(eb.EnginebayError) as caught:
         array(tmp_path / "line.png", steps=(vision.Resize(256, 256, fit="cover"),))

@@ -1,4 +1,4 @@
-"""From outputs to names and boxes, and an image with them on it."""
+"""Outputs become names and boxes, which are drawn on the image."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_the_best_classes_come_first() -> None:
         image=vision.ImageInput(), classes=("a", "b", "c"), output="y"
     )
     best = task.postprocess({"y": logits}, count=2)
-    assert [(one.name, one.index) for one in best] == [("b", 1), ("c", 2)]
-    assert [one.probability for one in best] == pytest.approx([0.5, 0.3])
+    assert [(found.name, found.index) for found in best] == [("b", 1), ("c", 2)]
+    assert [found.probability for found in best] == pytest.approx([0.5, 0.3])
     unnamed = vision.ImageClassification(image=vision.ImageInput(), output="y", activation="none")
     assert unnamed.postprocess({"y": np.array([0.0, 1.0])})[0] == RankedClass("1", 1, 1.0)
     several = vision.ImageClassification(
@@ -35,7 +35,7 @@ def test_the_best_classes_come_first() -> None:
     assert several.postprocess({"y": np.array([[-1e4, 0.0]])})[0].probability == 0.5
 
 
-def test_outputs_that_cannot_be_named() -> None:
+def test_nan_and_missing_outputs_are_refused() -> None:
     task = vision.ImageClassification(image=vision.ImageInput(), output="y")
     with pytest.raises(eb.EnginebayError, match="output 'y' contains NaN or infinity"):
         task.postprocess({"y": np.array([[0.0, np.nan]])})
@@ -43,7 +43,7 @@ def test_outputs_that_cannot_be_named() -> None:
         task.postprocess({"z": np.zeros(1), "w": np.zeros(1)})
 
 
-def test_boxes_lie_in_the_image() -> None:
+def test_boxes_are_mapped_back_and_clipped() -> None:
     """200×100 becomes 64×32 at 16 from the top: a third of the network's pixels a pixel."""
     task = vision.ObjectDetection(image=LETTERBOX, classes=("cat", "dog"))
     outputs = {
@@ -57,7 +57,7 @@ def test_boxes_lie_in_the_image() -> None:
     assert (whole.name, whole.left, whole.top, whole.right, whole.bottom) == ("cat", 0, 0, 200, 100)
 
 
-def test_boxes_of_a_transformer() -> None:
+def test_normalised_centre_boxes_become_pixel_edges() -> None:
     task = vision.ObjectDetection(
         image=vision.ImageInput(steps=(vision.Resize(64, 64),)),
         classes=("cat", "dog"),
@@ -76,13 +76,13 @@ def test_boxes_of_a_transformer() -> None:
     assert edges == pytest.approx((40, 15, 60, 35))
 
 
-def test_nothing_is_found() -> None:
+def test_an_output_without_boxes_produces_an_empty_list() -> None:
     task = vision.ObjectDetection(image=LETTERBOX)
     empty = {"boxes": np.zeros((1, 0, 4)), "scores": np.zeros((1, 0)), "labels": np.zeros((1, 0))}
     assert task.postprocess(empty, (10, 10)) == []
 
 
-def test_outputs_of_other_lengths() -> None:
+def test_outputs_of_different_lengths_are_refused() -> None:
     task = vision.ObjectDetection(image=LETTERBOX)
     wrong = {"boxes": np.zeros((2, 4)), "scores": np.zeros(3), "labels": np.zeros(3)}
     wide = {"boxes": np.zeros((2, 5)), "scores": np.zeros(2), "labels": np.zeros(2)}
@@ -93,7 +93,7 @@ def test_outputs_of_other_lengths() -> None:
 
 
 @pytest.mark.parametrize("name", ["out.png", "out.jpg", "out.PNG"])
-def test_an_image_with_boxes_on_it(tmp_path: Path, name: str) -> None:
+def test_boxes_are_drawn_on_the_image(tmp_path: Path, name: str) -> None:
     task = vision.ObjectDetection(image=LETTERBOX, classes=("Füchse – 狐",))
     outputs = {"boxes": np.array([[8.0, 8, 32, 32]]), "scores": np.ones(1), "labels": np.zeros(1)}
     Image.new("RGBA", (64, 64)).save(tmp_path / "a.png")
@@ -105,7 +105,7 @@ def test_an_image_with_boxes_on_it(tmp_path: Path, name: str) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 
 
-def test_an_image_with_its_class_on_it(tmp_path: Path) -> None:
+def test_the_class_is_drawn_on_the_image(tmp_path: Path) -> None:
     image = Image.new("RGB", (1, 1))
     draw = vision.ImageClassification(image=vision.ImageInput()).draw
     draw(image, [RankedClass("cat", 0, 0.9)], tmp_path / "one.png")
@@ -126,13 +126,13 @@ def test_an_image_with_its_class_on_it(tmp_path: Path) -> None:
         ("no/out.png", "'{0}/no/out.png' cannot be written: no such folder: '{0}/no'"),
     ],
 )
-def test_a_file_that_cannot_be_drawn(tmp_path: Path, name: str, message: str) -> None:
+def test_invalid_drawing_paths_are_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         check_drawing(tmp_path / name)
     assert str(caught.value) == message.format(tmp_path)
 
 
-def test_a_file_that_is_a_folder_meanwhile(tmp_path: Path) -> None:
+def test_a_folder_at_the_drawing_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "one.png" / "in it").mkdir(parents=True)
     image: Any = Image.new("RGB", (1, 1))
     with pytest.raises(eb.EnginebayError, match=r"one\.png' cannot be written: "):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .conftest import Run
 
 
-def test_the_best_classes_by_name(cli: Run) -> None:
+def test_run_prints_the_best_classes(cli: Run) -> None:
     ran = cli("run", "build", "--image", "photos/red/0.png", "--image", "photos/blue/1.png")
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -25,18 +25,18 @@ def test_the_best_classes_by_name(cli: Run) -> None:
     assert lines[-1].endswith("for 2 calls")
 
 
-def test_as_json(cli: Run) -> None:
+def test_json_contains_classes_and_outputs(cli: Run) -> None:
     ran = cli("run", "build", "--image", "photos/green/0.png", "--json")
     document = json.loads(ran.out)
     (seen,) = document["images"]
     assert seen["image"] == "photos/green/0.png"
     assert seen["found"][0]["name"] == "green"
-    assert sum(one["probability"] for one in seen["found"]) == pytest.approx(1)
+    assert sum(found["probability"] for found in seen["found"]) == pytest.approx(1)
     assert document["outputs"][0]["shape"] == [1, 3]
     assert "images" not in json.loads(cli("run", "build", "--json").out)
 
 
-def test_a_line_for_each_box_and_an_image_of_them(made: Path, cli: Run) -> None:
+def test_run_prints_and_draws_each_box(made: Path, cli: Run) -> None:
     Image.fromarray(np.full((50, 100, 3), 255, np.uint8)).save(made / "white.png")
     ran = cli("run", "finder", "--image", "white.png", "--draw", "out.png")
     assert ran.code == 0, ran.err
@@ -55,7 +55,7 @@ def test_a_line_for_each_box_and_an_image_of_them(made: Path, cli: Run) -> None:
     (made / "white.png").unlink()
 
 
-def test_outputs_are_kept(made: Path, cli: Run) -> None:
+def test_run_saves_outputs(made: Path, cli: Run) -> None:
     assert cli("run", "build", "--image", "photos/red/0.png", "--output", "y.npz").code == 0
     assert np.load(made / "y.npz")["output"].argmax() == 0
     (made / "y.npz").unlink()
@@ -99,7 +99,9 @@ def test_outputs_are_kept(made: Path, cli: Run) -> None:
         ),
     ],
 )
-def test_what_does_not_go(cli: Run, line: str, code: int, message: str, hint: str | None) -> None:
+def test_invalid_command_lines_are_refused(
+    cli: Run, line: str, code: int, message: str, hint: str | None
+) -> None:
     ran = cli("run", *line.split())
     assert ran.code == code
     first, *rest = ran.err.splitlines()
@@ -108,8 +110,8 @@ def test_what_does_not_go(cli: Run, line: str, code: int, message: str, hint: st
     assert ran.out == ""
 
 
-def test_a_manifest_of_the_future_still_runs(made: Path, cli: Run) -> None:
-    """A step that this version does not know spoils the task, and nothing else."""
+def test_an_unreadable_task_does_not_prevent_running(made: Path, cli: Run) -> None:
+    """An unknown step makes the task unreadable, but the model still runs."""
     path = made / "finder" / "manifest.json"
     before = path.read_text()
     changed = json.loads(before)

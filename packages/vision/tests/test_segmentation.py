@@ -32,7 +32,7 @@ def task(**fields: Any) -> vision.SemanticSegmentation:
     shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)),
     seed=st.integers(0, 99),
 )
-def test_a_mask_is_torchs_interpolation(
+def test_masks_match_torchs_interpolation(
     width: int, height: int, shape: tuple[int, int, int], seed: int
 ) -> None:
     import torch
@@ -47,15 +47,15 @@ def test_a_mask_is_torchs_interpolation(
     assert (won >= wanted.max(0) - 1e-5).all()
 
 
-def test_bands_of_rows_make_one_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_computed_in_bands_of_rows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
     whole = task().postprocess({"y": scores}, (21, 17)).array
     monkeypatch.setattr("enginebay_vision.maps._MAX_VALUES_AT_ONCE", 3 * 21 * 5)
     assert (task().postprocess({"y": scores}, (21, 17)).array == whole).all()
 
 
-def test_the_mask_lies_where_the_image_lay() -> None:
-    """16×8 becomes 8×4 at 2 from the top: what lies above and below is no part of the image."""
+def test_masks_are_mapped_back_to_the_image() -> None:
+    """16×8 becomes 8×4 at 2 from the top: the rows above and below are padding."""
     classes = np.full((1, 8, 8), 2)
     classes[:, 2:6, :4], classes[:, 2:6, 4:] = 0, 1
     fitting = task(image=LETTERBOX, form="classes", classes=NAMES)
@@ -66,7 +66,7 @@ def test_the_mask_lies_where_the_image_lay() -> None:
     assert (with_axis.array == found.array).all()
 
 
-def test_what_was_cut_off_has_no_class() -> None:
+def test_cropped_regions_have_no_class() -> None:
     cover = vision.ImageInput(steps=(vision.Resize(4, 4, fit="cover"), vision.Crop(4, 4)))
     found = task(image=cover, form="classes").postprocess({"y": np.ones((1, 2, 2))}, (8, 4))
     assert found.array.tolist() == [[-1, -1, 1, 1, 1, 1, -1, -1]] * 4
@@ -88,7 +88,9 @@ def test_channels_may_come_last() -> None:
         ("classes", (1, 2, 8, 8), r"output 'y' has the shape \(2, 8, 8\) for an image; expected h"),
     ],
 )
-def test_outputs_that_are_no_maps(form: Any, shape: tuple[int, ...], message: str) -> None:
+def test_outputs_that_are_not_maps_are_refused(
+    form: Any, shape: tuple[int, ...], message: str
+) -> None:
     with pytest.raises(eb.EnginebayError, match=message):
         task(form=form).postprocess({"y": np.zeros(shape)}, (8, 8))
 
@@ -112,7 +114,7 @@ def test_outputs_that_are_no_maps(form: Any, shape: tuple[int, ...], message: st
         ),
     ],
 )
-def test_a_task_that_does_not_fit(
+def test_outputs_that_do_not_fit_the_task_are_refused(
     fields: dict[str, Any], dims: tuple[int, ...], message: str
 ) -> None:
     image = (eb.TensorSpec("x", "float32", (1, 3, 8, 8)),)
@@ -124,7 +126,7 @@ def test_a_task_that_does_not_fit(
 
 
 def folder(path: Path, *masks: Any, names: tuple[str, str] = ("images", "annotations")) -> Path:
-    """Images of 4×2 pixels, and masks as they stand in files."""
+    """Write images of 4×2 pixels, and their masks."""
     for number, mask in enumerate(masks):
         for name in names:
             (path / name / "val").mkdir(parents=True, exist_ok=True)
@@ -147,7 +149,7 @@ def test_items_are_images_with_masks(tmp_path: Path, names: tuple[str, str]) -> 
     assert ade[0].target.truth.tolist() == [[-1, 0, 1, -1], [-1] * 4]
 
 
-def test_a_palette_holds_numbers(tmp_path: Path) -> None:
+def test_palette_indices_are_read_as_classes(tmp_path: Path) -> None:
     folder(tmp_path, MASK)
     palette = Image.fromarray(np.asarray(MASK, np.uint8))
     palette.putpalette([*range(256)] * 3)
@@ -175,14 +177,14 @@ def test_images_without_masks_have_no_targets(tmp_path: Path) -> None:
         ([[[0] * 3] * 4] * 2, "0.png' is a colour image, RGB; expected one number for each pixel"),
     ],
 )
-def test_a_mask_that_does_not_fit(tmp_path: Path, mask: Any, message: str) -> None:
+def test_invalid_masks_are_refused(tmp_path: Path, mask: Any, message: str) -> None:
     folder(tmp_path, mask)
     with pytest.raises(eb.EnginebayError) as caught:
         list(eb.DataSet(tmp_path).for_task(task(classes=NAMES)))
     assert str(caught.value).endswith(message)
 
 
-def test_a_mask_without_an_image(tmp_path: Path) -> None:
+def test_a_mask_without_an_image_is_refused(tmp_path: Path) -> None:
     folder(tmp_path, MASK)
     (tmp_path / "images" / "val" / "0.jpg").unlink()
     with pytest.raises(eb.EnginebayError) as caught:
@@ -194,7 +196,7 @@ def test_a_mask_without_an_image(tmp_path: Path) -> None:
 
 
 def measured(path: Path, found: Any) -> float:
-    """The metric where the model finds these classes in each image of a folder."""
+    """Compute the metric of a model that finds these classes in each image of a folder."""
     metric, part = build_metric("miou"), build_metric("miou")
     fitting = task(form="classes", image=vision.ImageInput())
     for item in eb.DataSet(path).for_task(fitting):
@@ -216,7 +218,7 @@ def test_miou_counts_pixels_of_all_images(tmp_path: Path) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 999), classes=st.integers(1, 5))
-def test_miou_is_that_of_sets(seed: int, classes: int) -> None:
+def test_miou_matches_its_definition_on_sets(seed: int, classes: int) -> None:
     from enginebay_vision.truth.annotated import Target
 
     random = np.random.default_rng(seed)
@@ -225,17 +227,17 @@ def test_miou_is_that_of_sets(seed: int, classes: int) -> None:
     fitting = task(form="classes", image=vision.ImageInput())
     for mask, truth in zip(found.clip(0), true, strict=True):
         metric.update({"y": mask[None]}, Target(fitting, (5, 6), truth))
-    one, two = found.clip(0).ravel(), true.ravel()
+    predicted, labelled = found.clip(0).ravel(), true.ravel()
     shares = []
     for index in range(classes):
-        left = set(np.flatnonzero((one == index) & (two >= 0)))
-        right = set(np.flatnonzero(two == index))
+        left = set(np.flatnonzero((predicted == index) & (labelled >= 0)))
+        right = set(np.flatnonzero(labelled == index))
         if left | right:
             shares.append(len(left & right) / len(left | right))
     assert metric.compute() == pytest.approx(np.mean(shares) if shares else np.nan, nan_ok=True)
 
 
-def test_metrics_that_do_not_fit() -> None:
+def test_unknown_and_unsuitable_metrics_are_refused() -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         build_metric("miuo")
     assert str(caught.value).startswith("unknown metric 'vision:miuo'; available: miou")
@@ -253,7 +255,7 @@ def test_metrics_that_do_not_fit() -> None:
     )
 
 
-def test_colours_lie_over_the_image(tmp_path: Path) -> None:
+def test_masks_are_drawn_over_the_image(tmp_path: Path) -> None:
     white = Image.new("RGB", (100, 100), "white")
     fitting = task(form="classes", classes=NAMES, image=vision.ImageInput())
     mask = np.zeros((1, 100, 100))

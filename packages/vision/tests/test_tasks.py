@@ -1,4 +1,4 @@
-"""A task as data: what is read, what is refused, and how it is held against a model."""
+"""A task as data: reading, refusals, and the check against a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE = (eb.TensorSpec("x", "float32", ("batch", 3, 224, 224)),)
 SCORES = (eb.TensorSpec("y", "float32", ("batch", 2)),)
 
 
-def test_a_task_is_data_and_back() -> None:
+def test_a_recorded_task_reads_back_equal() -> None:
     assert record_task(TASK) == {
         "type": "image-classification",
         "image": {
@@ -67,14 +67,14 @@ def test_a_task_is_data_and_back() -> None:
     assert read_task(json.loads(json.dumps(record_task(TASK)))) == TASK
 
 
-def test_a_task_in_a_file(tmp_path: Path) -> None:
+def test_a_task_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "task.json"
     path.write_text(json.dumps(record_task(TASK)))
     assert read_task(path) == TASK
 
 
-def test_core_knows_where_the_tasks_come_from() -> None:
-    """Its hint for each kind, where this package is not installed."""
+def test_core_knows_every_kind_of_task() -> None:
+    """It names the package for each kind if this package is not installed."""
     assert set(plugin.tasks()) == set(KNOWN_TASKS)
 
 
@@ -117,7 +117,7 @@ def test_a_wrong_value_is_named(task: Any, message: str) -> None:
     assert str(caught.value)[: len(head)] == head
 
 
-def test_wrong_values_of_a_detection() -> None:
+def test_wrong_detection_values_are_refused() -> None:
     image = vision.ImageInput()
     with pytest.raises(eb.EnginebayError, match="threshold is 2; expected a number from 0 to 1"):
         vision.ObjectDetection(image=image, threshold=2)
@@ -125,7 +125,7 @@ def test_wrong_values_of_a_detection() -> None:
         vision.ObjectDetection(image=image, activation="softmax")
 
 
-def test_values_that_are_no_numbers() -> None:
+def test_values_of_wrong_types_are_refused() -> None:
     with pytest.raises(eb.EnginebayError, match="scale, mean or std is not a finite number"):
         vision.ImageInput(mean=(float("nan"),))
     with pytest.raises(eb.EnginebayError, match="the task: Expected `str`, got `int`"):
@@ -140,7 +140,7 @@ def test_values_that_are_no_numbers() -> None:
         ('{"type": 3}', "has 3 under 'type'; expected a mapping with the kind under 'type', or"),
     ],
 )
-def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None:
+def test_files_without_a_task_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "task.json"
     path.write_text(text)
     with pytest.raises(eb.EnginebayError) as caught:
@@ -150,7 +150,7 @@ def test_a_file_that_holds_none(tmp_path: Path, text: str, message: str) -> None
         read_task(tmp_path / "none.json")
 
 
-def test_a_task_gets_the_names_of_its_model() -> None:
+def test_fit_fills_in_the_models_names() -> None:
     fitted = TASK.fit(IMAGE, SCORES)
     assert (fitted.image.input, fitted.image.dtype) == ("x", "float32")
     assert isinstance(fitted, vision.ImageClassification)
@@ -162,7 +162,7 @@ def test_a_task_gets_the_names_of_its_model() -> None:
     TASK.fit((anything,), (eb.TensorSpec("y", "float32", None),))
 
 
-def test_two_models_whose_inputs_have_other_names_are_prepared_alike() -> None:
+def test_input_names_and_dtypes_do_not_change_the_preparation() -> None:
     task = vision.SemanticSegmentation(image=vision.ImageInput(), output="y")
     half = vision.SemanticSegmentation(
         image=vision.ImageInput(input="pixels", dtype="float16"), output="y"
@@ -240,7 +240,7 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
 
 
 @pytest.mark.parametrize(("task", "model", "message", "hint"), MISFITS)
-def test_a_task_that_does_not_fit(
+def test_tasks_that_do_not_fit_the_model_are_refused(
     task: Any, model: dict[str, Any], message: str, hint: str | None
 ) -> None:
     names = model.get("inputs", "x").split()
@@ -251,7 +251,7 @@ def test_a_task_that_does_not_fit(
     assert (str(caught.value), caught.value.hint) == (message, hint)
 
 
-def test_a_detection_may_score_no_object() -> None:
+def test_scores_may_have_a_column_for_no_object() -> None:
     task = vision.ObjectDetection(
         image=vision.ImageInput(), classes=("a", "b"), labels="", activation="softmax"
     )

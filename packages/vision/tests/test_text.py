@@ -26,7 +26,7 @@ def task(characters: str = "abc", **fields: Any) -> vision.TextRecognition:
 
 
 def read(reader: vision.TextRecognition, *entries: int) -> vision.Text:
-    """What is read where these entries win, one place after the other."""
+    """Read outputs in which these entries have the highest scores, one after the other."""
     values = np.full((1, len(entries), len(reader.classes) + 1), -9.0, np.float32)
     values[0, np.arange(len(entries)), entries] = 9
     (found,) = reader.postprocess({"y": values})
@@ -44,14 +44,14 @@ def test_ctc_drops_blanks_and_repetitions(entries: list[int], special: int) -> N
     assert read(task(special=special), *entries).text == wanted
 
 
-def test_attention_reads_to_the_end() -> None:
+def test_attention_stops_at_the_end_entry() -> None:
     reader = task(decoding="attention", special=-1)
     assert read(reader, 0, 0, 2, 3, 1, 1).text == "aac"
     assert read(reader, 1, 1).text == "bb"
     assert read(reader, 3) == vision.Text("", 0.0)
 
 
-def test_the_score_is_that_of_the_characters() -> None:
+def test_the_score_is_the_mean_over_the_characters() -> None:
     odds = np.array([[[0.1, 0.8, 0.1], [0.9, 0.1, 0], [0, 0.4, 0.6]]])
     (found,) = task("ab", activation="none").postprocess({"y": odds})
     assert (found.text, found.score) == ("ab", pytest.approx(0.7))
@@ -67,13 +67,13 @@ def test_the_score_is_that_of_the_characters() -> None:
         ),
     ],
 )
-def test_wrong_values(fields: dict[str, Any], message: str) -> None:
+def test_invalid_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         task(**fields)
     assert str(caught.value) == message
 
 
-def test_outputs_that_do_not_fit() -> None:
+def test_outputs_that_do_not_fit_the_task_are_refused() -> None:
     image = (eb.TensorSpec("x", "float32", (1, 3, "h", "w")),)
     assert task().fit(image, [eb.TensorSpec("y", "float32", (1, 9, 4))]).output == "y"
     for dims in ((1, 9, 5), (1, 4)):
@@ -95,7 +95,7 @@ def error_rate(*pairs: tuple[str, str]) -> float:
     return metric.compute()
 
 
-def test_the_share_of_wrong_characters() -> None:
+def test_cer_is_the_share_of_wrong_characters() -> None:
     assert error_rate(("abc", "abc")) == 0
     assert error_rate(("abd", "abc"), ("", "d")) == pytest.approx(2 / 4)
     assert error_rate(("bcda", "abcd")) == pytest.approx(2 / 4)
@@ -104,12 +104,12 @@ def test_the_share_of_wrong_characters() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text("abcd", max_size=6), st.text("abcd", min_size=1, max_size=6))
-def test_edits_are_those_of_the_definition(found: str, true: str) -> None:
-    def edits(one: str, other: str) -> int:
-        if not one or not other:
-            return len(one) + len(other)
-        changed = edits(one[1:], other[1:]) + (one[0] != other[0])
-        return min(changed, edits(one[1:], other) + 1, edits(one, other[1:]) + 1)
+def test_edit_distances_match_their_definition(found: str, true: str) -> None:
+    def edits(first: str, second: str) -> int:
+        if not first or not second:
+            return len(first) + len(second)
+        changed = edits(first[1:], second[1:]) + (first[0] != second[0])
+        return min(changed, edits(first[1:], second) + 1, edits(first, second[1:]) + 1)
 
     assert error_rate((found, true)) == pytest.approx(edits(found, true) / len(true))
 
@@ -121,7 +121,7 @@ def listed(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_file_lists_the_texts(tmp_path: Path) -> None:
+def test_texts_are_read_from_a_label_file(tmp_path: Path) -> None:
     listed(tmp_path, "\ufeffa.png\tcab ba\n\nb.png b\u00e4r\r\n")
     data = eb.DataSet(tmp_path).for_task(task())
     assert [item.target.truth for item in data] == ["cab ba", "b\u00e4r"]
@@ -139,13 +139,13 @@ def test_a_file_lists_the_texts(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_line_that_does_not_fit(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_label_lines_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         eb.DataSet(listed(tmp_path, text)).for_task(task())
     assert str(caught.value) == message.format(tmp_path)
 
 
-def test_two_files_of_texts(tmp_path: Path) -> None:
+def test_ambiguous_and_undecodable_label_files_are_refused(tmp_path: Path) -> None:
     listed(tmp_path, "a.png\tab")
     (tmp_path / "more.txt").touch()
     with pytest.raises(eb.EnginebayError) as caught:
