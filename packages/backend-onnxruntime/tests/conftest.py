@@ -1,4 +1,4 @@
-"""What these tests share: models written as text, and loaded as users load them."""
+"""Shared fixtures: models written as text, and loaded as users load them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def distributions(tmp_path, monkeypatch):
     return distributions
 
 
-def test_all_four_tiers_are_green(backend):
+def test_all_four_tiers_pass(backend):
     report = backend.check_env()
     assert report.ok, report
     assert {check.tier for check in report.checks} == {"metadata", "import", "device", "smoke"}
@@ -51,7 +51,7 @@ def test_all_four_tiers_are_green(backend):
     assert backend.is_available()
 
 
-def test_both_wheels_at_once(backend, distributions):
+def test_two_installed_wheels_fail_the_check(backend, distributions):
     distributions(onnxruntime="1.31.1", onnxruntime_gpu="1.31.0")
     report = backend.check_env()
     check = report.failed
@@ -65,14 +65,14 @@ def test_both_wheels_at_once(backend, distributions):
     assert [check.status for check in report.checks[-3:]] == ["skipped"] * 3
 
 
-def test_a_wheel_that_is_too_old(backend, distributions):
+def test_an_old_wheel_fails_the_check(backend, distributions):
     distributions(onnxruntime="1.10.0")
     check = backend.check_env().failed
     assert check.found == "onnxruntime 1.10.0"
     assert check.fix == 'pip install "onnxruntime>=1.22"'
 
 
-def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
+def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monkeypatch):
     package = tmp_path / "site" / "onnxruntime"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('libfoo.so.1: cannot open')")
@@ -83,7 +83,7 @@ def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
     assert check.fix == "pip install --force-reinstall 'enginebay-onnxruntime[cpu]'"
 
 
-def test_an_import_that_hangs(backend, tmp_path, monkeypatch, soon):
+def test_an_import_that_hangs_fails_the_check(backend, tmp_path, monkeypatch, soon):
     package = tmp_path / "site" / "onnxruntime"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("import time\ntime.sleep(600)")
@@ -94,7 +94,7 @@ def test_an_import_that_hangs(backend, tmp_path, monkeypatch, soon):
 
 
 @no_cuda
-def test_cuda_that_is_not_in_the_build(backend):
+def test_a_build_without_cuda_fails_the_check(backend):
     report = backend.check_env(backend.Params(device="cuda"))
     check = report.failed
     assert (check.tier, check.name) == ("device", "CUDAExecutionProvider")
@@ -107,25 +107,25 @@ def test_cuda_that_is_not_in_the_build(backend):
     "AzureExecutionProvider" not in onnxruntime.get_available_providers(),
     reason="this build has no AzureExecutionProvider",
 )
-def test_a_provider_that_is_compiled_in_and_does_no_work(backend):
+def test_a_provider_that_runs_no_node_fails_the_smoke_check(backend):
     report = backend.check_env(backend.Params(providers=("AzureExecutionProvider",)))
     assert report.failed.tier == "smoke"
     assert "strict mode forbids the CPU" in report.failed.found
 
 
-def test_an_unknown_provider(backend):
+def test_an_unknown_provider_is_refused(backend):
     with pytest.raises(ParamsError, match=r"^unknown provider 'MyExecutionProvider'"):
         backend.check_env(backend.Params(providers=("MyExecutionProvider",)))
 
 
-def test_the_command_answers_0_where_all_is_green(capsys):
+def test_the_command_exits_with_0_if_all_checks_pass(capsys):
     assert main(["check-env", "onnxruntime", "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)["backends"]
     assert result["ok"] is True
 
 
 @no_cuda
-def test_the_command_answers_3_where_a_named_one_is_not(capsys):
+def test_the_command_exits_with_3_if_a_named_backend_fails(capsys):
     assert main(["check-env", "onnxruntime", "--device", "cuda"]) == 3
     out = capsys.readouterr().out
     assert "onnxruntime: NOT OK" in out
@@ -161,7 +161,7 @@ def run(python, *arguments):
     )
 
 
-def test_check_env_without_onnxruntime(bare_python):
+def test_a_missing_onnxruntime_fails_the_check(bare_python):
     done = run(bare_python, "check-env", "onnxruntime")
     assert done.returncode == 3, done
     assert "metadata  FAILED   onnxruntime: not installed" in done.stdout
@@ -169,13 +169,13 @@ def test_check_env_without_onnxruntime(bare_python):
     assert 'fix: pip install "onnxruntime>=1.22"' in done.stdout
 
 
-def test_no_name_is_no_failure(bare_python):
+def test_the_command_without_names_exits_with_0(bare_python):
     done = run(bare_python, "check-env")
     assert done.returncode == 0, done
     assert "onnxruntime: NOT OK" in done.stdout
 
 
-def test_loading_an_artifact_without_onnxruntime(bare_python, write, tmp_path):
+def test_loading_without_onnxruntime_tells_how_to_install_it(bare_python, write, tmp_path):
     model = write("(float[n] x) => (float[n] y) { y = Relu(x) }")
     eb.convert(model, backend="onnxruntime", work_dir=tmp_path / "artifact")
     code = f"import enginebay; enginebay.load({str(tmp_path / 'artifact')!r})"

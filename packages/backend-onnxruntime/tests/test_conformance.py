@@ -1,4 +1,4 @@
-"""The laws that every backend keeps, on the CPU, or on a GPU in ``nox -s gpu``."""
+"""The laws for every backend, on the CPU, or on a GPU in ``nox -s gpu``."""
 
 from __future__ import annotations
 

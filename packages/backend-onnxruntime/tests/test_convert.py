@@ -1,4 +1,4 @@
-"""What ends up in the work folder, in full and in half precision."""
+"""The files in the work folder, in full and in half precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enginebay.errors import ConversionError, NotVerifiedError
 
 @pytest.fixture
 def weighted(tmp_path):
-    """Write ``x + w`` with its weights in the file or beside it, in a folder below."""
+    """Write ``x + w`` to a folder, with its weights in the model's file or in another."""
 
     def weighted(location=None, folder="ir", name="net.onnx"):
         graph = onnx.parser.parse_graph(
@@ -44,7 +44,9 @@ def check(wrapper):
 
 @pytest.mark.parametrize("location", [None, "net.onnx.data", "weights/w.bin"])
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_the_files_are_those_that_the_model_needs(backend, weighted, tmp_path, location, precision):
+def test_the_artifact_contains_the_files_of_the_model(
+    backend, weighted, tmp_path, location, precision
+):
     out = tmp_path / "out"
     params = {"work_dir": str(out), "file_name": "renamed", "precision": precision}
     written = backend.to_backend(weighted(location), **params)
@@ -53,7 +55,7 @@ def test_the_files_are_those_that_the_model_needs(backend, weighted, tmp_path, l
     check(backend.build_wrapper(**params))
 
 
-def test_the_models_own_folder_as_work_folder(backend, weighted):
+def test_the_folder_of_the_model_may_be_the_work_folder(backend, weighted):
     path = weighted("w.bin", name="model.onnx")
     before = path.read_bytes()
     params = {"work_dir": str(path.parent)}
@@ -62,7 +64,7 @@ def test_the_models_own_folder_as_work_folder(backend, weighted):
     check(backend.build_wrapper(**params))
 
 
-def test_half_precision_does_not_replace_the_model_it_reads(backend, weighted):
+def test_fp16_does_not_overwrite_its_source_model(backend, weighted):
     path = weighted(name="model.onnx")
     before = path.read_bytes()
     with pytest.raises(ConversionError) as raised:
@@ -72,12 +74,12 @@ def test_half_precision_does_not_replace_the_model_it_reads(backend, weighted):
     assert path.read_bytes() == before
 
 
-def test_weights_never_take_the_models_place(backend, weighted, tmp_path):
+def test_weights_do_not_overwrite_the_model(backend, weighted, tmp_path):
     with pytest.raises(ConversionError, match=r"two files have the same target .*model\.onnx"):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
 
 
-def test_what_onnx_runtime_cannot_load_is_not_published(tmp_path):
+def test_a_model_that_cannot_be_loaded_is_not_published(tmp_path):
     graph = onnx.parser.parse_graph("g (float[3] x) => (float[3] y) { y = my.ops.Wibble(x) }")
     opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("my.ops", 1)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
@@ -141,7 +143,7 @@ def test_networks_verify_in_half_precision(name, tmp_path):
     assert done.verdict == "verified"
     assert done.receipt.precision == "fp16"
     model = onnx.load(done.artifact.path / "model.onnx")
-    assert any(one.data_type == onnx.TensorProto.FLOAT16 for one in model.graph.initializer)
+    assert any(tensor.data_type == onnx.TensorProto.FLOAT16 for tensor in model.graph.initializer)
     with eb.load(done.artifact) as wrapper:
         assert [spec.dtype for spec in wrapper.outputs] == (
             ["float32", "int64"] if name == "convolutions" else ["float32"]
@@ -150,14 +152,14 @@ def test_networks_verify_in_half_precision(name, tmp_path):
     assert all(len(value) == 3 for value in out.values())
 
 
-def test_a_model_that_is_half_precision_already(tmp_path):
+def test_a_half_precision_model_is_reported_as_fp16(tmp_path):
     model = nn.Linear(4, 4).half()
     done = eb.deploy(model, torch.ones(1, 4).half(), backend="onnxruntime", work_dir=tmp_path / "o")
     assert (done.verdict, done.receipt.precision) == ("verified", "fp16")
     assert done.artifact.outputs[0].dtype == "float16"
 
 
-def test_weights_beyond_half_precision_are_a_mismatch(tmp_path):
+def test_weights_beyond_half_precision_fail_the_verdict(tmp_path):
     class Large(nn.Module):
         def __init__(self):
             super().__init__()
@@ -195,7 +197,7 @@ def test_transpose_and_matmul_in_half_precision_load(load):
         ({"fp32_nodes": ("second",)}, 4),
     ],
 )
-def test_operators_and_nodes_that_stay_in_single_precision(backend, tmp_path, kept, casts):
+def test_excluded_operators_and_nodes_stay_in_fp32(backend, tmp_path, kept, casts):
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 17]> three (float[2] x) => (float[2] y)'
         " { [first] a = Relu(x)  [second] b = Sqrt(a)  [third] y = Relu(b) }"

@@ -35,16 +35,16 @@ def test_without_the_library_the_model_is_refused(load):
     assert "ai.onnx.contrib" in str(raised.value)
 
 
-def test_a_library_by_the_name_of_its_package(extensions, load):
+def test_a_library_is_loaded_by_its_package_name(extensions, load):
     check(load(NEG_POS, imports=IMPORTS, custom_ops=[PACKAGE]))
 
 
-def test_twice_in_one_process(extensions, load):
+def test_a_library_is_loaded_twice_in_one_process(extensions, load):
     check(load(NEG_POS, imports=IMPORTS, custom_ops=[PACKAGE]))
     check(load(NEG_POS, imports=IMPORTS, custom_ops=[PACKAGE]))
 
 
-def test_half_precision_leaves_custom_ops_their_dtype(extensions, load):
+def test_fp16_does_not_change_dtypes_of_custom_ops(extensions, load):
     text = NEG_POS.replace("NegPos(x)", "NegPos(d)").replace("{ neg", "{ d = Mul(x, x) neg")
     wrapper = load(text, imports=IMPORTS, custom_ops=[PACKAGE], precision="fp16")
     assert wrapper({"x": X})["pos"].tolist() == [1, 4]
@@ -71,7 +71,7 @@ def test_a_library_by_path_moves_with_the_artifact(extensions, write, tmp_path):
         eb.load(moved)
 
 
-def test_the_cache_of_optimised_models_knows_the_library(extensions, load, tmp_path):
+def test_cached_models_are_loaded_with_custom_ops(extensions, load, tmp_path):
     params = {"custom_ops": [PACKAGE], "optimized_cache": str(tmp_path / "cache")}
     for _ in range(2):
         wrapper = load(NEG_POS, imports=IMPORTS, **params)
@@ -79,7 +79,7 @@ def test_the_cache_of_optimised_models_knows_the_library(extensions, load, tmp_p
         check(wrapper)
 
 
-def test_check_env_with_custom_ops(extensions, backend):
+def test_check_env_loads_custom_ops(extensions, backend):
     report = backend.check_env(with_custom_ops=True)
     assert [
         (check.tier, check.status) for check in report.checks if check.name == "custom ops"
@@ -88,7 +88,7 @@ def test_check_env_with_custom_ops(extensions, backend):
 
 
 def test_check_env_names_the_library_that_does_not_load(backend, tmp_path):
-    (tmp_path / "broken.so").write_bytes(b"this is no library")
+    (tmp_path / "broken.so").write_bytes(b"this is not a library")
     params = backend.Params(custom_ops=(str(tmp_path / "broken.so"),))
     report = backend.check_env(params, with_custom_ops=True)
     assert report.failed.name == "custom ops"
@@ -97,8 +97,8 @@ def test_check_env_names_the_library_that_does_not_load(backend, tmp_path):
     assert report.failed.fix == "build it for this version of ONNX Runtime and this platform"
 
 
-@pytest.mark.parametrize("content", [b"this is no library", b"\x7fELF and no more"])
-def test_a_file_that_is_no_library(load, tmp_path, content, capfd):
+@pytest.mark.parametrize("content", [b"this is not a library", b"\x7fELF and no more"])
+def test_a_file_that_is_not_a_library_is_refused(load, tmp_path, content, capfd):
     library = tmp_path / "broken.so"
     library.write_bytes(content)
     with pytest.raises(ConversionError) as raised:
@@ -107,20 +107,20 @@ def test_a_file_that_is_no_library(load, tmp_path, content, capfd):
     assert raised.value.hint == "build it for this version of ONNX Runtime and this platform"
 
 
-def test_a_library_without_the_entry_point(load):
+def test_a_library_without_the_entry_point_is_refused(load):
     import _ctypes
 
     with pytest.raises(ConversionError, match=r"cannot be loaded: .*RegisterCustomOps"):
         load(NEG_POS, imports=IMPORTS, custom_ops=[_ctypes.__file__])
 
 
-def test_a_path_that_leads_nowhere(load):
+def test_a_missing_library_is_refused(load):
     with pytest.raises(ConversionError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=["build/libops.so"])
     assert str(raised.value) == "custom-op library 'build/libops.so' is not a file"
 
 
-def test_two_libraries_of_one_name(load, tmp_path):
+def test_two_libraries_with_the_same_name_are_refused(load, tmp_path):
     paths = [tmp_path / folder / "libops.so" for folder in "ab"]
     for path in paths:
         path.parent.mkdir()
@@ -129,7 +129,7 @@ def test_two_libraries_of_one_name(load, tmp_path):
         load(NEG_POS, imports=IMPORTS, custom_ops=[str(path) for path in paths])
 
 
-def test_a_package_that_is_not_installed(load):
+def test_a_package_that_is_not_installed_is_refused(load):
     with pytest.raises(MissingDependencyError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=["no_such_ops"])
     assert str(raised.value) == (
@@ -138,7 +138,7 @@ def test_a_package_that_is_not_installed(load):
     assert raised.value.hint == "pip install no-such-ops"
 
 
-def test_a_package_that_holds_no_library(load):
+def test_a_package_without_a_library_is_refused(load):
     with pytest.raises(ConversionError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=["json"])
     assert str(raised.value) == (
@@ -147,7 +147,7 @@ def test_a_package_that_holds_no_library(load):
     assert raised.value.hint == "pass the library's path"
 
 
-def test_what_is_a_path_and_what_is_a_package():
+def test_paths_are_distinguished_from_package_names():
     from enginebay_onnxruntime.custom_ops import is_path
 
     assert all(map(is_path, ["libops.so", "a/ops", "ops.dll", "C:\\ops", "libops.so.1", "./ops"]))

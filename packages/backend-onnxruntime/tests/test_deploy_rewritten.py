@@ -16,7 +16,7 @@ from enginebay.errors import ExportError, NotVerifiedError
 both = pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 
 
-#: What the right rewriters are for.
+#: The names that the correct rewriters replace.
 OWN = {"torch.nn.functional.scaled_dot_product_attention", "torch.nn.LayerNorm", "gelu"}
 
 
@@ -53,8 +53,8 @@ def image():
     return torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-def right():
-    """One of each kind; together they reach every layer of the model."""
+def correct_rewriters():
+    """One rewriter of each kind; together they change every layer of the model."""
     rewriters = eb.RewriterSet(backend="onnxruntime")
 
     @rewriters.function("torch.nn.functional.scaled_dot_product_attention")
@@ -84,8 +84,8 @@ def right():
     return rewriters
 
 
-def wrong(kind):
-    """Half of what the original answers."""
+def wrong_rewriters(kind):
+    """A rewriter of one kind, which halves the original's result."""
     rewriters = eb.RewriterSet()
     if kind == "function":
         rewriters.function("torch.nn.functional.multi_head_attention_forward")(
@@ -122,24 +122,24 @@ def deploy(model, image, work_dir, exporter, *rewriters, **options):
 
 
 def fired(deployment):
-    """The caller's rewriters that fired; core and the plugin have theirs besides."""
+    """Return the caller's rewriters that fired, without those of core and the plugin."""
     applied = deployment.rewriting.applied
-    return {each.name for each in applied if each.count and each.distribution is None}
+    return {entry.name for entry in applied if entry.count and entry.distribution is None}
 
 
 @both
-def test_a_model_is_verified_with_and_without(tmp_path, model, image, exporter):
+def test_a_model_is_verified_with_and_without_rewriters(tmp_path, model, image, exporter):
     before = dict(model.named_modules())
     without = deploy(model, image, tmp_path / "without", exporter)
-    rewritten = deploy(model, image, tmp_path / "with", exporter, right())
+    rewritten = deploy(model, image, tmp_path / "with", exporter, correct_rewriters())
     assert (without.verdict, rewritten.verdict) == ("verified", "verified")
 
     assert (fired(without), fired(rewritten)) == (set(), OWN)
     assert dict(model.named_modules()) == before
 
     outputs = []
-    for each in (without, rewritten):
-        with eb.load(each.artifact) as wrapper:
+    for deployment in (without, rewritten):
+        with eb.load(deployment.artifact) as wrapper:
             outputs.append(wrapper({"image": image.numpy()})["output"])
     with torch.no_grad():
         expected = model(image).numpy()
@@ -150,15 +150,15 @@ def test_a_model_is_verified_with_and_without(tmp_path, model, image, exporter):
 
 @both
 @pytest.mark.parametrize("kind", ["function", "module", "symbolic"])
-def test_a_wrong_rewriter_is_caught(tmp_path, model, image, exporter, kind):
+def test_a_wrong_rewriter_fails_the_verification(tmp_path, model, image, exporter, kind):
     with pytest.raises(NotVerifiedError, match="output"):
-        deploy(model, image, tmp_path / "out", exporter, wrong(kind))
+        deploy(model, image, tmp_path / "out", exporter, wrong_rewriters(kind))
     assert not (tmp_path / "out").exists()
     assert deploy(model, image, tmp_path / "out", exporter).verdict == "verified"
 
 
 @both
-def test_a_model_that_only_its_rewriter_makes_deployable(tmp_path, monkeypatch, exporter):
+def test_a_rewriter_makes_a_model_deployable(tmp_path, monkeypatch, exporter):
     monkeypatch.setitem(sys.modules, "asking_model", sys.modules[__name__])
 
     class Asking(nn.Module):

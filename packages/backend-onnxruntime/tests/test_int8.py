@@ -48,8 +48,8 @@ def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) ->
     model = onnx.load(artifact.path / "model.onnx")
     weights = {tensor.data_type for tensor in model.graph.initializer if len(tensor.dims) == 4}
     assert weights == {onnx.TensorProto.INT8}
-    zeros = [one for one in model.graph.initializer if one.name.endswith("zero_point")]
-    assert {one.data_type for one in zeros if not one.dims} == {onnx.TensorProto.UINT8}
+    zeros = [tensor for tensor in model.graph.initializer if tensor.name.endswith("zero_point")]
+    assert {tensor.data_type for tensor in zeros if not tensor.dims} == {onnx.TensorProto.UINT8}
     assert artifact.manifest.data.count == len(ITEMS)
     with eb.load(artifact) as quantised, eb.load(tmp_path / "fp32") as full:
         assert quantised.receipt.precision == "int8"
@@ -59,9 +59,9 @@ def test_convolutions_and_products_compute_in_int8(net: Path, tmp_path: Path) ->
     assert 0 < noise < 0.05 * np.std([wanted for _, wanted in pairs])
 
 
-def test_products_are_right_on_every_processor(tmp_path: Path) -> None:
-    # Bright images and weights of one size: two products of full range are more than 16 bits hold.
-    # ONNX Runtime has no switch for the instruction set. What makes its ways alike is arithmetic:
+def test_int8_products_do_not_overflow(tmp_path: Path) -> None:
+    # Bright images and equal weights: the sum of two products of full range exceeds 16 bits.
+    # ONNX Runtime has no switch for the instruction set, but every set computes the same:
     # with weights up to 64, two products (2 * 255 * 64) fit into 16 bits.
     bright = [{"x": np.full((1, 8, 8, 8), 1 - 0.01 * place, "f4")} for place in range(8)]
     conv = nn.Conv2d(8, 4, 3)
@@ -83,20 +83,20 @@ def test_products_are_right_on_every_processor(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0.01)
 
 
-def test_weights_beside_the_file(net: Path, tmp_path: Path) -> None:
-    beside = tmp_path / "beside.onnx"
+def test_external_weights_are_quantised_like_embedded_weights(net: Path, tmp_path: Path) -> None:
+    external = tmp_path / "external.onnx"
     onnx.save(
-        onnx.load(net), beside, save_as_external_data=True, location="w.bin", size_threshold=1000
+        onnx.load(net), external, save_as_external_data=True, location="w.bin", size_threshold=1000
     )
     with (
-        eb.load(int8(beside, tmp_path / "beside", ITEMS)) as found,
+        eb.load(int8(external, tmp_path / "external", ITEMS)) as found,
         eb.load(int8(net, tmp_path / "inline", ITEMS)) as wanted,
     ):
         for item in ITEMS:
             np.testing.assert_equal(found(item), wanted(item))
 
 
-def test_weights_beside_the_artifacts_model(
+def test_large_quantised_models_store_external_weights(
     net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enginebay_onnxruntime.quantize._MAX_BYTES_IN_ONE_FILE", 0)
@@ -108,7 +108,7 @@ def test_weights_beside_the_artifacts_model(
 
 
 @pytest.mark.parametrize("count", [64, 65])
-def test_ranges_hold_every_item(net: Path, tmp_path: Path, count: int) -> None:
+def test_ranges_cover_every_item(net: Path, tmp_path: Path, count: int) -> None:
     items = [{"x": IMAGES[place % len(IMAGES)]} for place in range(count)]
     items[0] = {"x": IMAGES[0] * np.float32(10)}
     artifact = int8(net, tmp_path / "int8", items)
@@ -162,8 +162,8 @@ def test_a_classifier_with_a_softmax_is_judged_by_its_decisions(
 ) -> None:
     with eb.load(eb.convert(sharp, backend="onnxruntime", work_dir=tmp_path / "fp32")) as full:
         probabilities = [full({"x": image})[full.output_names[0]] for image in IMAGES]
-    classes = [int(one.argmax()) + moved for one in probabilities]
-    assert max(one.max() / np.median(one) for one in probabilities) > 100
+    classes = [int(row.argmax()) + moved for row in probabilities]
+    assert max(row.max() / np.median(row) for row in probabilities) > 100
     deployed = eb.deploy(
         str(sharp),
         {"x": torch.from_numpy(IMAGES[0])},
@@ -178,7 +178,7 @@ def test_a_classifier_with_a_softmax_is_judged_by_its_decisions(
     assert eb.verify(deployed.artifact).signals == deployed.verification.signals
 
 
-def test_data_of_one_value_calibrate_nothing(net: Path, tmp_path: Path) -> None:
+def test_constant_calibration_data_are_refused(net: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         int8(net, tmp_path / "out", [{"x": np.zeros_like(image)} for image in IMAGES])
     assert str(caught.value) == (
@@ -188,7 +188,7 @@ def test_data_of_one_value_calibrate_nothing(net: Path, tmp_path: Path) -> None:
     int8(net, tmp_path / "out", [{"x": np.full_like(IMAGES[0], value)} for value in (0, 1)])
 
 
-def test_without_data(net: Path, tmp_path: Path) -> None:
+def test_int8_without_data_is_refused(net: Path, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="precision int8 requires calibration data") as caught:
         int8(net, tmp_path / "out", None)
     assert caught.value.hint.startswith("--data FILE.npz: numpy.savez")
@@ -213,17 +213,14 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_whatever_the_data_come_in_the_ranges_are_the_same(
-    net: Path, tmp_path: Path, form: str
-) -> None:
+def test_every_form_of_data_produces_the_same_ranges(net: Path, tmp_path: Path, form: str) -> None:
     wanted = int8(net, tmp_path / "wanted", ITEMS)
     found = int8(net, tmp_path / "found", FORMS[form])
     assert found.manifest.data.count == len(ITEMS)
-    one, other = ((each.path / "model.onnx").read_bytes() for each in (found, wanted))
-    assert one == other
+    assert (found.path / "model.onnx").read_bytes() == (wanted.path / "model.onnx").read_bytes()
 
 
-def test_nothing_to_quantise(tmp_path: Path) -> None:
+def test_a_model_without_quantisable_nodes_is_refused(tmp_path: Path) -> None:
     eb.export(
         nn.Sigmoid(),
         torch.ones(1, 4),

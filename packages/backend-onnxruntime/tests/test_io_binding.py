@@ -74,7 +74,7 @@ def two(tmp_path_factory):
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_two_strided_inputs_of_any_size(two, shape, turned):
+def test_strided_inputs_of_any_size_match_torch(two, shape, turned):
     x = torch.randn(9, 9)[: shape[0], : shape[1]]
     z = torch.randn(18, 9)[::2][: shape[0], : shape[1]]
     if turned:
@@ -87,7 +87,7 @@ def test_two_strided_inputs_of_any_size(two, shape, turned):
 
 
 @pytest.mark.parametrize("onnx_name", DTYPES)
-def test_every_dtype(load_bound, onnx_name):
+def test_every_dtype_is_bound(load_bound, onnx_name):
     text = "(T[n, 3] x) => (T[m, 3] y) { y = Concat<axis = 0>(x, x) }"
     wrapper = load_bound(text.replace("T", onnx_name))
     x = torch.tensor([[0, 1, 100], [7, 0, 1]]).to(DTYPES[onnx_name])
@@ -96,7 +96,7 @@ def test_every_dtype(load_bound, onnx_name):
     assert y.tolist() == x.tolist() * 2
 
 
-def test_what_was_returned_never_changes(two):
+def test_returned_outputs_never_change(two):
     x = torch.ones(3, 4)
     first = two({"x": x, "z": x})
     for scale in range(5):
@@ -120,7 +120,7 @@ def test_an_output_that_is_an_input_is_a_copy(load_bound):
     assert out["x"].tolist() == out["y"].tolist() == [1, 1, 1, 1]
 
 
-def test_scalars_and_gradients(load_bound):
+def test_scalars_with_gradients_are_accepted(load_bound):
     wrapper = load_bound("(float[] x) => (float[] y) { y = Neg(x) }")
     y = wrapper({"x": torch.tensor(2.0, requires_grad=True)})["y"]
     assert y.shape == ()
@@ -128,14 +128,14 @@ def test_scalars_and_gradients(load_bound):
     assert y.item() == -2
 
 
-def test_numpy_beside_torch_and_numpy_alone(two):
+def test_numpy_arrays_are_accepted_with_and_without_tensors(two):
     x = torch.ones(2, 2)
     assert two({"x": x, "z": np.ones((2, 2), np.float32)})["sum"].tolist() == [[2, 2], [2, 2]]
     alone = two({"x": x.cpu().numpy(), "z": x.cpu().numpy()})["sum"]
     assert isinstance(alone, np.ndarray)
 
 
-def test_errors_are_those_of_the_host_path(load_bound):
+def test_device_tensors_raise_the_errors_of_host_arrays(load_bound):
     wrapper = load_bound("(float[4] x, int64[k] i) => (float[k] y) { y = Gather(x, i) }")
     with pytest.raises(InputError, match=r"input 'x' has dtype torch\.float64, expected"):
         wrapper({"x": torch.ones(4, dtype=torch.float64), "i": torch.tensor([0])})

@@ -1,4 +1,4 @@
-"""The times of a session's nodes, and the model's nodes that each of them computes."""
+"""The times of a session's nodes, and the model's nodes that each node computes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def layers(tmp_path):
     return timed
 
 
-def test_each_node_of_the_model_is_in_the_layer_that_computes_it(layers):
+def test_each_layer_lists_the_nodes_that_it_computes(layers):
     found = layers()
     assert [(layer.operator, layer.nodes) for layer in found if layer.nodes] == [
         ("Conv", ("n0", "n1")),

@@ -55,13 +55,13 @@ def test_every_flag_reaches_its_field(parser):
     assert OnnxruntimeParams.from_mapping(params.to_mapping()) == params
 
 
-def test_every_field_is_documented_and_a_flag(parser):
+def test_every_field_has_a_flag(parser):
     flags = {name for action in parser._actions for name in action.option_strings}
     for field in OnnxruntimeParams.__struct_fields__:
         assert "--" + field.replace("_", "-") in flags
 
 
-def test_the_help_reads_well(parser):
+def test_the_help_explains_precisions_and_optimization_levels(parser):
     text = " ".join(parser.format_help().split())
     assert (
         "--precision {fp32,fp16,int8} fp32 does not change the model; fp16 converts weights and "
@@ -74,10 +74,10 @@ def test_the_help_reads_well(parser):
 @pytest.mark.parametrize(
     ("field", "value"), [("precision", "int4"), ("graph_optimization", "99"), ("providers", "CPU")]
 )
-def test_a_value_that_does_not_fit(field, value):
+def test_an_invalid_value_is_refused(field, value):
     with pytest.raises(ParamsError, match=field):
         OnnxruntimeParams(**{field: value})
 
 
-def test_the_files_of_the_artifact():
+def test_the_model_file_is_in_the_work_folder():
     assert OnnxruntimeParams(file_name="net", work_dir="out").get_model_files() == ("out/net.onnx",)

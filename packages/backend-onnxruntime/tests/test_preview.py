@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def lacking(path: Path) -> dict[str, str] | None:
+def list_unsupported(path: Path) -> dict[str, str] | None:
     backend = eb.get_backend("onnxruntime")
     ir, params = read_onnx(path), backend.Params()
     request = ConvertRequest(ir=ir, params=params, work_dir=path.parent)
@@ -24,7 +24,7 @@ def lacking(path: Path) -> dict[str, str] | None:
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """Two operators that nobody has, one without a kernel for its dtype, and others between."""
+    """Two unknown operators, one without a kernel for its dtype, and supported operators."""
     text = (
         '<ir_version: 10, opset_import: ["": 21, "my.ops": 1]> g '
         "(float[1, 3] x, double[1, 3] n) => (float[1, 3] y, double[1, 3] m) {"
@@ -38,16 +38,16 @@ def planted(tmp_path: Path) -> Path:
     return tmp_path / "planted.onnx"
 
 
-def test_all_that_is_lacking_is_listed(planted: Path) -> None:
-    assert lacking(planted) == {
+def test_all_unsupported_operators_are_listed(planted: Path) -> None:
+    assert list_unsupported(planted) == {
         "Wibble_0": "ONNX Runtime has no such operator",
         "Wobble_2": "ONNX Runtime has no such operator",
         "Elu_4": "ONNX Runtime has no kernel for these dtypes",
     }
 
 
-def test_the_claim_is_what_loading_says(planted: Path) -> None:
-    """Each one alone keeps ONNX Runtime from loading the model; without them it loads."""
+def test_only_the_listed_operators_prevent_loading(planted: Path) -> None:
+    """Each listed operator alone prevents loading; without them the model loads."""
     import onnxruntime
 
     model = onnx.load(planted)

@@ -1,4 +1,4 @@
-"""Requested providers, those that work instead, and what the receipt says."""
+"""Requested providers, their fallbacks, and the receipt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ azure = pytest.mark.skipif(
 )
 
 
-def test_the_receipt_of_a_plain_load(load):
+def test_the_receipt_reports_engine_device_and_provider(load):
     receipt = load(RELU).receipt
     assert receipt == eb.Receipt(
         engine=f"onnxruntime {onnxruntime.__version__}",
@@ -52,7 +52,7 @@ def test_cuda_that_does_not_load_is_refused(load, device, strict):
     assert raised.value.hint == f"--device cpu; {check}"
 
 
-def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch):
+def test_the_library_that_cuda_lacks_is_named(tmp_path, monkeypatch):
     from enginebay_onnxruntime import providers
     from enginebay_onnxruntime.params import OnnxruntimeParams
 
@@ -81,14 +81,14 @@ def test_the_library_that_keeps_cuda_from_loading_is_named(tmp_path, monkeypatch
 
 
 @no_cuda
-def test_auto_takes_what_is_there_and_says_what(load):
+def test_auto_selects_and_reports_an_available_device(load):
     wrapper = load(RELU, device="auto", strict=True)
     assert (wrapper.receipt.device, wrapper.receipt.fallbacks) == ("cpu", ())
     assert wrapper({"x": np.array([-1, 1], np.float32)})["y"].tolist() == [0, 1]
 
 
 @no_cuda
-def test_an_artifact_for_the_cpu_is_loaded_for_cuda(load, tmp_path):
+def test_loading_a_cpu_artifact_for_missing_cuda_is_refused(load, tmp_path):
     load(RELU)
     with pytest.raises(FallbackError, match="device 'cuda' was requested"):
         eb.load(tmp_path / "artifact_0", device="cuda")
@@ -99,12 +99,12 @@ def test_a_device_that_the_named_providers_do_not_use_is_refused(load):
         load(RELU, device="cuda", providers=["CPUExecutionProvider"])
 
 
-def test_strict_on_the_cpu_is_no_fallback(load):
+def test_strict_mode_accepts_the_cpu(load):
     assert load(RELU, strict=True).receipt.fallbacks == ()
 
 
 @azure
-def test_a_provider_that_takes_no_node_is_in_the_receipt(load):
+def test_the_receipt_reports_a_provider_without_nodes(load):
     receipt = load(RELU, providers=[AZURE, "CPUExecutionProvider"]).receipt
     if "nodes" in receipt.details:  # ONNX Runtime tells since 1.24
         assert receipt.provider == "CPUExecutionProvider"
@@ -113,7 +113,7 @@ def test_a_provider_that_takes_no_node_is_in_the_receipt(load):
 
 
 @azure
-def test_strict_has_the_session_refuse_nodes_on_the_cpu(load):
+def test_strict_mode_refuses_nodes_that_fall_back_to_the_cpu(load):
     with pytest.raises(FallbackError) as raised:
         load(RELU, providers=[AZURE, "CPUExecutionProvider"], strict=True)
     assert str(raised.value).startswith("the requested provider cannot run the whole model, and ")
@@ -121,7 +121,7 @@ def test_strict_has_the_session_refuse_nodes_on_the_cpu(load):
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:1", "", "CUDA"])
-def test_an_unknown_device(load, device):
+def test_an_unknown_device_is_refused(load, device):
     with pytest.raises(ParamsError) as raised:
         load(RELU, device=device)
     assert str(raised.value) == (
@@ -130,7 +130,7 @@ def test_an_unknown_device(load, device):
     assert raised.value.hint == "use --device cpu, or choose the provider with --providers"
 
 
-def test_an_unknown_provider(load):
+def test_an_unknown_provider_is_refused(load):
     with pytest.raises(ParamsError) as raised:
         load(RELU, providers=["CUDAExecutionProvidr"])
     assert str(raised.value) == (
@@ -143,7 +143,7 @@ def test_an_unknown_provider(load):
 @pytest.mark.parametrize(
     "key", ["CUDAExecutionProvider.device_id", "arena", "CPUExecutionProvider."]
 )
-def test_an_option_of_a_provider_that_is_not_used(load, key):
+def test_an_option_of_an_unused_provider_is_refused(load, key):
     with pytest.raises(ParamsError) as raised:
         load(RELU, provider_options={key: "1"})
     assert str(raised.value) == (
@@ -179,7 +179,7 @@ def test_the_devices_number_and_other_options_reach_the_provider():
     assert provider_options(named)["CUDAExecutionProvider"] == wanted
 
 
-def test_nothing_is_printed(load, capfd):
+def test_loading_prints_nothing(load, capfd):
     load(RELU, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
     assert capfd.readouterr() == ("", "")
 
@@ -193,9 +193,9 @@ def test_nothing_is_printed(load, capfd):
         ("(double[n] x) => (double[n] y) { y = Relu(x) }", "fp32"),
     ],
 )
-def test_the_precision_is_read_off_inputs_and_outputs(load, text, precision):
+def test_the_precision_is_derived_from_inputs_and_outputs(load, text, precision):
     assert load(text).receipt.precision == precision
 
 
-def test_converted_weights_are_half_precision(load):
+def test_the_receipt_reports_fp16_after_conversion(load):
     assert load(RELU, precision="fp16").receipt.precision == "fp16"

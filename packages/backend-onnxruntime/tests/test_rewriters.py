@@ -1,3 +1,5 @@
+"""The rewriters for ONNX Runtime are needed, and match PyTorch."""
+
 from __future__ import annotations
 
 from contextlib import contextmanager
@@ -67,7 +69,7 @@ def fill_in_place(x, mask):
         ("torch.Tensor.tril", torch.int8, lambda x, m: x.tril(-1)),
     ],
 )
-def test_it_is_needed_and_right(tmp_path, exporter, name, dtype, function):
+def test_each_rewriter_is_needed_and_matches_torch(tmp_path, exporter, name, dtype, function):
     x = torch.arange(-3, 3).reshape(2, 3).to(dtype)
     found, fired = run(tmp_path, [rewriters], exporter, function, x)
     assert fired[name] >= 1
@@ -77,7 +79,7 @@ def test_it_is_needed_and_right(tmp_path, exporter, name, dtype, function):
         run(tmp_path, [], exporter, function, x)
 
 
-def test_the_plugin_hands_them_over():
+def test_the_plugin_registers_the_rewriters():
     from enginebay_onnxruntime import plugin
 
     assert plugin.rewriters(request=None) is rewriters
@@ -116,7 +118,7 @@ def check(function, *args, **kwargs):
 
 
 @given(data=st.data(), shape=shapes, form=st.integers(0, 2))
-def test_masked_fill(data, shape, form):
+def test_masked_fill_matches_torch(data, shape, form):
     x, mask = data.draw(tensors(shape)), data.draw(tensors(shape)) > 0
     value = data.draw(st.integers(-9, 9) | st.booleans() | st.just(torch.tensor(1)))
     if form == 0:
@@ -128,7 +130,7 @@ def test_masked_fill(data, shape, form):
 
 
 @given(data=st.data(), shape=shapes, form=st.integers(0, 3))
-def test_where(data, shape, form):
+def test_where_matches_torch(data, shape, form):
     x, y, c = (data.draw(tensors(shape)) for _ in range(3))
     if form == 0:
         check(torch.where, c > 0, x, y)
@@ -147,7 +149,7 @@ def test_where(data, shape, form):
     diagonal=st.integers(-4, 4),
     by_name=st.booleans(),
 )
-def test_triangles(data, shape, function, diagonal, by_name):
+def test_triangles_match_torch(data, shape, function, diagonal, by_name):
     x = data.draw(tensors(shape))
     if by_name:
         check(function, x, diagonal=diagonal)

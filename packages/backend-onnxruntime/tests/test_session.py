@@ -20,7 +20,7 @@ FOLDABLE = """(float[n] x) => (float[n] y)
 ONES = np.ones(2, np.float32)
 
 
-def test_threads(load):
+def test_thread_counts_reach_the_session(load):
     wrapper = load(FOLDABLE, intra_op_threads=1, inter_op_threads=2)
     options = wrapper.session.get_session_options()
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 2)
@@ -29,12 +29,12 @@ def test_threads(load):
 
 
 @pytest.mark.parametrize("field", ["intra_op_threads", "inter_op_threads"])
-def test_a_negative_number_of_threads(backend, field):
+def test_a_negative_number_of_threads_is_refused(backend, field):
     with pytest.raises(ParamsError, match=f"^-1 does not fit .*{field}: expected int >= 0"):
         backend.Params(**{field: -1})
 
 
-def test_session_configuration_entries(load):
+def test_session_options_reach_the_session(load):
     wrapper = load(FOLDABLE, session_options={"session.set_denormal_as_zero": "1"})
     options = wrapper.session.get_session_options()
     assert options.get_session_config_entry("session.set_denormal_as_zero") == "1"
@@ -46,7 +46,7 @@ def test_session_configuration_entries(load):
 @pytest.mark.parametrize(
     ("level", "nodes"), [("disable", 3), ("basic", 1), ("extended", 1), ("all", 1)]
 )
-def test_levels_of_graph_optimization(load, tmp_path, level, nodes):
+def test_the_optimization_level_changes_the_graph(load, tmp_path, level, nodes):
     import onnx
 
     wrapper = load(FOLDABLE, graph_optimization=level, optimized_cache=str(tmp_path / "cache"))
@@ -69,20 +69,20 @@ def test_a_profile_is_written_and_named(load, tmp_path, caplog):
 
 # -- optimisations that are wrong ----------------------------------------------------------------
 
-#: Zeros around a plane of negative numbers, of which a MaxPool then takes the largest.
+#: Zeros around a plane of negative numbers, before a MaxPool.
 PADDED = """(float[1,1,4,4] x) => (float[1,1,3,3] y) <int64[8] pads = {0,0,1,1,0,0,1,1}>
     { p = Pad(x, pads)  y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(p) }"""
 NEGATIVE = -np.ones((1, 1, 4, 4), np.float32)
 
 
-def test_zeros_around_a_maximum_stay_zeros(load, tmp_path):
+def test_padding_before_a_max_pool_stays_zero(load, tmp_path):
     expected = [[[[0, 0, 0], [0, -1, 0], [0, 0, 0]]]]
     cache = {"optimized_cache": str(tmp_path / "cache")}
     for params in ({}, {"graph_optimization": "basic"}, {"precision": "fp16"}, cache, cache):
         assert load(PADDED, **params)({"x": NEGATIVE})["y"].tolist() == expected
 
 
-def test_an_optimisation_stays_where_it_is_right(load):
+def test_an_optimisation_is_disabled_only_for_models_it_breaks(load):
     key = "optimization.disable_specified_optimizers"
     for text, disabled in [(PADDED, "Pad_Fusion"), (FOLDABLE, "")]:
         options = load(text).session.get_session_options()
@@ -95,14 +95,14 @@ def test_an_optimisation_stays_where_it_is_right(load):
 
 
 class Cache:
-    """The folder that keeps optimised models, made without the load that `convert` makes."""
+    """A cache folder of optimised models, used without the load that `convert` makes."""
 
     def __init__(self, backend, write, tmp_path):
         self.folder = tmp_path / "cache"
         self._backend, self._write, self._made = backend, write, tmp_path / "made"
 
     def use(self, text=FOLDABLE, **params):
-        """Load, check the numbers, and say what the cache did."""
+        """Load, check the numbers, and return the cache's entry in the receipt."""
         given = {"work_dir": str(self._made), "optimized_cache": str(self.folder), **params}
         self._backend.to_backend(self._write(text), **given)
         with self._backend.build_wrapper(**given) as wrapper:
@@ -119,7 +119,7 @@ def cache(backend, write, tmp_path):
     return Cache(backend, write, tmp_path)
 
 
-def test_the_second_load_is_a_hit(cache):
+def test_the_second_load_uses_the_cache(cache):
     assert cache.use() == "written"
     assert cache.use() == "hit"
     assert len(cache.entries) == 1
@@ -133,18 +133,18 @@ def test_the_second_load_is_a_hit(cache):
         {"providers": ["CPUExecutionProvider"], "device": "cpu", "precision": "fp16"},
     ],
 )
-def test_other_parameters_are_another_model(cache, params):
+def test_other_parameters_get_their_own_cache_entry(cache, params):
     assert cache.use() == "written"
     assert cache.use(**params) == "written"
     assert cache.use(**params) == cache.use() == "hit"
 
 
-def test_another_model_is_another_model(cache):
+def test_another_model_gets_its_own_cache_entry(cache):
     assert cache.use() == "written"
     assert cache.use(FOLDABLE.replace("{2}", "{3}").replace("b = {3}", "b = {2}")) == "written"
 
 
-def test_weights_outside_the_model_file_count(write, tmp_path):
+def test_changed_external_weights_get_their_own_cache_entry(write, tmp_path):
     import onnx
 
     folder = tmp_path / "external"
@@ -194,7 +194,7 @@ def test_a_damaged_entry_is_written_again(cache, damage):
     assert cache.entries == [entry]
 
 
-def test_weights_lie_beside_the_optimised_model(backend, tmp_path):
+def test_cached_weights_are_stored_outside_the_model(backend, tmp_path):
     import onnx
 
     weights = np.arange(4096, dtype=np.float32)
@@ -219,7 +219,7 @@ def test_weights_lie_beside_the_optimised_model(backend, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_network_with_shapes_in_its_graph(tmp_path, precision):
+def test_a_network_that_computes_shapes_is_cached(tmp_path, precision):
     import torch
     from torch import nn
 
@@ -258,7 +258,7 @@ def test_an_entry_that_does_not_load_is_written_again(cache, caplog):
     assert caplog.messages[0].startswith(f"the optimised model in '{entry}' is replaced: ")
 
 
-def test_several_writers_at_once(cache, write, backend, tmp_path):
+def test_concurrent_writers_leave_one_cache_entry(cache, write, backend, tmp_path):
     write(FOLDABLE)
     start = threading.Barrier(6)
     found = []
@@ -287,7 +287,7 @@ def test_a_failed_load_leaves_nothing_in_the_cache(backend, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_cache_that_cannot_be_written(cache, tmp_path):
+def test_an_unwritable_cache_is_refused(cache, tmp_path):
     tmp_path.joinpath("cache").mkdir(mode=0o500)
     with pytest.raises(ConversionError, match="Permission denied"):
         cache.use()

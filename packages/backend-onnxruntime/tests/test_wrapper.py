@@ -1,4 +1,4 @@
-"""What is ONNX Runtime's own in the wrapper; the contract is tested by the conformance kit."""
+"""ONNX Runtime's part of the wrapper; the conformance kit tests the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from enginebay.errors import ConversionError, InferenceError, InputError
 RELU = "(float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }"
 
 
-def test_a_model_without_inputs(load):
+def test_a_model_without_inputs_runs(load):
     wrapper = load("() => (float[2] y) { c = Constant<value = float[2] {1, 2}>()  y = Neg(c) }")
     first = wrapper({})["y"]
     first[:] = 9
@@ -20,7 +20,7 @@ def test_a_model_without_inputs(load):
         wrapper({"x": np.ones(2)})
 
 
-def test_dimensions_without_a_name_are_bound_to_nothing(backend, write):
+def test_unnamed_dimensions_are_independent(backend, write):
     model = write(
         "(float[?, 3] x, float[?, 3] z) => (float[?, 3] y) { y = Concat<axis = 0>(x, z) }"
     )
@@ -58,7 +58,7 @@ def test_an_output_that_is_an_input_is_a_copy(load):
     assert out["x"].tolist() == [1, 1, 1, 1]
 
 
-def test_the_engines_own_error_names_what_was_given(load):
+def test_an_engine_error_names_the_inputs(load):
     wrapper = load("(float[4] x, int64[k] i) => (float[k] y) { y = Gather(x, i) }")
     with pytest.raises(InferenceError) as raised:
         wrapper({"x": np.ones(4, np.float32), "i": np.array([9])})
@@ -68,7 +68,7 @@ def test_the_engines_own_error_names_what_was_given(load):
     assert wrapper({"x": np.ones(4, np.float32), "i": np.array([3])})["y"].tolist() == [1]
 
 
-def test_an_initializer_that_is_listed_as_an_input_need_not_be_given(backend, write):
+def test_initializers_listed_as_inputs_are_optional(backend, write):
     import onnx
 
     model = write("(float[2] x) => (float[2] y) <float[2] c = {1, 2}> { y = Add(x, c) }")
@@ -81,7 +81,7 @@ def test_an_initializer_that_is_listed_as_an_input_need_not_be_given(backend, wr
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x0a"])
-def test_a_file_that_is_no_model(backend, tmp_path, content):
+def test_a_file_that_is_not_a_model_is_refused(backend, tmp_path, content):
     (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(ConversionError, match=r"^ONNX Runtime cannot load 'model\.onnx': "):
         backend.build_wrapper(work_dir=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Dtypes that need care with ONNX Runtime; the others are the conformance kit's."""
+"""Dtypes that need care with ONNX Runtime; the conformance kit tests the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_large_integers_keep_every_bit(load, largest):
     assert wrapper({"x": x})["y"].tolist() == [[largest] * 3] * 2
 
 
-def test_bfloat16_as_numpy_and_as_torch(load):
+def test_bfloat16_works_with_numpy_and_torch(load):
     wrapper = load("(bfloat16[n, 3] x) => (bfloat16[m, 3] y) { y = Concat<axis = 0>(x, x) }")
     x = np.array([[1.5, -2, 3e38]], dtype=ml_dtypes.bfloat16)
     y = wrapper({"x": x})["y"]
@@ -30,7 +30,7 @@ def test_bfloat16_as_numpy_and_as_torch(load):
     assert wrapper.receipt.precision == "bf16"
 
 
-def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
+def test_bfloat16_works_with_strides_and_empty_arrays(load):
     wrapper = load(
         "(bfloat16[a, b] x, int64[a] n, bool[] flag) => (bfloat16[b, a] y, int64[a] m, bool[] f)"
         " { y = Transpose(x)  m = Identity(n)  f = Not(flag) }"
@@ -45,7 +45,7 @@ def test_bfloat16_with_any_strides_sizes_and_neighbours(load):
     assert empty["y"].shape == (2, 0)
 
 
-def test_bfloat16_outputs_are_not_the_inputs_memory(load):
+def test_bfloat16_outputs_do_not_share_input_memory(load):
     wrapper = load(
         "(bfloat16[n] x, float[n] z) => (bfloat16[n] x, float[n] z, bfloat16[n] y)"
         " { y = Identity(x) }",
@@ -57,14 +57,14 @@ def test_bfloat16_outputs_are_not_the_inputs_memory(load):
     assert all(value.tolist() == [1, 1, 1, 1] for value in first.values())
 
 
-def test_bfloat16_from_float32_inputs(load):
+def test_float32_tensors_may_produce_bfloat16_tensors(load):
     wrapper = load("(float[n] x) => (bfloat16[n] y) { y = Cast<to = 16>(x) }")
     y = wrapper({"x": torch.tensor([1.0, 2.0])})["y"]
     assert y.dtype == torch.bfloat16
     assert y.tolist() == [1.0, 2.0]
 
 
-def test_strings(load):
+def test_strings_are_passed_through(load):
     wrapper = load("(string[n] x) => (string[m] y) { y = Concat<axis = 0>(x, x) }")
     y = wrapper({"x": np.array(["a", "né", ""], dtype=object)})["y"]
     assert y.tolist() == ["a", "né", "", "a", "né", ""]
@@ -87,7 +87,7 @@ def test_strings(load):
         ),
     ],
 )
-def test_what_no_array_holds_is_refused_when_the_model_is_loaded(backend, write, text, what):
+def test_unsupported_types_are_refused_on_load(backend, write, text, what):
     model = write(text)
     with pytest.raises(ConversionError) as raised:
         backend.build_wrapper(work_dir=str(model.parent))
