@@ -1,4 +1,4 @@
-"""What these tests share: models written as text, and loaded as users load them."""
+"""Shared fixtures: models written as text, and loaded as users load them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run_with(tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def as_model() -> Callable[[Callable[[Any], Any]], Any]:
-    """Makes a model of a function of one tensor."""
+    """Return a class that makes a function of one tensor a model."""
     from torch import nn
 
     class Applied(nn.Module):

@@ -44,8 +44,10 @@ class Packed(nn.Module):
 @pytest.mark.parametrize("ir", ["onnx", "torchscript"])
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.one_in(3)
-def test_as_many_heads_as_tokens(side: str, ir: Any, tmp_path: Path) -> None:
-    """OpenVINO has this one wrong by itself; the day it does not, this code can go."""
+def test_attention_with_as_many_heads_as_tokens_is_verified(
+    side: str, ir: Any, tmp_path: Path
+) -> None:
+    """OpenVINO's own kernel is wrong; when it is right, the workaround can be removed."""
     model, x = Packed(side), torch.randn(2, 4, 3, 4, 8)
     deployment = eb.deploy(
         model, x, backend="openvino", work_dir=tmp_path / "out", export=eb.ExportOptions(ir=ir)
@@ -66,7 +68,7 @@ def test_as_many_heads_as_tokens(side: str, ir: Any, tmp_path: Path) -> None:
     assert wrong.verdict == "mismatched"
 
 
-def test_auto_chooses_the_cpu_with_separate_kernels(tmp_path: Path) -> None:
+def test_attention_is_verified_on_auto(tmp_path: Path) -> None:
     deployment = eb.deploy(
         Packed("output"),
         torch.randn(2, 4, 3, 4, 8),
@@ -77,7 +79,7 @@ def test_auto_chooses_the_cpu_with_separate_kernels(tmp_path: Path) -> None:
     assert deployment.verdict == "verified"
 
 
-def test_fewer_heads_than_tokens_keep_the_kernel(tmp_path: Path) -> None:
+def test_fewer_heads_than_tokens_use_the_fused_kernel(tmp_path: Path) -> None:
     x = torch.randn(2, 5, 3, 4, 8)
     eb.deploy(Packed("output"), x, backend="openvino", work_dir=tmp_path / "out")
     with eb.load(tmp_path / "out") as wrapper:

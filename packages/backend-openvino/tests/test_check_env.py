@@ -22,7 +22,7 @@ def install(folder, monkeypatch, name, version):
     monkeypatch.syspath_prepend(folder / "site")
 
 
-def test_all_four_tiers_are_green(backend):
+def test_all_four_tiers_pass(backend):
     report = backend.check_env()
     assert report.ok, report
     assert {check.tier for check in report.checks} == {"metadata", "import", "device", "smoke"}
@@ -31,7 +31,7 @@ def test_all_four_tiers_are_green(backend):
     assert found["build, run, compare"].startswith(f"openvino {backend.get_version()} on CPU")
 
 
-def test_two_wheels_at_once(backend, tmp_path, monkeypatch):
+def test_two_installed_wheels_fail_the_check(backend, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "openvino-nightly", "2026.5.0.dev1")
     report = backend.check_env()
     check = report.failed
@@ -42,14 +42,14 @@ def test_two_wheels_at_once(backend, tmp_path, monkeypatch):
     assert [check.status for check in report.checks[-3:]] == ["skipped"] * 3
 
 
-def test_a_wheel_that_is_too_old(backend, tmp_path, monkeypatch):
+def test_an_old_wheel_fails_the_check(backend, tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "openvino", "2022.3.0")
     check = backend.check_env().failed
     assert check.found == "openvino 2022.3.0"
     assert check.fix.startswith('pip install "openvino>=')
 
 
-def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
+def test_a_wheel_that_cannot_be_imported_fails_the_check(backend, tmp_path, monkeypatch):
     package = tmp_path / "site" / "openvino"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise ImportError('libtbb.so.12: cannot open')")
@@ -61,21 +61,21 @@ def test_a_wheel_that_does_not_import(backend, tmp_path, monkeypatch):
 
 
 @no_gpu
-def test_a_device_that_is_not_here(backend):
+def test_a_missing_device_fails_the_check(backend):
     check = backend.check_env(backend.Params(device="gpu")).failed
     assert (check.tier, check.name, check.wanted) == ("device", "GPU", "GPU")
     assert check.found == f"OpenVINO finds {', '.join(CORE.available_devices)}"
     assert "intel-opencl-icd" in check.fix
 
 
-def test_a_device_that_is_nowhere(backend):
+def test_an_unknown_device_fails_the_check(backend):
     check = backend.check_env(backend.Params(device="abacus")).failed
     assert check.tier == "device"
     assert check.found.startswith("unknown device 'abacus' for OpenVINO")
     assert check.fix.startswith("this machine has ")
 
 
-def test_auto(backend):
+def test_auto_reports_the_devices_it_selects_from(backend):
     report = backend.check_env(backend.Params(device="auto"))
     assert report.ok, report
     found = {check.name: check.found for check in report.checks}

@@ -22,7 +22,7 @@ MATMUL = (
 
 
 class Many(torch.nn.Module):
-    """Inputs of several dtypes, one of them unused; nested outputs, one of them an input."""
+    """Several dtypes, an unused input, nested outputs, and an output that is an input."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ def leaves(value):
     if isinstance(value, torch.Tensor):
         return [value]
     values = value.values() if isinstance(value, dict) else value
-    return [leaf for each in values for leaf in leaves(each)]
+    return [leaf for nested in values for leaf in leaves(nested)]
 
 
 def inputs_of(size):
@@ -59,7 +59,7 @@ def inputs_of(size):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.one_in(2)
-def test_names_order_shapes_and_dtypes_are_the_models(tmp_path, kind, dynamic):
+def test_names_order_shapes_and_dtypes_match_the_model(tmp_path, kind, dynamic):
     model = Many().eval()
     shapes = {"x": {0: "batch"}, "mask": {0: "batch"}} if dynamic else None
     path = tmp_path / f"model{SUFFIXES[kind]}"
@@ -75,17 +75,17 @@ def test_names_order_shapes_and_dtypes_are_the_models(tmp_path, kind, dynamic):
         for size in (2, 5) if dynamic else (2,):
             given = inputs_of(size)
             found = wrapper(dict(zip(wrapper.input_names, given, strict=True)))
-            for one, wanted in zip(found.values(), leaves(model(*given)), strict=True):
-                assert one.dtype == wanted.dtype
-                torch.testing.assert_close(one, wanted.detach(), rtol=1e-5, atol=1e-5)
-    # Who reads the files without us finds the same names.
+            for output, wanted in zip(found.values(), leaves(model(*given)), strict=True):
+                assert output.dtype == wanted.dtype
+                torch.testing.assert_close(output, wanted.detach(), rtol=1e-5, atol=1e-5)
+    # Other readers of the files find the same names.
     network = openvino.Core().read_model(tmp_path / "out" / "model.xml")
     assert [port.any_name for port in network.inputs[1:]] == ["mask", "unused", "scale"]
     assert [port.any_name for port in network.outputs] == list(names)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_deploy_verifies(tmp_path, kind):
+def test_deploy_verifies_every_ir(tmp_path, kind):
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5)
@@ -102,7 +102,7 @@ def test_deploy_verifies(tmp_path, kind):
     assert [file.as_posix() for file in deployed.artifact.files] == ["model.xml", "model.bin"]
 
 
-def test_the_next_ir_is_taken_where_one_cannot_be_converted(tmp_path):
+def test_the_next_ir_is_used_if_a_conversion_fails(tmp_path):
     model = torch.nn.EmbeddingBag(10, 3).eval()
     deployed = eb.deploy(
         model, torch.tensor([[1, 2], [3, 4]]), backend="openvino", work_dir=tmp_path / "out"
@@ -112,7 +112,7 @@ def test_the_next_ir_is_taken_where_one_cannot_be_converted(tmp_path):
         assert deployed.notes[0].startswith("onnx was not used: OpenVINO cannot convert")
 
 
-def test_a_torchscript_file_that_says_nothing_about_its_inputs(tmp_path):
+def test_a_torchscript_file_without_shapes_accepts_any_size(tmp_path):
     model = torch.nn.Conv2d(3, 4, 3).eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript itself is deprecated
@@ -126,7 +126,7 @@ def test_a_torchscript_file_that_says_nothing_about_its_inputs(tmp_path):
             torch.testing.assert_close(y, model(x).detach(), rtol=1e-4, atol=1e-5)
 
 
-def test_weights_keep_every_bit_unless_fp16_is_asked_for(write, tmp_path):
+def test_weights_are_exact_unless_fp16_is_requested(write, tmp_path):
     x = np.eye(3, dtype=np.float32)
     weights = np.array([0.1, 2, 3, 4, 5, 6, 7, 8, 0.3], np.float32).reshape(3, 3)
     model = write(MATMUL)
@@ -150,7 +150,7 @@ def test_a_network_without_weights_has_no_bin_file(write, tmp_path):
     assert not (tmp_path / "out" / "model.bin").exists()
 
 
-def test_external_weights(write, tmp_path):
+def test_external_weights_are_stored_in_the_artifact(write, tmp_path):
     model = onnx.load(write(MATMUL))
     (weights,) = model.graph.initializer
     weights.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weights), "w"))
@@ -172,14 +172,14 @@ def test_an_artifact_can_be_moved_and_named(write, tmp_path):
         assert wrapper.input_names == ("x",)
 
 
-def test_the_same_model_gives_the_same_files(write, tmp_path):
+def test_the_same_model_produces_the_same_files(write, tmp_path):
     for name in "ab":
         eb.convert(write(MATMUL), backend="openvino", work_dir=tmp_path / name)
     for file in ("model.xml", "model.bin"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
-def test_an_operator_that_openvino_does_not_know(write, tmp_path):
+def test_an_unknown_operator_is_refused(write, tmp_path):
     model = write("(float[n] x) => (float[n] y) { y = mine.Frob(x) }", imports='"": 20, "mine": 1')
     with pytest.raises(ConversionError) as raised:
         eb.convert(model, backend="openvino", work_dir=tmp_path / "out")
@@ -189,7 +189,7 @@ def test_an_operator_that_openvino_does_not_know(write, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_input_that_is_no_tensor(write, tmp_path):
+def test_an_input_that_is_not_a_tensor_is_refused(write, tmp_path):
     model = write("(seq(float[2]) s) => (int64[] n) { n = SequenceLength(s) }")
     with pytest.raises(
         ConversionError, match="input 's' is sequence, and backend 'openvino' takes"
@@ -198,7 +198,7 @@ def test_an_input_that_is_no_tensor(write, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_network_that_openvino_reads_as_another_one(tmp_path):
+def test_a_changed_output_dtype_is_refused(tmp_path):
     class Count(torch.nn.Module):
         def forward(self, x):
             return (x > 0).cumsum(0)  # OpenVINO reads it from TorchScript as a sum of bools
@@ -216,7 +216,7 @@ def test_a_network_that_openvino_reads_as_another_one(tmp_path):
     )
 
 
-def test_an_exported_program_that_loses_an_input(tmp_path):
+def test_a_lost_input_is_refused(tmp_path):
     class Indices(torch.nn.Module):
         def forward(self, x):
             return torch.arange(x.shape[0])
@@ -235,7 +235,7 @@ def test_an_exported_program_that_loses_an_input(tmp_path):
     )
 
 
-def test_files_that_are_no_network(backend, tmp_path):
+def test_files_that_are_not_a_network_are_refused(backend, tmp_path):
     (tmp_path / "model.xml").write_text("<net")
     with pytest.raises(ConversionError, match=r"^OpenVINO cannot load 'model\.xml': Unable to re"):
         backend.build_wrapper(work_dir=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Devices, precisions and properties: what was requested, and what the compiled model reports."""
+"""Requested devices, precisions and properties, and those that the compiled model reports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_fp32_is_computed_in_fp32_whatever_the_processor_prefers(load):
         pytest.param("fp16", "f16", marks=needs("FP16")),
     ],
 )
-def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, hint):
+def test_the_receipt_reports_the_compiled_precision(load, precision, hint):
     wrapper = load(MATMUL, precision=precision)
     assert wrapper.receipt.details["inference_precision"] in (hint, "f32")
     if wrapper.receipt.fallbacks:
@@ -58,14 +58,14 @@ def test_a_lower_precision_is_what_the_compiled_model_reports(load, precision, h
         return
     assert wrapper.receipt.precision == precision
     error = np.abs(wrapper({"x": X})["y"] - reference()).max()
-    assert 1e-5 < error < 0.1  # it is really computed in it
+    assert 1e-5 < error < 0.1  # it is really computed in the precision
 
 
 @pytest.mark.skipif(
     platform.machine() != "x86_64", reason="on x86 alone the instruction set can be limited"
 )
 @pytest.mark.parametrize("device", ["cpu", "auto"])
-def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(write, tmp_path, run_with, device):
+def test_unsupported_fp16_falls_back_to_fp32(write, tmp_path, run_with, device):
     params = {"precision": "fp16", "device": device}
     eb.convert(write(MATMUL), backend="openvino", work_dir=tmp_path / "out", params=params)
     receipt, outputs = run_with("AVX2", tmp_path / "out", x=X)
@@ -76,7 +76,7 @@ def test_fp16_that_the_processor_lacks_is_fp32_and_no_bf16(write, tmp_path, run_
     np.testing.assert_allclose(outputs["y"], reference(), rtol=1e-5, atol=1e-5)
 
 
-def test_auto_says_which_device_it_took(load):
+def test_auto_reports_the_selected_device(load):
     wrapper = load(MATMUL, device="auto")
     assert wrapper.receipt.device.upper() in CORE.available_devices
     assert wrapper.receipt.precision == "fp32"
@@ -87,7 +87,7 @@ def test_auto_says_which_device_it_took(load):
 @no_gpu
 @pytest.mark.parametrize("device", ["gpu", "GPU.1", "npu"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_device_that_is_not_here_is_refused(load, device, strict):
+def test_a_missing_device_is_refused(load, device, strict):
     offered = ", ".join(CORE.available_devices)
     with pytest.raises(FallbackError) as raised:
         load(MATMUL, device=device, strict=strict)
@@ -96,7 +96,7 @@ def test_a_device_that_is_not_here_is_refused(load, device, strict):
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:0", "gpu.x", "", "cpu,gpu"])
-def test_a_device_that_is_nowhere(load, device):
+def test_an_unknown_device_is_refused(load, device):
     with pytest.raises(ParamsError) as raised:
         load(MATMUL, device=device)
     assert str(raised.value) == (
@@ -105,7 +105,7 @@ def test_a_device_that_is_nowhere(load, device):
     assert raised.value.hint == f"this machine has {', '.join(CORE.available_devices).lower()}"
 
 
-def test_another_device_when_it_is_loaded(load, tmp_path):
+def test_the_device_can_be_changed_on_load(load, tmp_path):
     load(MATMUL).close()
     with eb.load(tmp_path / "artifact_0", device="auto") as wrapper:
         assert wrapper.receipt.details["performance_hint"] == "latency"
@@ -120,12 +120,12 @@ def test_hint_streams_and_threads_reach_the_engine(load):
     assert (details["performance_hint"], details["streams"]) == ("latency", "1")
 
 
-def test_more_streams_than_there_are_threads_for(load):
+def test_fewer_streams_than_requested_are_a_fallback(load):
     receipt = load(MATMUL, streams=3, threads=1).receipt
     assert receipt.fallbacks == ("3 streams were requested, but the compiled model has 1",)
 
 
-def test_any_other_property(load):
+def test_other_properties_reach_the_engine(load):
     wrapper = load(MATMUL, properties={"CPU_DENORMALS_OPTIMIZATION": "YES"})
     assert wrapper.compiled.get_property("CPU_DENORMALS_OPTIMIZATION") is True
 
@@ -137,13 +137,13 @@ def test_any_other_property(load):
         ({"NUM_STREAMS": "x"}, "Could not read number of streams from str: x; stoi"),
     ],
 )
-def test_a_property_that_the_engine_refuses(load, properties, reason):
+def test_an_invalid_property_is_refused(load, properties, reason):
     with pytest.raises(ConversionError) as raised:
         load(MATMUL, properties=properties)
     assert str(raised.value) == f"OpenVINO cannot load 'model.xml': {reason}"
 
 
-def test_the_cache_of_compiled_models(load, tmp_path):
+def test_compiled_models_are_loaded_from_the_cache(load, tmp_path):
     cache = tmp_path / "cache"
     first = load(MATMUL, cache_dir=str(cache))
     assert first.receipt.details["loaded_from_cache"] == "false"
@@ -161,18 +161,18 @@ def test_the_cache_of_compiled_models(load, tmp_path):
         np.testing.assert_array_equal(third({"x": X})["y"], expected)
 
 
-def test_a_cache_that_cannot_be_made(load, tmp_path):
+def test_an_unwritable_cache_is_refused(load, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ConversionError, match=r"^OpenVINO cannot load 'model\.xml': Couldn't cre"):
         load(MATMUL, cache_dir=str(tmp_path / "file" / "cache"))
 
 
-def test_loads_from_many_threads(load, tmp_path):
+def test_many_threads_can_load_an_artifact(load, tmp_path):
     load(MATMUL).close()
 
-    def once(_):
+    def load_and_run(_):
         with eb.load(tmp_path / "artifact_0") as wrapper:
             return np.allclose(wrapper({"x": X})["y"], reference(), rtol=1e-5, atol=1e-5)
 
     with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(once, range(8)))
+        assert all(pool.map(load_and_run, range(8)))

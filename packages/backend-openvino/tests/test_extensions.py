@@ -62,7 +62,7 @@ def library(tmp_path_factory):
 
 def check(artifact):
     with eb.load(artifact) as wrapper:
-        for _ in range(20):  # OpenVINO holds what it needs of the extension
+        for _ in range(20):  # OpenVINO holds its own references to the extension
             assert wrapper({"x": X})["y"].tolist() == [0, 6]
 
 
@@ -71,28 +71,28 @@ def test_without_an_extension_the_model_is_refused(made):
         made()
 
 
-def test_a_conversion_extension_uses_what_openvino_has(made):
+def test_a_conversion_extension_uses_openvinos_operators(made):
     check(made(f"{PYTHON}:multiply"))
 
 
-def test_an_operator_in_python(made):
+def test_a_python_operator_runs(made):
     check(made(*AS_OPERATOR))
 
 
-def test_a_library(made, library):
+def test_a_library_is_stored_in_the_artifact(made, library):
     artifact = made(library)
     assert Path("extensions/libtwice.so") in artifact.files
     check(artifact)
 
 
-def test_an_object_of_a_package(made, monkeypatch):
+def test_an_object_of_a_package_is_imported(made, monkeypatch):
     monkeypatch.syspath_prepend(OWN)
     artifact = made("openvino_test_ops:Twice", "openvino_test_ops:read_twice")
     assert artifact.files == (Path("model.xml"),)
     check(artifact)
 
 
-def test_a_folder_with_a_colon(made, library, tmp_path):
+def test_paths_with_a_colon_are_accepted(made, library, tmp_path):
     folder = tmp_path / "a:b"
     folder.mkdir()
     ops = shutil.copy(PYTHON, folder / "ops.py")
@@ -101,13 +101,13 @@ def test_a_folder_with_a_colon(made, library, tmp_path):
     check(artifact)
 
 
-def test_files_move_with_the_artifact(made, tmp_path):
+def test_extension_files_move_with_the_artifact(made, tmp_path):
     file = shutil.copy(PYTHON, tmp_path / "ops.py")
     made(f"{file}:Twice", f"{file}:read_twice")
     Path(file).unlink()
     moved = (tmp_path / "made").rename(tmp_path / "moved")
     check(moved)
-    # An import would leave __pycache__, and --overwrite spares what is not the artifact's.
+    # An import would leave __pycache__, and --overwrite does not remove it.
     assert [path.name for path in (moved / "extensions").iterdir()] == ["ops.py"]
     with (moved / "extensions" / "ops.py").open("a") as edited:
         edited.write("\n")
@@ -125,7 +125,7 @@ class Twice(torch.autograd.Function):
         return g.op("example::Twice", x)
 
 
-def test_a_deployment_is_verified_against_torch(as_model, tmp_path):
+def test_a_custom_operator_is_verified_against_torch(as_model, tmp_path):
     made = eb.deploy(
         as_model(lambda x: Twice.apply(x).relu()),
         torch.tensor([-1.0, 3.0]),
@@ -138,14 +138,14 @@ def test_a_deployment_is_verified_against_torch(as_model, tmp_path):
     assert 'type="Twice"' in (made.artifact.path / "model.xml").read_text()
 
 
-def test_the_cache_of_compiled_models(made, tmp_path):
+def test_a_custom_operator_runs_with_a_cache(made, tmp_path):
     artifact = made(*AS_OPERATOR, cache_dir=str(tmp_path / "cache"))
     for _ in range(2):
         check(artifact)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_other_precisions(model, tmp_path, precision):
+def test_a_custom_operator_runs_in_fp16_and_int8(model, tmp_path, precision):
     if precision == "int8":
         pytest.importorskip("nncf", reason="int8 needs NNCF, which is not installed")
     made = eb.convert(
@@ -158,7 +158,7 @@ def test_other_precisions(model, tmp_path, precision):
     check(made)
 
 
-def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made):
+def test_an_unlisted_operator_is_refused(made):
     with pytest.raises(ConversionError) as raised:
         made(f"{PYTHON}:read_twice")  # converting loads it once
     assert "Cannot create Twice layer" in str(raised.value)
@@ -190,15 +190,15 @@ def test_an_operator_that_is_not_named_is_missing_when_the_engine_is_loaded(made
     ],
     ids=["no file", "no object", "misspelt", "something else"],
 )
-def test_what_is_no_extension_is_refused(made, tmp_path, extension, error, message, hint):
+def test_an_invalid_extension_is_refused(made, tmp_path, extension, error, message, hint):
     with pytest.raises(error) as raised:
         made(extension)
     assert (str(raised.value), raised.value.hint) == (message, hint)
     assert not (tmp_path / "made").exists()
 
 
-def test_a_library_that_does_not_load(made, tmp_path):
-    (tmp_path / "broken.so").write_bytes(b"this is no library")
+def test_a_library_that_does_not_load_is_refused(made, tmp_path):
+    (tmp_path / "broken.so").write_bytes(b"this is not a library")
     with pytest.raises(ConversionError) as raised:
         made(tmp_path / "broken.so")
     assert str(raised.value).startswith(f"extension '{tmp_path}/broken.so' cannot be loaded: ")
@@ -206,7 +206,7 @@ def test_a_library_that_does_not_load(made, tmp_path):
     assert raised.value.hint == f"build it for OpenVINO {version} and this platform"
 
 
-def test_two_files_of_one_name(made, tmp_path):
+def test_two_files_with_the_same_name_are_refused(made, tmp_path):
     file = tmp_path / "openvino_test_ops.py"
     file.write_text(Path(PYTHON).read_text())
     with pytest.raises(ParamsError) as raised:
@@ -228,7 +228,7 @@ def test_check_env_loads_the_extensions(backend):
     assert check_custom_ops(backend, *AS_OPERATOR).found == ", ".join(AS_OPERATOR)
 
 
-def test_check_env_says_that_none_is_named(backend):
+def test_check_env_fails_without_extensions(backend):
     check = check_custom_ops(backend)
     assert (check.found, check.wanted) == ("none is specified", "at least one that loads")
     assert check.fix == "--extensions FILE"

@@ -54,7 +54,7 @@ def test_a_transform_of_torch_is_verified_through_onnx(
     ids=str,
 )
 @pytest.mark.one_in(3)
-def test_every_form_of_the_node_is_read(
+def test_every_form_of_the_dft_node_is_verified(
     opset: int, inputs: list[str], attributes: dict[str, int], parts: int, tmp_path: Path
 ) -> None:
     node = helper.make_node("DFT", inputs, ["y"], **attributes)
@@ -71,7 +71,7 @@ def test_every_form_of_the_node_is_read(
     assert deployment.verdict == "verified"
 
 
-def test_a_computed_axis_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_computed_dft_axis_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("DFT", ["x", "", "axis"], ["y"])
     given = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 2]),

@@ -58,8 +58,8 @@ def test_int8_layers_compute_in_int8(model, recorded, tmp_path, capfd):
 
 @nncf
 @pytest.mark.parametrize("instructions", ["AVX2", "DEFAULT"])
-def test_products_are_right_on_every_processor(write, tmp_path, run_with, instructions):
-    # Two products of full range are more than 16 bits hold; NNCF spares the first layer by itself.
+def test_int8_products_do_not_overflow_on_any_processor(write, tmp_path, run_with, instructions):
+    # Two products of full range exceed 16 bits; NNCF reduces the range of the first layer only.
     # On a processor with VNNI or AMX both are in one kernel, which the receipt has to look into.
     twice = write(
         "(float[4, 16] x) => (float[4, 16] y) <float[16, 16] w = {W}>"
@@ -91,7 +91,7 @@ def test_fused_layers_are_verified_as_int8(tmp_path):
 
 
 @nncf
-def test_int8_that_no_layer_computes_in_is_warned_of(tmp_path):
+def test_int8_without_int8_layers_raises_a_warning(tmp_path):
     # OpenVINO has no 8-bit product of two tensors that are both unsigned: this attention is fp32.
     class Attention(torch.nn.Module):
         def forward(self, q, k, v):
@@ -118,7 +118,7 @@ def test_int8_that_no_layer_computes_in_is_warned_of(tmp_path):
 
 
 @nncf
-def test_a_range_holds_every_item(model, tmp_path):
+def test_ranges_cover_every_item(model, tmp_path):
     items = np.random.default_rng(1).standard_normal((12, 1, 3, 16, 16)).astype(np.float32)
     items[5] *= 4
     int8(model, tmp_path / "int8", [{"x": item} for item in items])
@@ -155,7 +155,7 @@ def test_deploy_verifies_int8_with_the_samples_of_an_artifact(tmp_path):
 
 
 @nncf
-def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
+def test_a_network_without_quantisable_layers_reports_a_fallback(write, tmp_path):
     model = write("(float[n] x) => (float[n] y) { y = Relu(x) }")
     np.savez(tmp_path / "c.npz", x=np.eye(2, 4, dtype=np.float32))
     int8(model, tmp_path / "out", tmp_path / "c.npz")
@@ -169,7 +169,7 @@ def test_a_network_with_nothing_to_quantise_says_so(write, tmp_path):
         )
 
 
-def test_an_onnx_file_that_is_quantised_already(load):
+def test_a_quantised_onnx_file_is_reported_as_int8(load):
     wrapper = load(
         "(float[1, 3, 16, 16] x) => (float[1, 8, 14, 14] y)"
         f" <int8[8, 3, 3, 3] w = {{{', '.join(str(n % 100 - 50) for n in range(216))}}},"
@@ -177,10 +177,10 @@ def test_an_onnx_file_that_is_quantised_already(load):
         " { q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)"
         " v = DequantizeLinear(w, s, z0)  y = Conv(d, v) }"
     )
-    assert wrapper.receipt.precision == "int8"  # what it computes in, whatever was asked
+    assert wrapper.receipt.precision == "int8"  # the compiled precision, not the requested
 
 
-def test_without_data(model, tmp_path):
+def test_int8_without_data_is_refused(model, tmp_path):
     with pytest.raises(ParamsError) as raised:
         int8(model, tmp_path / "out", None)
     assert str(raised.value) == "precision int8 requires calibration data"
@@ -188,7 +188,7 @@ def test_without_data(model, tmp_path):
 
 
 @nncf
-def test_data_that_does_not_fit_is_named_by_its_item(model, tmp_path):
+def test_a_calibration_item_of_the_wrong_size_is_named(model, tmp_path):
     data = [{"x": np.ones((1, 3, 16, 16), np.float32)}, {"x": np.ones((1, 3, 8, 8), np.float32)}]
     with pytest.raises(InputError) as raised:
         int8(model, tmp_path / "out", data)
@@ -199,7 +199,7 @@ def test_data_that_does_not_fit_is_named_by_its_item(model, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_nncf(model, recorded, tmp_path, monkeypatch):
+def test_int8_without_nncf_is_refused(model, recorded, tmp_path, monkeypatch):
     # An import system in which the package is not there: find_spec answers None for it.
     monkeypatch.delitem(sys.modules, "nncf", raising=False)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What the plugin says about itself, what it imports, and what its page says."""
+"""The plugin's description, its imports and its README."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_running_an_artifact_imports_no_torch(write, tmp_path):
     assert run.stdout.splitlines() == ["[0.0, 2.0]", "[]"]
 
 
-def test_what_it_is(backend):
+def test_the_plugin_lists_irs_devices_and_precisions(backend):
     assert backend.info.irs[0] == "onnx"
     assert set(backend.info.irs) == {"onnx", "torchscript", "exported_program"}
     assert backend.info.devices == ("cpu", "gpu", "npu")
     assert backend.info.precisions[0] == "fp32"
 
 
-def test_the_files_of_an_artifact():
+def test_the_model_files_are_in_the_work_folder():
     params = OpenvinoParams(work_dir="out", file_name="net")
     assert [Path(file).as_posix() for file in params.get_model_files()] == [
         "out/net.xml",
@@ -54,7 +54,7 @@ def test_the_files_of_an_artifact():
         ({"streams": -1}, "expected int >= 0"),
     ],
 )
-def test_params_are_checked(given, message):
+def test_invalid_params_are_refused(given, message):
     with pytest.raises(ParamsError) as raised:
         OpenvinoParams(**given)
     assert message in str(raised.value)
@@ -69,7 +69,7 @@ def test_every_parameter_is_a_flag(capsys):
         assert f"--{name.replace('_', '-')}" in shown
 
 
-def test_the_page_lists_every_parameter():
+def test_the_readme_lists_every_parameter():
     rows = re.findall(r"^\| (`[^|]+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(listed) == sorted(OpenvinoParams.__struct_fields__)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_all_that_is_lacking_is_listed(write: Callable[..., Path]) -> None:
+def test_all_unsupported_operators_are_listed(write: Callable[..., Path]) -> None:
     path = write(
         "(float[1, 3] x) => (float[1, 3] y) "
         "{ a = my.ops.Wibble(x) b = Relu(a) c = Wobble(b) y = Add(c, x) }",
@@ -35,7 +35,7 @@ def test_all_that_is_lacking_is_listed(write: Callable[..., Path]) -> None:
     }
 
 
-def test_nothing_is_lacking(write: Callable[..., Path]) -> None:
+def test_no_operator_of_a_supported_model_is_listed(write: Callable[..., Path]) -> None:
     path = write("(float[n, 3] x) => (float[n, 3] y) { a = Softmax(x) y = Add(a, x) }")
     backend = eb.get_backend("openvino")
     ir, params = read_onnx(path), backend.Params()

@@ -38,14 +38,18 @@ def snippets_mode(model: nn.Module, x: torch.Tensor, folder: Path, **options: An
 @pytest.mark.parametrize("rows", [4, 6, 8, 16])
 @pytest.mark.parametrize("join", [operator.add, operator.mul, torch.maximum])
 @pytest.mark.one_in(4)
-def test_blocks_that_read_a_block(rows: int, join: Any, tmp_path: Path) -> None:
+def test_stacked_residual_blocks_disable_fused_kernels(
+    rows: int, join: Any, tmp_path: Path
+) -> None:
     """OpenVINO's own compilation ends with SIGSEGV for three of these on two threads."""
     model = nn.Sequential(Block(), Block(join))
     assert snippets_mode(model, torch.randn(rows, 16), tmp_path / "out") == "disable"
 
 
 @pytest.mark.parametrize("params", [{"device": "auto"}, {"fp16_weights": True}])
-def test_whatever_the_params(params: dict[str, Any], tmp_path: Path) -> None:
+def test_fused_kernels_are_disabled_with_other_params(
+    params: dict[str, Any], tmp_path: Path
+) -> None:
     model = nn.Sequential(Block(), Block())
     x = torch.randn(4, 16)
     assert snippets_mode(model, x, tmp_path / "out", params=params) == "disable"
@@ -59,13 +63,13 @@ def test_whatever_the_params(params: dict[str, Any], tmp_path: Path) -> None:
         (nn.Sequential(Block(), Block()), (2, 4, 16)),
     ],
 )
-def test_other_networks_keep_their_fused_kernels(
+def test_other_networks_use_fused_kernels(
     model: nn.Module, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     assert snippets_mode(model, torch.randn(shape), tmp_path / "out") is None
 
 
-def test_an_open_number_of_rows_keeps_them_too(tmp_path: Path) -> None:
+def test_a_dynamic_number_of_rows_uses_fused_kernels(tmp_path: Path) -> None:
     found = snippets_mode(
         nn.Sequential(Block(), Block()),
         torch.randn(4, 16),

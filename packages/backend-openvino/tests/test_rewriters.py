@@ -1,4 +1,4 @@
-"""Each rewriter is needed, and gives what PyTorch gives."""
+"""Each rewriter is needed, and matches PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALLER_THAN_ITS_WINDOW = {
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 @pytest.mark.parametrize("name", SMALLER_THAN_ITS_WINDOW)
 @pytest.mark.one_in(3)
-def test_pooling_with_a_window_larger_than_the_input(
+def test_pooling_with_an_oversized_window_is_verified(
     name: str, exporter: Any, as_model: Any, tmp_path: Path
 ) -> None:
     model, x = as_model(SMALLER_THAN_ITS_WINDOW[name]), torch.randn(1, 3, 5, 4)
@@ -66,7 +66,7 @@ BEYOND_FLOAT32 = {
 
 @pytest.mark.parametrize("name", BEYOND_FLOAT32)
 @pytest.mark.one_in(3)
-def test_integers_that_float32_does_not_hold(name: str, as_model: Any, tmp_path: Path) -> None:
+def test_integers_beyond_float32_are_exact(name: str, as_model: Any, tmp_path: Path) -> None:
     model, x = as_model(BEYOND_FLOAT32[name]), torch.arange(-6, 6, dtype=torch.int32)
     deployment = eb.deploy(model, x, backend="openvino", work_dir=tmp_path / "out")
     with eb.load(deployment.artifact) as wrapper:
@@ -76,7 +76,7 @@ def test_integers_that_float32_does_not_hold(name: str, as_model: Any, tmp_path:
 
 
 def test_determinants_are_lowered(as_model: Any, tmp_path: Path) -> None:
-    """OpenVINO has no ``Det`` of ONNX, of which both exporters would write one."""
+    """OpenVINO lacks ONNX's ``Det``, which both exporters would write."""
     model, x = as_model(lambda x: torch.linalg.det(x @ x.mT + torch.eye(4))), torch.randn(2, 4, 5)
     deployment = eb.deploy(
         model, x, backend="openvino", work_dir=tmp_path / "out", export=eb.ExportOptions(ir="onnx")
@@ -86,7 +86,7 @@ def test_determinants_are_lowered(as_model: Any, tmp_path: Path) -> None:
     assert deployment.rewriting.fired == {"aten.linalg_det": 1}
 
 
-def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
+def test_pooling_with_a_fitting_window_is_verified(tmp_path: Path) -> None:
     model = nn.Sequential(nn.AvgPool2d(2, ceil_mode=True), nn.MaxPool2d(2, 1, 1, 1))
     deployment = eb.deploy(
         model, torch.randn(1, 3, 5, 4), backend="openvino", work_dir=tmp_path / "out"
@@ -96,7 +96,7 @@ def test_a_window_that_fits_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ir", ["onnx", "torchscript"])
 @pytest.mark.parametrize("more", [{}, {"stride": (2, 1), "padding": 1, "ceil_mode": True}])
-def test_average_with_a_divisor_of_its_own(
+def test_average_pooling_with_another_divisor_is_verified(
     ir: Any, more: Any, as_model: Any, tmp_path: Path
 ) -> None:
     model = as_model(lambda x: F.avg_pool2d(x, (2, 3), divisor_override=4, **more))
@@ -129,8 +129,8 @@ def test_sums_of_exponentials_do_not_overflow(ir: Any, as_model: Any, tmp_path: 
     x = torch.tensor([0.0, 1000, -1000, 100, -100, -math.inf])
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper({wrapper.input_names[0]: x.numpy()})
-    for each, expected in zip(found.values(), model(x), strict=True):
-        np.testing.assert_allclose(each, expected.numpy(), rtol=1e-5, atol=1e-5)
+    for output, expected in zip(found.values(), model(x), strict=True):
+        np.testing.assert_allclose(output, expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 #: An equation of three tensors with an ellipsis, and their shapes.
@@ -144,7 +144,7 @@ ELLIPSES = {
 @pytest.mark.parametrize("as_list", [False, True])
 @pytest.mark.parametrize("equation", ELLIPSES)
 @pytest.mark.one_in(2)
-def test_contraction_of_three_tensors_with_an_ellipsis(
+def test_a_contraction_with_an_ellipsis_is_verified(
     equation: str, as_list: bool, tmp_path: Path
 ) -> None:
     class Contraction(nn.Module):
@@ -157,10 +157,10 @@ def test_contraction_of_three_tensors_with_an_ellipsis(
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_contraction_with_a_contraction_of_constants(
+def test_a_contraction_with_contracted_constants_is_verified(
     exporter: Literal["dynamo", "torchscript"], tmp_path: Path
 ) -> None:
-    """As attention with relative positions has it: OpenVINO 2026.4's own gives other numbers."""
+    """From attention with relative positions; OpenVINO 2026.4 itself computes other numbers."""
 
     class Positions(nn.Module):
         def __init__(self) -> None:

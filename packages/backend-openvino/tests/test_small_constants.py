@@ -1,4 +1,4 @@
-"""An epsilon does its work on OpenVINO: zeros give PyTorch's numbers, not NaN."""
+"""Epsilons work on OpenVINO: zeros produce PyTorch's numbers, not NaN."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
-def test_epsilons_on_zeros(tmp_path, way) -> None:
+def test_epsilons_prevent_nan_on_zeros(tmp_path, way) -> None:
     eb.deploy(
         Epsilons(),
         torch.rand(2, 3),
@@ -37,5 +37,5 @@ def test_epsilons_on_zeros(tmp_path, way) -> None:
     zeros = torch.zeros(2, 3)
     with eb.load(tmp_path / "out") as wrapper:
         found = wrapper({wrapper.input_names[0]: zeros.numpy()})
-    for each, expected in zip(found.values(), Epsilons()(zeros), strict=True):
-        np.testing.assert_allclose(each, expected.numpy(), rtol=1e-5)
+    for output, expected in zip(found.values(), Epsilons()(zeros), strict=True):
+        np.testing.assert_allclose(output, expected.numpy(), rtol=1e-5)

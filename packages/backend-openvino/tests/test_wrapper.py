@@ -1,4 +1,4 @@
-"""What is OpenVINO's own in the wrapper; the contract is tested by the conformance kit."""
+"""OpenVINO's part of the wrapper; the conformance kit tests the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from enginebay.errors import InferenceError, InputError, UsageError
 RELU = "(float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }"
 
 
-def test_a_model_without_inputs(load):
+def test_a_model_without_inputs_runs(load):
     wrapper = load("() => (float[2] y) { c = Constant<value = float[2] {1, 2}>()  y = Neg(c) }")
     first = wrapper({})["y"]
     first[:] = 9
@@ -36,7 +36,7 @@ def test_an_output_that_is_an_input_is_a_copy(load):
     assert all(value.flatten().tolist() == [1, 1, 1, 1] for value in out.values())
 
 
-def test_calls_from_many_threads_with_several_streams(load):
+def test_calls_from_many_threads_return_their_own_results(load):
     text = "(float[n, n] x) => (float[n, n] y) { y = MatMul(x, x) }"
     wrapper = load(text, performance_hint="throughput")
 
@@ -48,7 +48,7 @@ def test_calls_from_many_threads_with_several_streams(load):
         assert all(pool.map(call, range(200)))
 
 
-def test_the_engines_own_error_names_what_was_given(load):
+def test_an_engine_error_names_the_inputs(load):
     wrapper = load("(float[a, b] x, float[c, d] z) => (float[a, d] y) { y = MatMul(x, z) }")
     with pytest.raises(InferenceError) as raised:
         wrapper({"x": np.ones((2, 3), np.float32), "z": np.ones((4, 5), np.float32)})
@@ -90,7 +90,7 @@ def test_new_shapes_compile_nothing(load):
     assert len(wrapper._idle) == 1  # one request has served them all
 
 
-def test_submitted_calls(load):
+def test_submitted_calls_return_their_own_results(load):
     wrapper = load(RELU, performance_hint="throughput")
     x = np.empty((1, 3), np.float32)
     futures = []
@@ -109,7 +109,7 @@ def test_closing_waits_for_submitted_calls(load):
     futures = [wrapper.submit({"x": np.ones((2000, 3), np.float32)}) for _ in range(20)]
     wrapper.close()
     assert all(future.done() for future in futures)
-    for future in futures:  # a call that had begun has ended well; the others say what happened
+    for future in futures:  # a call that had begun ends well; the others are refused
         try:
             assert future.result()["y"].shape == (2000, 3)
         except UsageError as err:
