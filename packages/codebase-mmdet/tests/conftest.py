@@ -31,7 +31,7 @@ _CSP = {
     "bbox_head": {"num_classes": 6, "in_channels": 32, "feat_channels": 32},
 }
 _LAYER = {"num_layers": 1, "layer_cfg": {"ffn_cfg": {"feedforward_channels": 64}}}
-#: What makes a model small: its name, and the arguments that change its config.
+#: The arguments that make each model small, by the name of its config.
 SMALL: dict[str, dict[str, Any]] = {
     "retinanet_r18_fpn_1x_coco": {
         "backbone": {"base_channels": 8},
@@ -98,7 +98,7 @@ EXPORTER = "export_config = dict(exporter='torchscript')\n"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[[str], Path]:
-    """Return a function that writes the config of a backend, as MMDeploy's static ones."""
+    """Return a function that writes a backend's config like MMDeploy's static configs."""
 
     def config(backend: str) -> Path:
         kind = "ncnn_end2end" if backend == "ncnn" else "end2end"

@@ -1,4 +1,4 @@
-"""What the package says of itself, and where mmdet is missing: these run without it."""
+"""The package's metadata and its errors: these tests run without mmdet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_distribution_announces_one_plugin() -> None:
     assert found.value == "enginebay_mmdet.plugin"
 
 
-def test_a_missing_library_on_the_command_line(
+def test_the_command_line_reports_a_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,7 +46,9 @@ def test_a_missing_library_on_the_command_line(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
-def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_be_imported_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mmcv").mkdir()
     (tmp_path / "mmcv" / "__init__.py").write_text("")
     (tmp_path / "mmdet.py").write_text("raise AssertionError('MMCV==3 is used, but …\\n2')")
@@ -66,12 +68,12 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         ("objectdetection", "did you mean 'ObjectDetection'?"),
     ],
 )
-def test_another_task(task: str, hint: str) -> None:
+def test_another_task_is_refused(task: str, hint: str) -> None:
     message = f"codebase_config.task: '{task}' is not a task of mmdet; available: ObjectDetection"
     assert fault(task=task) == (message, hint)
 
 
-def test_a_misspelled_key() -> None:
+def test_a_misspelled_key_is_refused() -> None:
     message, hint = fault(model_typ="end2end")
     assert message.startswith("codebase_config: unknown key 'model_typ'; available: type")
     assert hint is None or "model_type" in hint
@@ -88,14 +90,14 @@ RATIO = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}
         ([{"type": "LoadImageFromFile"}], {}, (3, 640, 640)),
     ],
 )
-def test_the_size_that_a_config_tests_with(
+def test_the_image_size_is_read_from_the_config(
     pipeline: Any, preprocessor: Any, size: tuple[int, int, int]
 ) -> None:
     model = {"data_preprocessor": preprocessor}
     assert read_image_size({"model": model, "test_pipeline": pipeline}) == size
 
 
-def test_other_models_are_not_told_about_our_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_models_get_no_rewriters(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("detector", "candidates"):
         monkeypatch.delitem(sys.modules, f"enginebay_mmdet.{name}", raising=False)
     request = RewritersRequest(backend="onnxruntime", ir="onnx")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: Noise, and no square: the task says where it lies in the input.
+#: Noise, not square: the task maps it into the input.
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8))
 CASES = [
     ("retinanet_r18_fpn_1x_coco", "onnxruntime"),
@@ -47,7 +47,7 @@ def test_a_config_of_mmdeploy_deploys_a_detector(
 
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
-def test_ncnn_gets_every_box(
+def test_ncnn_returns_every_candidate_box(
     build: Callable[..., Any], config: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model, image, task = build("fcos_r50-caffe_fpn_gn-head_1x_coco", model_type="ncnn_end2end")

@@ -1,4 +1,4 @@
-"""What mmdet's detectors become, without an engine; and what is refused."""
+"""Detectors of mmdet as they are deployed, without an engine, and refusals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ NAMES = (
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_deployed_finds_the_same_objects(build: Callable[..., Any], name: str) -> None:
+def test_the_rewritten_detector_finds_the_same_objects(
+    build: Callable[..., Any], name: str
+) -> None:
     model, image, _ = build(name)
     images = torch.cat([image, torch.randn_like(image)])
     with torch.no_grad():
@@ -47,8 +49,8 @@ def test_what_is_deployed_finds_the_same_objects(build: Callable[..., Any], name
 
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of mmdet's
 @pytest.mark.parametrize("name", NAMES[:4])
-def test_a_task_finds_in_candidates_what_mmdet_finds(build: Callable[..., Any], name: str) -> None:
-    """The whole detector, and what the task makes of all of its boxes."""
+def test_the_task_selects_candidates_like_mmdet(build: Callable[..., Any], name: str) -> None:
+    """The detector with suppression and the task on all candidates find the same boxes."""
     both = []
     for kind in ("end2end", "ncnn_end2end"):
         model, image, task = build(name, model_type=kind)
@@ -71,7 +73,9 @@ def _has_area(box: Any) -> bool:
     return bool(box.left < box.right and box.top < box.bottom)
 
 
-def test_pictures_as_the_pipeline_has_them(build: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_task_prepares_images_like_the_pipeline(
+    build: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "_base_ = ['mmdet::retinanet/retinanet_r18_fpn_1x_coco.py']\n"
@@ -97,7 +101,7 @@ def fault(build: Callable[..., Any], name: str, **section: Any) -> tuple[str, st
 WANTED = "expected a detector of mmdet: model = dict(type='RetinaNet', backbone=…, bbox_head=…)"
 
 
-def test_an_unknown_name(build: Callable[..., Any]) -> None:
+def test_unknown_names_and_published_weights_are_refused(build: Callable[..., Any]) -> None:
     message, hint = fault(build, "retinanet_r18_fpn")
     assert message == "mmdet has no model 'retinanet_r18_fpn'"
     assert hint == (
@@ -119,7 +123,7 @@ def test_an_unknown_name(build: Callable[..., Any]) -> None:
         ("onnx_config = dict(type='onnx')", "'bad.py' contains no model"),
     ],
 )
-def test_configs_that_are_refused(
+def test_configs_without_a_detector_are_refused(
     build: Callable[..., Any], text: str, message: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -127,7 +131,7 @@ def test_configs_that_are_refused(
     assert fault(build, "bad.py") == (message, WANTED)
 
 
-def test_operators_that_nothing_replaces_are_all_named(build: Callable[..., Any]) -> None:
+def test_all_unsupported_operators_are_named(build: Callable[..., Any]) -> None:
     changes = {"test_cfg": {"rcnn": {"nms": {"type": "soft_nms"}}}}
     message, hint = fault(build, "faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco", arguments=changes)
     assert message == (
@@ -137,7 +141,9 @@ def test_operators_that_nothing_replaces_are_all_named(build: Callable[..., Any]
     assert hint == "replaced are MultiScaleDeformableAttention, RoIAlign, nms"
 
 
-def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_and_unused_post_processing_keys_are_reported(
+    build: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     message, hint = fault(build, "retinanet_r18_fpn_1x_coco", post_processing={"keep_topk": 9})
     assert message == (
         "codebase_config.post_processing: 'keep_topk' is not a known key; available: "
@@ -152,7 +158,7 @@ def test_post_processing(build: Callable[..., Any], caplog: pytest.LogCaptureFix
     ]
 
 
-def test_other_model_types(build: Callable[..., Any]) -> None:
+def test_unsuitable_model_types_are_refused(build: Callable[..., Any]) -> None:
     message, _ = fault(build, "retinanet_r18_fpn_1x_coco", model_type="end2edn")
     assert message == (
         "codebase_config.model_type: 'end2edn' is not a model_type of mmdet; available: end2end, "

@@ -1,4 +1,4 @@
-"""What these tests share: where MMDeploy's own configs lie, and mmpretrain as it imports here."""
+"""Shared fixtures: MMDeploy's configs, and mmpretrain as it imports here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ backend_config = dict(
 
 @pytest.fixture(scope="session")
 def configs(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MMDeploy's configs for mmpretrain, or files under their names that say the same."""
+    """MMDeploy's configs for mmpretrain, or files of the same names and content."""
     if given := pytestconfig.getoption("--configs"):
         return Path(given) / "mmpretrain"
     folder = tmp_path_factory.mktemp("mmpretrain")

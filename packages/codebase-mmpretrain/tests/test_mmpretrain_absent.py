@@ -1,4 +1,4 @@
-"""What the package says of itself, and where mmpretrain is missing: these run without it."""
+"""The package's metadata and its errors: these tests run without mmpretrain."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_the_distribution_announces_one_plugin() -> None:
     assert found.value == "enginebay_mmpretrain.plugin"
 
 
-def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginebay_mmpretrain.library.find_spec", lambda name: None)
     message = "'mmpretrain:' names models of mmpretrain, which is not installed"
     assert fault() == (message, INSTALL)
 
 
-def test_a_missing_library_on_the_command_line(
+def test_the_command_line_reports_a_missing_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,7 +58,9 @@ def test_a_missing_library_on_the_command_line(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py", "old.py"]
 
 
-def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_be_imported_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mmpretrain.py").write_text("raise AssertionError('MMCV==3 is used, but …\\n2')")
     for name in [name for name in sys.modules if name.partition(".")[0] == "mmpretrain"]:
         monkeypatch.delitem(sys.modules, name)
@@ -76,14 +78,14 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
         ("classification", "did you mean 'Classification'?"),
     ],
 )
-def test_another_task(task: str, hint: str) -> None:
+def test_another_task_is_refused(task: str, hint: str) -> None:
     message = (
         f"codebase_config.task: '{task}' is not a task of mmpretrain; available: Classification"
     )
     assert fault(task=task) == (message, hint)
 
 
-def test_a_misspelled_key() -> None:
+def test_a_misspelled_key_is_refused() -> None:
     message, hint = fault(checkpont="a.pth")
     assert message.startswith("codebase_config: unknown key 'checkpont'; available: type")
     assert hint == "did you mean 'checkpoint'?"
@@ -106,14 +108,14 @@ CROP, PACK = {"type": "CenterCrop", "crop_size": 224}, {"type": "PackInputs"}
         (None, {}, None),
     ],
 )
-def test_the_size_that_a_config_tests_with(
+def test_the_image_size_is_read_from_the_config(
     pipeline: Any, backbone: dict[str, Any], size: tuple[int, int, int] | None
 ) -> None:
     config = {"model": {"backbone": backbone}, "test_pipeline": pipeline}
     assert read_image_size(config) == size
 
 
-def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_models_get_no_rewriter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "enginebay_mmpretrain.classifier", raising=False)
     request = RewritersRequest(backend="onnxruntime", ir="onnx")
     assert list(plugin.rewriters(request)) == []
@@ -144,7 +146,7 @@ def test_other_models_are_not_told_about_our_rewriter(monkeypatch: pytest.Monkey
         ([{"type": "EfficientNetCenterCrop", "crop_size": 224}], None),
     ],
 )
-def test_a_pipeline_as_steps(pipeline: list[dict[str, Any]], steps: Any) -> None:
+def test_a_test_pipeline_becomes_steps(pipeline: list[dict[str, Any]], steps: Any) -> None:
     config = {"model": {"backbone": {}}, "test_pipeline": pipeline}
     found = pipeline_steps(config, (3, 224, 224))
     if steps is None:

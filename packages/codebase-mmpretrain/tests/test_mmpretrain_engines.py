@@ -12,7 +12,7 @@ import enginebay as eb
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: A model of each architecture, the smallest one that there is.
+#: The smallest model of each architecture.
 MODELS = (
     "resnet18_8xb32_in1k",
     "vgg11_8xb32_in1k",
@@ -31,10 +31,10 @@ CONFIGS = {
     "ncnn": "ncnn_static",
 }
 BATCH = {"dynamic": {"input": {0: "batch"}}}
-#: Options besides the config's, which opens height and width for OpenVINO: the graphs of these
-#: three hold for one size, and deploy says so at the sizes beside it. ncnn takes the windows of a
-#: Swin from TorchScript, not from the ONNX that the config asks for.
-BESIDES: dict[tuple[str, str], dict[str, Any]] = {
+#: Options in addition to the config's, which makes height and width dynamic for OpenVINO: the
+#: graphs of these three are for one size, and deploy reports this at other sizes. ncnn converts
+#: the windows of a Swin from TorchScript, not from the ONNX that the config requests.
+MORE_OPTIONS: dict[tuple[str, str], dict[str, Any]] = {
     ("efficientnet-b0_3rdparty_8xb32_in1k", "openvino"): BATCH,
     ("deit-tiny_4xb256_in1k", "openvino"): BATCH,
     ("swin-tiny_16xb64_in1k", "openvino"): BATCH,
@@ -48,10 +48,8 @@ def test_a_config_of_mmdeploy_deploys_a_model(
     configs: Path, tmp_path: Path, model: str, backend: str
 ) -> None:
     config = configs / f"classification_{CONFIGS[backend]}.py"
-    besides = BESIDES.get((model, backend), {})
-    deployment = eb.deploy(
-        model, config=config, work_dir=tmp_path / "out", **split_options(besides)
-    )
+    more = MORE_OPTIONS.get((model, backend), {})
+    deployment = eb.deploy(model, config=config, work_dir=tmp_path / "out", **split_options(more))
     assert deployment.verdict == "verified"
     assert deployment.rewriting is not None
     assert deployment.rewriting.fired["enginebay_mmpretrain.classifier.Classifier"] == 1

@@ -1,4 +1,4 @@
-"""Models of mmpretrain by name and by config: what is built, and what is refused."""
+"""Models of mmpretrain by name and by config: building, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 RESNET = "resnet18_8xb32_in1k"
-#: A small classifier in a config of somebody's own.
+#: A user's config of a small classifier.
 CONFIG = """\
 model = dict(
     type='ImageClassifier',
@@ -71,7 +71,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def deployed(model: torch.nn.Module, image: torch.Tensor) -> torch.Tensor:
-    """The scores of what an engine gets to see."""
+    """Return the scores of the rewritten model, which an engine runs."""
     with eb.rewrite(model, backend=None) as rewriting, torch.no_grad():
         scores: torch.Tensor = rewriting.model(image)
         assert type(rewriting.model).__name__ == "Deployed"
@@ -96,8 +96,8 @@ def test_a_model_comes_with_an_image_of_its_size(name: str, shape: tuple[int, ..
     assert torch.allclose(scores.sum(), torch.ones(()))
 
 
-def test_random_weights_are_the_same_each_time_and_say_something() -> None:
-    """MobileNet-V2 as mmpretrain builds it gives any two images the same scores."""
+def test_random_weights_are_reproducible_and_tell_images_apart() -> None:
+    """MobileNet-V2 as mmpretrain builds it returns the same scores for any two images."""
     name = "mobilenet-v2_8xb32_in1k"
     (first, image), (second, again) = build(name), build(name)
     assert torch.equal(image, again)
@@ -121,7 +121,7 @@ def _difference(scores: torch.Tensor, others: torch.Tensor) -> float:
         ("ResNet", "depth=18", "MultiLabelLinearClsHead", 512),
     ],
 )
-def test_what_is_deployed_gives_the_same_scores(
+def test_the_rewritten_model_returns_the_same_scores(
     write: Any, backbone: str, arguments: str, head: str, channels: int
 ) -> None:
     name = write(backbone=backbone, arguments=arguments, head=head, channels=channels)
@@ -136,7 +136,7 @@ def test_what_is_deployed_gives_the_same_scores(
 
 
 @pytest.mark.parametrize("name", ["levit-128s_3rdparty_in1k", "conformer-tiny-p16_3rdparty_in1k"])
-def test_heads_with_two_branches_too(name: str) -> None:
+def test_heads_with_two_branches_return_the_same_scores(name: str) -> None:
     model, image = build(name)
     with torch.no_grad():
         wanted = model(image)
@@ -160,7 +160,7 @@ def test_a_swin_takes_any_batch(tmp_path: Path) -> None:
         assert torch.allclose(torch.from_numpy(scores), model(images), rtol=1e-4)
 
 
-def test_a_size_is_known_before_the_model_is_built() -> None:
+def test_models_are_built_for_the_requested_size() -> None:
     model, image = build("deit-tiny_4xb256_in1k", {"input": (1, 3, 64, 96)})
     assert image.shape == (1, 3, 64, 96)
     assert model.network.backbone.pos_embed.shape == (1, 1 + 4 * 6, 192)
@@ -169,7 +169,7 @@ def test_a_size_is_known_before_the_model_is_built() -> None:
     assert model(image).shape == (1, 1000)
 
 
-def test_a_config_without_a_size_comes_alone() -> None:
+def test_a_config_without_a_size_has_no_example_image() -> None:
     model, image = build("resnet18_8xb16_cifar10")
     assert isinstance(model, torch.nn.Module)
     assert image is None
@@ -182,13 +182,15 @@ def test_arguments_are_merged_into_the_model() -> None:
     assert model(image).shape == (1, 7)
 
 
-def test_a_config_of_ones_own(write: Any) -> None:
+def test_a_local_config_builds_a_model(write: Any) -> None:
     model, image = build(write())
     assert image.shape == (1, 3, 128, 128)
     assert model(image).shape == (1, 5)
 
 
-def test_a_checkpoint_of_training(write: Any, tmp_path: Path) -> None:
+def test_a_training_checkpoint_loads_if_it_has_plain_values_only(
+    write: Any, tmp_path: Path
+) -> None:
     model, image = build(write())
     torch.nn.init.ones_(model.network.head.fc.bias[:1])
     state = {"meta": {"epoch": 3}, "state_dict": model.network.state_dict()}
@@ -204,7 +206,9 @@ def test_a_checkpoint_of_training(write: Any, tmp_path: Path) -> None:
     assert hint.startswith("expected tensors and plain values only")
 
 
-def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_weights_are_downloaded_and_checked(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hashlib import sha256
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
@@ -223,7 +227,7 @@ def test_published_weights(write: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert message.startswith(f"the weights at {wrong} cannot be downloaded: invalid hash value")
 
 
-def test_no_published_weights(write: Any) -> None:
+def test_missing_published_weights_are_reported(write: Any) -> None:
     message, hint = fault(write(), pretrained=True)
     assert message == "'mine.py' has no published weights"
     assert hint == "set codebase_config.checkpoint to a local file, or use random weights"
@@ -267,7 +271,9 @@ WANTED = "expected an image classifier: model = dict(type='ImageClassifier', bac
         ),
     ],
 )
-def test_models_that_are_refused(name: str, message: str, hint: str | None) -> None:
+def test_unknown_and_unsuitable_models_are_refused(
+    name: str, message: str, hint: str | None
+) -> None:
     assert fault(name) == (message, hint)
 
 
@@ -283,7 +289,7 @@ def test_models_that_are_refused(name: str, message: str, hint: str | None) -> N
         ("model = 3", "'bad.py' contains no model"),
     ],
 )
-def test_configs_that_are_refused(
+def test_configs_without_a_classifier_are_refused(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -291,14 +297,16 @@ def test_configs_that_are_refused(
     assert fault("bad.py") == (message, WANTED)
 
 
-def test_a_config_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_does_not_load_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.py").write_text("model = 1 / 0\n")
     message, _ = fault("bad.py")
     assert message == "the config of 'bad.py' cannot be loaded: ZeroDivisionError: division by zero"
 
 
-def test_a_config_of_mmdeploy_on_the_command_line(
+def test_the_command_line_deploys_with_a_config_of_mmdeploy(
     write: Any, configs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write("small.py")
@@ -335,14 +343,14 @@ def test_a_config_of_mmdeploy_on_the_command_line(
         "convnext-tiny_in21k-pre_3rdparty_in1k-384px",  # Pillow, to one size
     ],
 )
-def test_a_task_does_to_pictures_what_the_test_pipeline_does(name: str) -> None:
+def test_the_task_prepares_images_like_the_test_pipeline(name: str) -> None:
     import numpy as np
     from mmpretrain.registry import TRANSFORMS
     from PIL import Image
 
     model, task = with_task(name)
     config, _ = read_config(mmpretrain, name)
-    steps = [TRANSFORMS.build(one) for one in config.test_pipeline[1:]]
+    steps = [TRANSFORMS.build(settings) for settings in config.test_pipeline[1:]]
     noise = np.random.default_rng(0)
     for size in ((301, 402, 3), (170, 133, 3)):
         pixels = noise.integers(0, 256, size, np.uint8)
@@ -356,7 +364,7 @@ def test_a_task_does_to_pictures_what_the_test_pipeline_does(name: str) -> None:
     assert (len(task.classes), task.classes[0]) == (1000, "tench, Tinca tinca")
 
 
-def test_a_task_at_another_size_and_of_other_classes(write: Any) -> None:
+def test_the_task_follows_the_requested_size_and_classes(write: Any) -> None:
     _, task = with_task(RESNET, {"input": (1, 3, 112, 112)})
     assert [(step.height, step.width) for step in task.image.steps] == [(128, 128), (112, 112)]
     _, own = with_task(write())

@@ -1,4 +1,4 @@
-"""What these tests share: one deployment in a few words, and torchvision as it imports here."""
+"""Shared fixtures: a short deploy function, and torchvision as it imports here."""
 
 from __future__ import annotations
 

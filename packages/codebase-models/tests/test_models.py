@@ -1,4 +1,4 @@
-"""Models by name: what is built, and that engines run it."""
+"""Models are built by name, and engines run them."""
 
 from __future__ import annotations
 
@@ -84,26 +84,26 @@ def test_a_model_comes_with_inputs_that_it_takes(
 
 
 @pytest.mark.parametrize("name", ["timm:resnet10t", "torchvision:squeezenet1_1"])
-def test_the_same_name_gives_the_same_weights(name: str) -> None:
+def test_the_same_name_produces_the_same_weights(name: str) -> None:
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
-    (first, one), (second, two) = build(name), build(name)
+    (first, image), (second, again) = build(name), build(name)
     assert torch.equal(before, torch.random.get_rng_state())
-    assert torch.equal(one, two)
+    assert torch.equal(image, again)
     for mine, other in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
         assert torch.equal(mine, other)
 
 
 @pytest.mark.parametrize("name", ["timm:efficientnet_b0", "torchvision:efficientnet_b0"])
 def test_random_weights_tell_images_apart(name: str) -> None:
-    """As the library builds it, the scores are 1e-5 and 1e-14: an engine could give zeros."""
+    """As the library builds it, the scores are 1e-5 and 1e-14: an engine could return zeros."""
     model, image = build(name, {"x": (1, 3, 64, 64)})
     with torch.no_grad():
-        one, other = model(image), model(torch.rand_like(image))
-    assert (one - other).abs().max() > 0.05
+        first, second = model(image), model(torch.rand_like(image))
+    assert (first - second).abs().max() > 0.05
 
 
-def test_a_size_is_known_before_the_model_is_built() -> None:
+def test_models_are_built_for_the_requested_size() -> None:
     shapes = {"image": (1, 1, 64, 32)}
     model, image = build("timm:vit_tiny_patch16_224", shapes)
     assert image.shape == (1, 1, 64, 32)
@@ -113,14 +113,14 @@ def test_a_size_is_known_before_the_model_is_built() -> None:
     assert build("torchvision:squeezenet1_1", {"": (1, 3, 64, 64)})[1].shape == (1, 3, 64, 64)
 
 
-def test_a_model_whose_inputs_nobody_knows_comes_alone() -> None:
+def test_a_model_with_unknown_inputs_has_no_example_inputs() -> None:
     found = build("transformers:time_series_transformer", arguments={"prediction_length": 4})
     assert isinstance(found[0], torch.nn.Module)
     assert found[1] is None
 
 
 @pytest.mark.parametrize("suffix", ["pt", "pth", "safetensors"])
-def test_weights_of_a_local_file(suffix: str, tmp_path: Path) -> None:
+def test_weights_of_a_local_file_are_loaded(suffix: str, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     model, image = build("torchvision:squeezenet1_1")
@@ -139,11 +139,11 @@ def test_weights_of_a_local_file(suffix: str, tmp_path: Path) -> None:
     ("model", "origin"),
     [("timm:resnet10t", "random (seed 0)"), ("torchvision:squeezenet1_1", "random (seed 0)")],
 )
-def test_the_origin_of_weights(model: str, origin: str) -> None:
+def test_the_origin_of_random_weights_is_reported(model: str, origin: str) -> None:
     assert find_model(model).weights == origin
 
 
-def test_weights_that_a_name_asks_for(tmp_path: Path) -> None:
+def test_weights_in_a_models_name_are_loaded(tmp_path: Path) -> None:
     model, image = build("torchvision:squeezenet1_1")
     torch.nn.init.ones_(model.classifier[1].bias)
     torch.save(model.state_dict(), path := tmp_path / "best.pth")
@@ -152,14 +152,14 @@ def test_weights_that_a_name_asks_for(tmp_path: Path) -> None:
     assert found.weights.startswith(f"{path}, sha256 ")
 
 
-def test_a_folder_has_weights_of_its_own(tmp_path: Path) -> None:
+def test_a_folder_is_reported_as_the_origin_of_its_weights(tmp_path: Path) -> None:
     model, _ = build("transformers:ResNetForImageClassification", arguments=RESNET)
     model.save_pretrained(tmp_path)
     assert find_model(f"transformers:{tmp_path}").weights == str(tmp_path)
 
 
 @pytest.mark.parametrize("model", ["timm:resnet10t", "transformers:google/vit-of-nobody"])
-def test_a_download_that_fails_is_one_line(
+def test_a_failed_download_is_reported_in_one_line(
     model: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -171,7 +171,7 @@ def test_a_download_that_fails_is_one_line(
     assert capfd.readouterr().err == ""
 
 
-def test_a_local_folder_of_transformers(tmp_path: Path) -> None:
+def test_a_local_folder_of_transformers_is_loaded(tmp_path: Path) -> None:
     model, inputs = build("transformers:ResNetForImageClassification", arguments=RESNET)
     torch.nn.init.ones_(model.classifier[1].bias)
     model.save_pretrained(tmp_path / "mine")
@@ -200,7 +200,7 @@ def test_engines_run_a_model_of_transformers(
     assert (image.name, image.dims) == ("pixel_values", (1, 3, 48, 64))
 
 
-def test_a_cache_of_transformers_stays_as_it_was(tmp_path: Path) -> None:
+def test_deploy_does_not_change_a_cache_of_transformers(tmp_path: Path) -> None:
     """A forward advances it, and the exporter used to leave its fake tensors in it."""
     from transformers import DynamicCache
 

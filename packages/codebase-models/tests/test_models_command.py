@@ -18,7 +18,7 @@ def test_the_distribution_announces_one_plugin() -> None:
     assert found.value == "enginebay_models.plugin"
 
 
-def test_deploy_a_model_by_its_name(
+def test_deploy_accepts_a_model_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What goes wrong with a model by name, in the words that its user reads."""
+"""Errors of models by name, as the user reads them."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_an_unknown_model_shows_the_nearest(model: str, near: str) -> None:
     assert near in hint.removeprefix("nearest are ").split(", ") or name == near
 
 
-def test_a_name_like_no_other() -> None:
+def test_an_unknown_model_without_similar_names_has_no_hint() -> None:
     assert fault("timm:§§§§") == ("timm has no model '§§§§'", None)
 
 
 @pytest.mark.parametrize("scheme", ["timm", "torchvision", "transformers"])
-def test_a_missing_library(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enginebay_models.library.find_spec", lambda name: None)
     assert fault(f"{scheme}:resnet18") == (
         f"'{scheme}:' names models of {scheme}, which is not installed",
@@ -54,7 +54,9 @@ def test_a_missing_library(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_be_imported_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms is missing')")
     for name in [name for name in sys.modules if name.partition(".")[0] == "timm"]:
         monkeypatch.delitem(sys.modules, name)
@@ -68,7 +70,7 @@ def test_a_library_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_nothing_is_downloaded_unasked() -> None:
+def test_nothing_is_downloaded_without_a_request() -> None:
     message, hint = fault("transformers:google/vit-base-patch16-224")
     assert message == (
         "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
@@ -79,7 +81,7 @@ def test_nothing_is_downloaded_unasked() -> None:
     assert message == "timm has no model 'hf-hub:timm/resnet18.a1_in1k'"
 
 
-def test_an_architecture_has_no_weights() -> None:
+def test_pretrained_weights_of_an_architecture_are_refused() -> None:
     assert fault("transformers:resnet", pretrained=True) == (
         "'transformers:resnet' is an architecture without weights",
         "use a model of the Hub: transformers:OWNER/NAME",
@@ -94,13 +96,13 @@ def test_an_architecture_has_no_weights() -> None:
         ("keypointrcnn_resnet50_fpn", "finds keypoints in addition to boxes"),
     ],
 )
-def test_models_that_are_refused(name: str, why: str) -> None:
+def test_models_with_unsupported_inputs_or_outputs_are_refused(name: str, why: str) -> None:
     message, hint = fault(f"torchvision:{name}")
     assert message == f"'torchvision:{name}' cannot be deployed by name, since it {why}"
     assert hint == "write a function that returns (model, inputs): file.py:attr"
 
 
-def test_a_detector_of_another_model_type() -> None:
+def test_an_unknown_model_type_is_refused() -> None:
     assert fault("torchvision:ssdlite320_mobilenet_v3_large", model_type="end2edn") == (
         (
             "codebase_config.model_type: 'end2edn' is not a model_type of torchvision; "
@@ -136,18 +138,18 @@ def test_a_detector_of_another_model_type() -> None:
         ({"checkpoint": "a.pth"}, "no file of weights 'a.pth'", "pass --weights FILE"),
     ],
 )
-def test_a_wrong_section(section: dict[str, Any], wanted: str, hint: str | None) -> None:
+def test_a_wrong_section_is_refused(section: dict[str, Any], wanted: str, hint: str | None) -> None:
     assert fault("timm:resnet10t", **section) == (wanted, hint)
 
 
-def test_weights_that_do_not_fit(tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     torch.save({"other": torch.ones(1)}, tmp_path / "other.pth")
     message, hint = fault("timm:resnet10t", checkpoint=str(tmp_path / "other.pth"))
     assert message.startswith(f"'{tmp_path}/other.pth' does not fit ResNet: ")
     assert hint == "expected weights of exactly this model"
 
 
-def test_weights_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_not_weights_are_refused(tmp_path: Path) -> None:
     for name, text in (("a.pth", b"text"), ("a.safetensors", b"text")):
         (tmp_path / name).write_bytes(text)
         message, _ = fault("timm:resnet10t", checkpoint=str(tmp_path / name))
@@ -167,7 +169,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     assert "cannot be read as weights" in message
 
 
-def test_an_argument_that_the_model_does_not_take(tmp_path: Path) -> None:
+def test_an_unknown_argument_of_a_model_is_refused(tmp_path: Path) -> None:
     config = {
         "backend_config": {"type": "onnxruntime"},
         "codebase_config": {"type": "torchvision", "arguments": {"deep": True}},

@@ -40,7 +40,7 @@ def build(model: str, shape: tuple[int, ...] | None = None, **section: Any) -> A
 
 
 def assert_same(record: dict[str, Any] | None, transform: Callable[[Any], Any]) -> None:
-    """Compare what a task makes of pictures with the library's transform, in steps of 255."""
+    """Compare a task's images with those of the library's transform, in steps of 255."""
     assert record is not None
     task: Any = read_task(record)
     step = task.image.scale / np.reshape(task.image.std, (-1, 1, 1))
@@ -60,7 +60,7 @@ def assert_same(record: dict[str, Any] | None, transform: Callable[[Any], Any]) 
         ("mobilevit_xxs", None),
     ],
 )
-def test_timm_transforms_pictures_alike(name: str, shape: tuple[int, ...] | None) -> None:
+def test_the_task_prepares_images_like_timm(name: str, shape: tuple[int, ...] | None) -> None:
     from timm.data import create_transform, resolve_data_config
 
     model, image, task = build(f"timm:{name}", shape)
@@ -71,7 +71,7 @@ def test_timm_transforms_pictures_alike(name: str, shape: tuple[int, ...] | None
 
 
 @pytest.mark.parametrize("mode", ["center", "squash", "border"])
-def test_every_crop_mode_of_timm(mode: str) -> None:
+def test_every_crop_mode_of_timm_is_matched(mode: str) -> None:
     import timm
 
     size = (3, 64, 48)
@@ -82,7 +82,7 @@ def test_every_crop_mode_of_timm(mode: str) -> None:
     assert_same(timm_task(timm.data, model, size), transform)
 
 
-def test_a_model_of_timm_with_other_classes() -> None:
+def test_changed_timm_models_have_no_class_names_or_no_task() -> None:
     assert build("timm:resnet10t", arguments={"num_classes": 3})[2]["classes"] == []
     assert build("timm:resnet10t", arguments={"num_classes": 0})[2] is None
     assert build("timm:resnet10t", (1, 1, 64, 64))[2] is None
@@ -90,7 +90,7 @@ def test_a_model_of_timm_with_other_classes() -> None:
 
 
 @pytest.mark.parametrize("name", ["squeezenet1_1", "vit_b_16", "inception_v3", "swin_t"])
-def test_torchvision_transforms_pictures_alike(name: str) -> None:
+def test_the_task_prepares_images_like_torchvision(name: str) -> None:
     from torchvision.models import get_model_weights
 
     from enginebay_models.tasks import torchvision_task
@@ -103,7 +103,7 @@ def test_torchvision_transforms_pictures_alike(name: str) -> None:
     assert (len(task["classes"]), task["classes"][0]) == (1000, "tench")
 
 
-def test_models_of_torchvision_without_a_task() -> None:
+def test_unsuitable_torchvision_models_have_no_task() -> None:
     assert build("torchvision:squeezenet1_1", arguments={"num_classes": 5})[2]["classes"] == []
     assert build("torchvision:lraspp_mobilenet_v3_large")[2] is None
     assert build("torchvision:r3d_18")[2] is None
@@ -142,7 +142,7 @@ def test_models_of_torchvision_without_a_task() -> None:
         ),
     ],
 )
-def test_transformers_processes_pictures_alike(
+def test_the_task_prepares_images_like_transformers(
     model: str, arguments: dict[str, Any], processor: str, settings: dict[str, Any]
 ) -> None:
     import transformers
@@ -153,7 +153,7 @@ def test_transformers_processes_pictures_alike(
     assert task["classes"] == ["LABEL_0", "LABEL_1"]
 
 
-def test_a_detector_of_transformers() -> None:
+def test_a_detector_of_transformers_has_a_task() -> None:
     arguments = {**TINY, "image_size": [64, 96], "id2label": {0: "cat", 1: "dog", 2: "fox"}}
     model, inputs, task = build("transformers:YolosForObjectDetection", arguments=arguments)
     assert (task["classes"], task["activation"]) == (["cat", "dog", "fox"], "softmax")
@@ -163,7 +163,7 @@ def test_a_detector_of_transformers() -> None:
     assert len(everything.postprocess(outputs, (300, 200))) == wanted
 
 
-def test_a_detector_whose_boxes_may_be_of_several_classes() -> None:
+def test_a_multi_class_detector_matches_transformers() -> None:
     import transformers
 
     from enginebay_models.image_processors import transformers_task
@@ -190,10 +190,10 @@ def small_resnet(**_: Any) -> Any:
 
 
 @pytest.mark.parametrize("family", ["ssdlite", "retinanet", "fcos"])
-def test_a_detector_of_torchvision_before_its_suppression(
+def test_the_task_suppresses_boxes_like_torchvision(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the task makes of its boxes is what the whole detector finds."""
+    """The task on all boxes finds the same objects as the whole detector."""
     name, arguments = "ssdlite320_mobilenet_v3_large", {"num_classes": 7}
     if family != "ssdlite":
         monkeypatch.setattr(f"torchvision.models.detection.{family}.resnet50", small_resnet)
@@ -227,14 +227,16 @@ def test_ncnn_runs_a_detector_up_to_its_suppression(
     assert max(box.right for box in found) <= PICTURES[0].width
 
 
-def test_pictures_for_a_detector_of_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_detectors_specify_their_image_preparation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from enginebay_models import torchvision_detectors
 
     monkeypatch.setattr(torchvision_detectors, "measure_norms", lambda *_: None)
     _, image, task = build("torchvision:fasterrcnn_mobilenet_v3_large_320_fpn")
     assert image.shape == (1, 3, 320, 640)
     assert (task["classes"][1], len(task["classes"])) == ("person", 91)
-    assert "nms" not in task  # its first stage suppresses, and so it does it all
+    assert "nms" not in task  # its first stage suppresses, and so does the model as a whole
     steps = [
         resize(320, 640, fit="contain", antialias=False),
         crop(320, 640, at="corner", fill=[124, 116, 104]),
@@ -255,7 +257,7 @@ def test_pictures_for_a_detector_of_torchvision(monkeypatch: pytest.MonkeyPatch)
         ("vit", TINY),
     ],
 )
-def test_models_of_transformers_without_a_task(model: str, arguments: dict[str, Any]) -> None:
+def test_unsuitable_transformers_models_have_no_task(model: str, arguments: dict[str, Any]) -> None:
     if model.startswith("EfficientNet"):
         from transformers import EfficientNetConfig
 
@@ -266,7 +268,7 @@ def test_models_of_transformers_without_a_task(model: str, arguments: dict[str, 
     assert build(f"transformers:{model}", arguments=arguments)[2] is None
 
 
-def test_a_folder_says_its_own(tmp_path: Path) -> None:
+def test_a_folder_specifies_its_classes_and_preparation(tmp_path: Path) -> None:
     import transformers
 
     arguments = {**TINY, "image_size": 32, "id2label": {0: "cat", 1: "dog"}}
@@ -280,7 +282,7 @@ def test_a_folder_says_its_own(tmp_path: Path) -> None:
     assert task["image"]["steps"] == [resize(32, 32, interpolation="bicubic")]
 
 
-def test_deploy_and_run_on_a_picture(
+def test_a_model_by_its_name_predicts_classes_of_an_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -296,4 +298,4 @@ def test_deploy_and_run_on_a_picture(
     ran = call_command(capfd, *words)
     (seen,) = json.loads(ran.out)["images"]
     assert len(seen["found"]) == 5
-    assert all(len(one["name"]) > 2 for one in seen["found"])
+    assert all(len(found["name"]) > 2 for found in seen["found"])
