@@ -1,4 +1,4 @@
-"""The laws that every backend keeps."""
+"""The laws for every backend."""
 
 from __future__ import annotations
 

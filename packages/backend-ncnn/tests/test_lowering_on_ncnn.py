@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Apply(nn.Module):
-    """A function between two linear layers, as it stands in a model."""
+    """A function after a linear layer, as in a model."""
 
     def __init__(self, function: Callable[..., Any], width: int = 8) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def test_products_are_not_simplified(deploy):
 
 def rows_of_a_slice(x):
     half = x[..., 4:]
-    running = half.cummax(1).values  # nothing but a lowering does this
+    running = half.cummax(1).values  # only a lowering does this
     return running + half * torch.rsqrt((half * half).mean(-1, keepdim=True) + (half + half).abs())
 
 

@@ -56,7 +56,7 @@ def check(
         function: The function.
         inputs: Its inputs.
         part: A module, which is its first argument.
-        constants: Its last arguments, which are no inputs.
+        constants: Its last arguments, which are constants.
         varied: False if it only takes inputs such as these.
     """
     module = Given(function, constants) if constants else Apply(function, part)

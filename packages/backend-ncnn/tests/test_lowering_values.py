@@ -1,4 +1,4 @@
-"""What stands for an operator gives its numbers, whatever the shapes."""
+"""The replacements of an operator compute its numbers for all shapes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Constant:
 
 
 def as_value(value: Any) -> Any:
-    """What an operator is written for: a tensor depends on the inputs, but for a constant one."""
+    """Return the value as operators receive it: only constant tensors depend on no input."""
     if isinstance(value, Constant):
         return value.tensor
     return Blob(value.float(), None, value.dtype) if isinstance(value, torch.Tensor) else value

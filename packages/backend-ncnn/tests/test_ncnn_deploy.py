@@ -1,4 +1,4 @@
-"""Models become verified artifacts, and the artifacts give back the models' own tensors."""
+"""Models become verified artifacts, which return the tensors of the models."""
 
 from __future__ import annotations
 

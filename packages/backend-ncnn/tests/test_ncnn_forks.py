@@ -1,4 +1,4 @@
-"""ncnn runs in a forked process, although its OpenMP threads stay behind."""
+"""ncnn runs in a forked process, although its OpenMP threads are not forked."""
 
 from __future__ import annotations
 

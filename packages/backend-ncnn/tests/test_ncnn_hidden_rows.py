@@ -1,4 +1,4 @@
-"""Attention gives zeros, as PyTorch does, in a row whose boolean mask hides every key."""
+"""Attention returns zeros, as PyTorch does, in a row whose boolean mask hides every key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import enginebay as eb
 
 
 class Causal(nn.Module):
-    """Hides what comes later and what is padding: with padding in front the first rows are left
-    with nothing.
-    """
+    """Hides later keys and padding: with padding in front the first rows have no keys."""
 
     def forward(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         heads = x.unflatten(-1, (2, 4)).transpose(1, 2)

@@ -57,8 +57,8 @@ def test_convolutions_and_inner_products_are_in_8_bits(deploy, batch):
 
 
 def test_products_are_right_on_every_processor(deploy):
-    # Inputs and weights of one size: two products are more than 16 bits hold. ncnn has no switch
-    # for the instruction set; this says so on a processor without VNNI, if it ever cuts off there.
+    # Equal inputs and weights: the sum of two products exceeds 16 bits. ncnn has no switch for the
+    # instruction set; on a processor without VNNI this fails if ncnn saturates there.
     conv = nn.Conv2d(16, 16, 3)
     nn.init.constant_(conv.weight, 0.5)
     bright = [np.full((1, 16, 8, 8), 1 - 0.01 * place, np.float32) for place in range(4)]

@@ -1,4 +1,4 @@
-"""The package's page lists the parameters that there are."""
+"""The package's README lists every parameter."""
 
 from __future__ import annotations
 

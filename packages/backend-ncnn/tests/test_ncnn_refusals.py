@@ -116,7 +116,7 @@ def test_a_crash_of_pnnx_is_an_error_with_its_signal(deploy, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-#: Runs for ever, as pnnx does on RAFT, and so does what it starts.
+#: Runs for ever, as pnnx does on RAFT, and so does its child process.
 ENDLESS = """#!{python}
 import subprocess, sys, time
 if len(sys.argv) > 2:

@@ -1,4 +1,4 @@
-"""Powers, of which ncnn's own layer is wrong at zero and below."""
+"""Powers match torch at zero and below, where ncnn's own layer is wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS = (-1.5, -0.5, 0.5, 1.5, 2.5, 1 / 3, 2.2)
 
 
 class Powers(nn.Module):
-    """Of numbers, of a sum, and of what is never negative."""
+    """Powers of any numbers, of a sum, and of numbers that are never negative."""
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         some = [x**power for power in WHOLE if power >= 0]

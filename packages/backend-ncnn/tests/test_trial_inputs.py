@@ -12,7 +12,7 @@ from enginebay_ncnn.trial_inputs import make_trial_inputs
 
 
 class Padded(nn.Module):
-    """Attends to what is inside of each sample's length; of length 0 torch makes zeros."""
+    """Attends to keys within each sample's length; torch returns zeros for length 0."""
 
     def __init__(self) -> None:
         super().__init__()

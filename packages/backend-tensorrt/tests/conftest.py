@@ -1,8 +1,8 @@
 """TensorRT for RTX, whose parser and builder need no GPU, and stand-ins for what needs one.
 
-Most of these tests need TensorRT for RTX with its libraries. Those that ask which TensorRT this is
-run with the bindings of TensorRT 10 and 11 as well, over stub libraries that gcc compiles. ``nox -s
-tensorrt`` brings all of it, in an environment for each.
+Most of these tests need TensorRT for RTX with its libraries. The tests of versions and products
+also run with the bindings of TensorRT 10 and 11, over stub libraries that gcc compiles. ``nox -s
+tensorrt`` installs everything, in an environment for each.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 FAKE = TESTS / "fake"
-#: Tests of what comes before TensorRT; they run anywhere.
+#: Tests that need no TensorRT; they run anywhere.
 BEFORE = (
     *("test_quantize.py", "test_tensorrt_rewriters.py", "test_tensorrt_params.py"),
     *("test_tensorrt_readme.py", "test_conformance.py"),
 )
 #: Tests of names, wheels and flags, for which the bindings of TensorRT 10 and 11 will do.
 NAMES = ("test_contract.py", "test_flags.py", "test_check_env.py")
-#: The backend that ``nox -s gpu`` runs: it and a GPU are here, and the stand-ins keep away.
+#: The backend that ``nox -s gpu`` runs: it and a GPU are here, and stand-ins are not used.
 ON_GPU = os.environ.get("ENGINEBAY_GPU", "")
 #: Not TensorRT: the same hooks under another name, and ONNX Runtime, which computes for them.
 ON_STAND_INS = """
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_forks() -> Iterator[None]:
-    """Spawn every process: torch imports ``cuda``, and a fork of it has no stand-in for that."""
+    """Spawn every process: torch imports ``cuda``, for which a fork has no stand-in."""
     with no_forks():
         yield
 
@@ -109,7 +109,7 @@ def backend() -> str:
 
 @pytest.fixture(scope="session")
 def tensorrt_or_stand_in() -> Iterator[str]:
-    """The backend for the laws; on the stand-ins its name says that it is not TensorRT."""
+    """The backend for the laws; on stand-ins its name shows that it is not TensorRT."""
     if ON_GPU or not HAS_RTX:
         yield ON_GPU or "tensorrt"
         return
@@ -121,7 +121,7 @@ def tensorrt_or_stand_in() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def one_logger() -> None:
-    """Let both backends have one logger, as there is one library behind both."""
+    """Let both backends share a logger, as they share a library."""
     from enginebay_tensorrt.library import get_library
     from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 

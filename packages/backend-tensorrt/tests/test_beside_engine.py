@@ -1,4 +1,4 @@
-"""What is kept beside an engine: what it is bound to, weights, plugins; and what is logged."""
+"""Records next to an engine: versions, weights, plugins; and the log."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_another_gpu_is_refused_before_the_engine_is_read(
     ir = made.artifact.path / "ir" / "model.onnx"
     assert caught.value.hint.endswith(f"from the IR in it: enginebay convert tensorrt {ir}")
     assert stand_ins.LOG == []
-    again = eb.convert(ir, backend="tensorrt", work_dir=tmp_path / "b")  # what the hint says
+    again = eb.convert(ir, backend="tensorrt", work_dir=tmp_path / "b")  # as in the hint
     eb.load(again).close()
 
 
@@ -182,7 +182,7 @@ def test_a_truncated_plan_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
     assert "deserialize_cuda_engine" not in {entry[0] for entry in stand_ins.LOG}
 
 
-# -- weights beside the engine --------------------------------------------------------------------
+# -- weights outside the engine --------------------------------------------------------------------
 
 
 def test_a_stripped_engine_gets_its_weights_back(stand_ins: Any, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_plugin_libraries_that_do_not_load_are_named(tmp_path: Path) -> None:
     text = str(caught.value)
     assert text.startswith(f"plugin library '{broken}' cannot be loaded: ")
     assert f"{broken}: file too short" in text
-    assert "cudaError" not in text  # without a driver it is logged beside each error
+    assert "cudaError" not in text  # without a driver it is logged with each error
 
 
 def test_a_library_without_plugins_is_refused(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_messages_go_to_logging(stand_ins: Any, caplog: pytest.LogCaptureFixture
     logger.log(severity.INTERNAL_ERROR, "of another call")
     assert errors == ["about ERROR"]
     names = [record.levelname for record in caplog.records]
-    assert names == ["DEBUG", "DEBUG", "WARNING", "DEBUG", "ERROR"]  # what is collected is raised
+    assert names == ["DEBUG", "DEBUG", "WARNING", "DEBUG", "ERROR"]  # collected errors are raised
 
 
 def test_params_know_their_weights_file() -> None:

@@ -174,7 +174,7 @@ def test_fp8_requires_ada(stand_ins: Any, tmp_path: Path) -> None:
         config_of(stand_ins, tmp_path, **params)
 
 
-# -- what the parser refuses ----------------------------------------------------------------------
+# -- refusals of the parser ----------------------------------------------------------------------
 
 
 def refused(path: Path) -> Path:
@@ -217,7 +217,7 @@ def test_the_preview_lists_all_that_the_parser_refuses(stand_ins: Any, tmp_path:
 
 
 def test_a_shape_that_depends_on_the_data_is_built(stand_ins: Any, tmp_path: Path) -> None:
-    """TensorRT has NonZero; TensorRT for RTX refuses it, or what is built from it."""
+    """TensorRT has NonZero; TensorRT for RTX refuses it, or layers built from it."""
     source = nonzero(tmp_path / "m.onnx")
     source.with_suffix(".twin").unlink()
     assert unsupported(source)["nonzero"].endswith(

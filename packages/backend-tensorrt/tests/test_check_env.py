@@ -19,7 +19,7 @@ from enginebay_tensorrt import environment
 from enginebay_tensorrt.params import TensorrtParams, TensorrtRtxParams
 
 HAS_RTX = find_spec("tensorrt_rtx_bindings") is not None
-#: What is installed: TensorRT for RTX whole, or the bindings of TensorRT 10 or 11 alone.
+#: The installed product: TensorRT for RTX whole, or the bindings of TensorRT 10 or 11 alone.
 INSTALLED = TensorrtRtxParams if HAS_RTX else TensorrtParams
 needs_rtx = pytest.mark.skipif(not HAS_RTX, reason="TensorRT for RTX is not installed")
 needs_tensorrt = pytest.mark.skipif(HAS_RTX, reason="about the bindings of TensorRT 10 and 11")
@@ -263,19 +263,19 @@ def test_a_driver_that_is_too_old_fails(machine: Any, is_eleven: bool) -> None:
     assert check.wanted == f"a driver for CUDA {major} ({first} or newer)"
     if is_eleven:
         assert check.fix.endswith(" && pip install 'enginebay-tensorrt[cu12]'")
-    else:  # there are no wheels for CUDA 11
+    else:  # CUDA 11 has no wheels
         assert check.fix == "update NVIDIA's driver"
 
 
 def test_cuda_bindings_newer_than_the_driver_fail(machine: Any, wheels: dict[str, str]) -> None:
-    """CUDA says only that the driver is too old; TensorRT has no need of a newer one."""
+    """CUDA reports only that the driver is too old; TensorRT needs no newer driver."""
     wheels[f"{INSTALLED.product.backend}-cu12-bindings"] = "10.16.1"
     machine.driver, machine.runtime = 12080, 13000
     check = failure(Tier.DEVICE)
     assert check.name == "one CUDA"
     assert check.found == "cuda-bindings for CUDA 13, a driver for CUDA 12.8"
     assert check.fix == "pip install 'cuda-bindings==12.*'"
-    machine.runtime = 12090  # CUDA keeps minor versions compatible
+    machine.runtime = 12090  # minor versions of CUDA are compatible
     assert checks(Tier.DEVICE)[0].status == "ok"
 
 
@@ -343,7 +343,7 @@ def test_without_a_driver_the_build_is_checked_and_the_run_fails() -> None:
 
 @needs_rtx
 def test_bindings_of_tensorrt_for_rtx_without_libraries_fail() -> None:
-    """The real bindings, where the loader does not find the libraries beside them."""
+    """The real bindings, whose libraries the loader does not find."""
     code = "import sys; sys.modules['tensorrt_rtx_libs'] = None\n" + IMPORT.replace(
         "TensorrtParams()", "TensorrtRtxParams()"
     )

@@ -105,7 +105,7 @@ SLOW = convert(
     *("--max-shapes", "x:4x64x32x32"),
 )
 #: So many that a fast machine has work for seconds, too; a longer network would only make its steps
-#: longer, and the builder hears of Ctrl-C between two of them.
+#: longer, and the builder notices Ctrl-C between two steps.
 PROFILES = ",".join(
     f"x:{n}x64x32x32 / x:{n + 1}x64x32x32 / x:{n + 2}x64x32x32" for n in range(1, 33)
 )

@@ -1,7 +1,7 @@
-"""The laws that every backend keeps.
+"""The laws for every backend.
 
-Without TensorRT those that need no device run, and the others are listed with what check-env says.
-Where the stand-ins take the place of TensorRT's libraries, they answer under a name that says so.
+Without TensorRT the laws that need no device run, and the others are skipped with a reason.
+If stand-ins replace TensorRT's libraries, the backend has a name that shows it.
 """
 
 from __future__ import annotations

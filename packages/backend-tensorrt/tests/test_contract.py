@@ -1,6 +1,6 @@
-"""What the backend uses of TensorRT's and CUDA's bindings is there, under these very names.
+"""The backend uses only existing names of TensorRT's and CUDA's bindings.
 
-The bindings are those that are installed: TensorRT for RTX with its libraries, or TensorRT 10 or 11
+The installed bindings are tested: TensorRT for RTX with its libraries, or TensorRT 10 or 11
 over stub libraries, whose factories return null.
 """
 
@@ -24,7 +24,7 @@ from enginebay_tensorrt.plan_file import PlanWriter
 from enginebay_tensorrt.products import TENSORRT_RTX
 
 SOURCE = Path(__file__).parents[1] / "src" / "enginebay_tensorrt"
-#: Names that some bindings lack, and are used behind a question or for one product only.
+#: Names that some bindings lack, and are used after a check or for one product only.
 LACKS = {
     "10": {"ComputeCapability", "ComputeCapability.__members__"},
     "11": {"BuilderFlag.FP16", "ComputeCapability", "ComputeCapability.__members__"},

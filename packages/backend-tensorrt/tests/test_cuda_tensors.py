@@ -120,7 +120,7 @@ def test_tensors_are_copied_through_a_cuda_graph(on_cpu: Any, machine: Any, tmp_
 def test_the_default_stream_is_not_used_by_the_runner(
     on_cpu: Any, stand_ins: Any, machine: Any, tmp_path: Path
 ) -> None:
-    """TensorRT waits on the host there; so it works beside, and each waits on the device."""
+    """TensorRT would wait on the host there; on its own stream both wait on the device."""
     import torch
 
     on_cpu.cuda_stream = 0
@@ -151,7 +151,7 @@ def test_a_cuda_graph_is_not_launched_on_the_default_stream(
     artifact = built(source, params)
     with eb.load(artifact) as wrapper:
         x, wanted = torch.zeros(2, 3), torch.from_numpy(rows(2))
-        # What the caller has put on the default stream comes first.
+        # The caller's work on the default stream comes first.
         fake_cuda.stream(0).put(lambda: [x.copy_(wanted)])
         machine.log.clear()
         found = wrapper({"x": x})
@@ -206,7 +206,7 @@ def test_unaligned_views_are_copied(on_cpu: Any, tmp_path: Path) -> None:
 def test_results_with_a_data_dependent_shape_are_freed(
     on_cpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The bindings keep every allocator for good, so an allocator keeps no result."""
+    """The bindings never free an allocator, so an allocator must not hold a result."""
     import weakref
 
     import torch

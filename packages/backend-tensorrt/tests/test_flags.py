@@ -1,7 +1,7 @@
 """What differs between TensorRT 10, 11 and TensorRT for RTX: networks' flags, DLA, levels.
 
-Where the bindings are those of TensorRT over stub libraries, there is no builder; a recorder takes
-what a config is set to.
+If the bindings are those of TensorRT over stub libraries, the builder is missing; a recorder takes
+the settings of a config.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What holds on a GPU with TensorRT, and on the stand-ins: ``nox -s gpu`` runs this there.
 
-Nothing in here looks behind the public names. Without a GPU the builder is that of TensorRT for
+These tests use public names only. Without a GPU the builder is that of TensorRT for
 RTX, whose API is that of TensorRT 11, under TensorRT's name.
 """
 

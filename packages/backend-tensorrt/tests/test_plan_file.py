@@ -85,7 +85,7 @@ def run(folder: Path, *command: str) -> str:
 
 
 def python(code: str, limit: int = 0) -> list[str]:
-    """A command: a statement, in a process whose files may have so many bytes."""
+    """Return a command that runs a statement with a limit on the size of files."""
     return [sys.executable, "-W", "ignore", "-c", _BUILD.format(code), str(limit)]
 
 

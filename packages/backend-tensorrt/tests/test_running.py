@@ -117,7 +117,7 @@ def test_a_dynamic_input_without_shapes_is_refused(stand_ins: Any, tmp_path: Pat
 
 
 def test_a_profile_that_tensorrt_rejects_is_an_error(stand_ins: Any, tmp_path: Path) -> None:
-    """Parameters are checked before; what a deployment says is not."""
+    """Parameters are checked before; the profile of a deployment is not."""
     ir = read_onnx(linear(tmp_path / "m.onnx", "n"))
     with pytest.raises(ConversionError) as caught:
         build_plan(

@@ -1,4 +1,4 @@
-"""Parameters, profiles and what is imported when."""
+"""Parameters, profiles and imports."""
 
 from __future__ import annotations
 

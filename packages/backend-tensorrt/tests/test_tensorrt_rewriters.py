@@ -34,7 +34,7 @@ class AsModule(nn.Module):
 def exported(
     path: Path, function: Any, args: Any, *, backend: str | None, exporter: Any
 ) -> tuple[Any, list[Any]]:
-    """The graph for a backend, and what ONNX Runtime makes of it."""
+    """Return the graph for a backend, and ONNX Runtime's outputs."""
 
     model = AsModule(function)
     eb.export(
@@ -62,7 +62,7 @@ TRANSFORMS = {
 }
 IMAGES = torch.randn(2, 3, 9, 8)
 BYTES = torch.arange(6, dtype=torch.uint8).view(2, 3)
-#: What the parser or the builder refuses, by the operator in its message.
+#: Functions that the parser or the builder refuses, with the operator in its message.
 REFUSED: dict[str, tuple[Any, torch.Tensor, str]] = {
     "batch_norm": (
         lambda x: F.batch_norm(x, None, None, training=True),
@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[Any, torch.Tensor, str]] = {
     "cat of bytes": (lambda x: torch.cat([x, x], 1), BYTES, "Concat"),
     "concat of bytes": (lambda x: torch.concat((x, x), dim=-1), BYTES, "Concat"),
 }
-#: What the TorchScript exporter does not write, or writes as something that is taken.
+#: Functions that the TorchScript exporter refuses, or writes as supported operators.
 BY_DYNAMO_ALONE: dict[str, tuple[Any, torch.Tensor, str]] = {
     "resizing with antialias": (
         lambda x: F.interpolate(x, (4, 5), mode="bilinear", antialias=True),

@@ -1,4 +1,4 @@
-"""Measured kernels are kept for later builds, and none is lost between builds at the same time.
+"""Measured kernels are stored for later builds; builds at the same time lose none.
 
 TensorRT for RTX has the calls, and they do nothing; a stand-in for TensorRT's takes their place,
 whose cache is lines of text.

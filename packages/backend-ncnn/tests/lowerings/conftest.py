@@ -33,10 +33,10 @@ def lowered() -> Callable[..., ExportedProgram]:
 
 @pytest.fixture(scope="session")
 def check(lowered: Any) -> Callable[..., ExportedProgram]:
-    """Return a function that asserts that functions give what torch gives.
+    """Return a function that asserts that lowered functions match torch.
 
-    It takes a function each with the tensors that are its inputs, all in one program: torch takes
-    half a second for each. What is exact is compared so where ``exact`` is true.
+    Each case is a function with its input tensors. All cases are in one program, since torch needs
+    half a second for each program. Results must be equal if ``exact`` is true.
     """
 
     def run(*cases: Any, exact: bool = False) -> ExportedProgram:

@@ -13,7 +13,7 @@ import enginebay as eb
 
 
 class Family(nn.Module):
-    """Functions behind a linear layer, as they stand in a model, and what they have as outputs."""
+    """Functions after a linear layer, as in a model, and all of their outputs."""
 
     def __init__(self, functions: Any) -> None:
         super().__init__()

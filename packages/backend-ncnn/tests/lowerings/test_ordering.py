@@ -31,7 +31,7 @@ def test_sorts_match_torch(check, data):
             k = data.draw(st.integers(1, x.shape[dim]))
             cases.append((lambda x, d=dim, k=k, up=descending: x.topk(k, d, up).values, x))
             cases.append((lambda x, d=dim, k=k: x.kthvalue(k, d).values, x))
-            # Of an expanded tensor torch 2.13 takes the median of the memory behind it.
+            # torch 2.13 computes the median of an expanded tensor from its underlying memory.
             cases.append((lambda x, d=dim: x.contiguous().median(d, keepdim=True).values, x))
             cases.append((lambda x: x.median(), x))
     check(*cases, exact=True)

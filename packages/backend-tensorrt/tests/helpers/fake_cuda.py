@@ -1,8 +1,8 @@
 """A CUDA runtime without a GPU: the device's memory is the host's, and streams are queues.
 
-Nothing that is put on a stream runs before somebody waits for it, so a result that is read too
-early, or memory that is handed on too early, shows. The functions stand in for those of the real
-``cuda.bindings.runtime``, whose enums and argument names they keep.
+Work on a stream runs only when something waits for it, so a test finds a result that is read too
+early, or memory that is reused too early. The functions replace those of the real
+``cuda.bindings.runtime``, with the same enums and argument names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOST = runtime.cudaError_t.cudaErrorInvalidResourceHandle
 #: The CUDA that the bindings were made for.
 RUNTIME = runtime.cudaRuntimeGetVersion()[1]
 
-#: What the machine looks like; tests change it, and the variable that child processes have too.
+#: The machine's properties; tests change them, and the variable that child processes have too.
 machine = SimpleNamespace(log=[])
 
 
@@ -50,7 +50,7 @@ here = Here()
 
 
 class Stream:
-    """A queue of work that runs when somebody waits for it; one device's, but for the default."""
+    """A queue of work that runs when waited for; of one device, except the default stream."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -267,7 +267,7 @@ REAL = {name: getattr(runtime, name) for name in FUNCTIONS}
 
 
 def install() -> None:
-    """Put the functions in the place of the real ones."""
+    """Replace the real functions."""
     for name, function in FUNCTIONS.items():
         setattr(runtime, name, function)
 

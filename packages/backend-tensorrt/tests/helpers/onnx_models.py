@@ -1,4 +1,4 @@
-"""Small models as ONNX files, and what they give."""
+"""Small models as ONNX files, and their outputs."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ def agree(found: dict[str, Any], wanted: dict[str, np.ndarray], tolerance: float
 
 
 def built(source: Path, params: dict[str, Any] | None = None) -> eb.Artifact:
-    """An artifact beside the model."""
+    """Convert the model to an artifact next to it."""
     return eb.convert(
         source, backend="tensorrt-rtx", work_dir=source.with_name("a"), params=params or {}
     )
 
 
 def nonzero(path: Path) -> Path:
-    """The places of what is not zero, and the input doubled.
+    """Write a model of the places of nonzero values, and of the input doubled.
 
-    Beside it is a graph with the same ports and fixed shapes, for a parser that has no NonZero.
+    Next to it is a graph with the same ports and fixed shapes, for a parser that has no NonZero.
     """
     twice = helper.make_node("Add", ["x", "x"], ["twice"], name="add")
     places = [
@@ -99,7 +99,7 @@ def nonzero(path: Path) -> Path:
 
 
 def reshaped(path: Path, dtype: str) -> Path:
-    """y = x of 2×3 as 3×2, in any dtype; bytes are nothing but cast, as TensorRT wants them."""
+    """y = x of 2×3 as 3×2, in any dtype; bytes are only cast, as TensorRT requires."""
     from enginebay.tensors.arrays import numpy_dtype
 
     kind = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))

@@ -10,7 +10,7 @@ _SIGNATURE = re.compile(r"^(?:\d+\. )?(\w+)\((.*)\) -> ", re.MULTILINE)
 
 
 def overloads(method: Any) -> list[list[str]]:
-    """The argument names of each overload, without ``self``; with and without optional ones.
+    """Return each overload's argument names without ``self``, with and without the optional.
 
     >>> class Method:
     ...     __doc__ = "f(self: a.B, x: dict[str, int], y: int = <E.A: (1, 2)>) -> None"
@@ -56,7 +56,7 @@ def differences(fake: type, real: type) -> list[str]:
         elif inspect.isfunction(member):
             mine = list(inspect.signature(member).parameters)[1:]
             if name == "__init__" and not overloads(theirs):
-                continue  # only the library makes one, so nobody calls this
+                continue  # only the library creates objects, so this is never called
             if mine not in overloads(theirs):
                 found.append(f"{real.__name__}.{name} takes {overloads(theirs)}, not {mine}")
     return found

@@ -1,7 +1,7 @@
 """TensorRT for RTX with its real parser and builder, and stand-ins for what needs a GPU.
 
-Everything is NVIDIA's own, but for the CUDA runtime (``fake_cuda``), and for the engine and what
-runs it (``running``). ``recording`` notes which graph a plan was built from, so that ONNX Runtime
+Everything is NVIDIA's own, except the CUDA runtime (``fake_cuda``), and the engine with its
+context (``running``). ``recording`` notes which graph a plan was built from, so that ONNX Runtime
 can compute for it.
 """
 

@@ -1,7 +1,7 @@
-"""The real builder and parser, which note what each plan was built from.
+"""The real builder and parser, which note the graph that each plan was built from.
 
-Where the machine of ``fake_cuda`` has a GPU, what the builder needs one for is built without it:
-engines whose weights can be replaced, and those for the GPU of the machine.
+If the machine of ``fake_cuda`` has a GPU, engines that need a GPU are built without it: engines
+with replaceable weights, and engines for the GPU of the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OnnxParser(real.OnnxParser):
     """Notes which file it read into which network.
 
     TensorRT for RTX has no layer whose outputs' shapes depend on the data, and TensorRT has. For
-    such a graph it parses the file beside it that ends in ``.twin``, which has the same ports.
+    such a graph it parses the file next to it that ends in ``.twin``, which has the same ports.
     """
 
     _files: dict[int, Path] = {}  # of every parser in the process
@@ -38,7 +38,7 @@ class OnnxParser(real.OnnxParser):
         self._network = network
 
     def __del__(self) -> None:
-        """Not the bindings' own, which only warns that nobody should call it."""
+        """Replaces the bindings' own, which only warns that it should not be called."""
 
     def parse_from_file(self, model: str) -> bool:
         LOG.append(("parse_from_file", model))
@@ -55,7 +55,7 @@ class Builder(real.Builder):
         self._read_profiles: list[Any] = []
 
     def __del__(self) -> None:
-        """Not the bindings' own, which only warns that nobody should call it."""
+        """Replaces the bindings' own, which only warns that it should not be called."""
 
     def create_network(self, flags: int = 0) -> Any:
         LOG.append(("create_network", flags))

@@ -16,7 +16,7 @@ from onnx import TensorProto
 from tensorrt_rtx.recording import graph_of
 from tensorrt_rtx.shared import FAULTS, LOG, ParserError, dims_of, value_of
 
-#: What an address is a multiple of.
+#: Addresses are multiples of this.
 ALIGNMENT_BYTES = 256
 
 
@@ -44,7 +44,7 @@ class Runtime:
 
 
 def _what_is_wrong(plan: bytes) -> str:
-    """Compare a plan with what the real builder writes: magic, length, version, a second magic."""
+    """Compare a plan with the real builder's format: magic, length, version, a second magic."""
     if plan[:4] != b"vtrt" or plan[28:32] != b"vtrt":
         return "Magic tag does not match"
     length = int.from_bytes(plan[16:24], "little")
@@ -243,7 +243,7 @@ class ExecutionContext:
         return True
 
     def _report(self) -> None:
-        """Tell the profiler each layer's time; a Relu is fused into what comes before."""
+        """Tell the profiler each layer's time; a Relu is fused into the layer before."""
         if self.profiler is None or not self.enqueue_emits_profile:
             return
         assert isinstance(self.profiler, trt.IProfiler)
@@ -311,7 +311,7 @@ class OnnxParserRefitter:
 
 
 class PluginRegistry:
-    """``IPluginRegistry``, which takes what says that it is a library: real ones need headers."""
+    """``IPluginRegistry``, which accepts a text as a library: a real library needs headers."""
 
     def load_library(self, plugin_path: str) -> Any:
         LOG.append(("load_library", plugin_path))

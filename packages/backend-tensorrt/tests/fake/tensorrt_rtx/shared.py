@@ -1,10 +1,10 @@
-"""What the stand-ins share: the calls and what is to go wrong."""
+"""Shared by the stand-ins: the recorded calls and the faults to inject."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: What was called, in order.
+#: The calls, in order.
 LOG: list[Any] = []
 #: The real configs of builds, for tests to look at.
 CONFIGS: list[Any] = []

@@ -32,7 +32,7 @@ def reset() -> None:
     fake_cuda.reset()
 
 
-#: Which real class each one stands for.
+#: The real class that each stand-in replaces.
 STANDS_FOR = (
     (Builder, trt.Builder),
     (ParserError, trt.ParserError),
