@@ -1,4 +1,4 @@
-"""Every installed backend on the same models, and one engine as another one's judge."""
+"""Every installed backend on the same models, and a second engine as the reference."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_model_is_verified(backend: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_command_line_takes_a_backends_flags(backend: str, here: Path, shell: Run) -> None:
+def test_every_command_runs_with_the_backend(backend: str, here: Path, shell: Run) -> None:
     (here / "net.py").write_text(
         "import torch\ndef build():\n    return torch.nn.Conv2d(3, 4, 3), torch.randn(1, 3, 8, 8)\n"
     )
@@ -75,7 +75,7 @@ def test_the_command_line_takes_a_backends_flags(backend: str, here: Path, shell
         assert ran.code == 0, f"{words}\n{ran.err}"
 
 
-def test_a_second_engine_judges_what_onnxs_evaluator_does_not_know(tmp_path: Path) -> None:
+def test_second_engine_is_the_reference_for_unknown_operators(tmp_path: Path) -> None:
     spec = [helper.make_tensor_value_info(name, 1, [2, 4]) for name in "xy"]
     bias = onnx.numpy_helper.from_array(np.linspace(-1, 1, 4, dtype=np.float32), "b")
     node = helper.make_node("BiasGelu", ["x", "b"], ["y"], domain="com.microsoft")

@@ -1,4 +1,4 @@
-"""Bad input through the real command line: one clear line, the right exit code, nothing lost."""
+"""Bad input on the command line: a single clear error line, the exit code, and no lost files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEPLOY = (*ORT, "--exporter", "torchscript", "--work-dir", "out")
 
 
 def onnx_file(path: Path, op: str = "Relu", *, opset: int = 17, dims: Any = (2, 4)) -> Path:
-    """y = op(x)."""
+    """Write a model of a single operator: y = op(x)."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, dims) for n in ("x", "y"))
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "g", [x], [y])
     opsets = [helper.make_opsetid("", opset)]
@@ -54,12 +54,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def artifact(made: Path, here: Path) -> Path:
-    """A copy of it to be spoilt, at ``out``."""
+    """A copy of the artifact at ``out``, which a test may damage."""
     return Path(shutil.copytree(made, here / "out"))
 
 
 def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
-    """The exit code, the exact line (a pattern where it starts with ^), the exact hint."""
+    """Check the exit code, error line and hint; an error that starts with ^ is a pattern."""
     assert "Traceback" not in ran.err
     lines = ran.err.splitlines()
     assert (ran.code, ran.out, len(lines)) == (code, "", 2 if hint else 1), ran.err
@@ -94,7 +94,7 @@ def refused(ran: Ran, code: int, error: str, hint: str | None = None) -> None:
         ),
     ],
 )
-def test_what_cannot_be_exported_is_refused_before_the_model_is_built(
+def test_bad_export_options_are_refused_before_the_model_is_built(
     cli: Run, here: Path, words: tuple[str, ...], error: str, hint: str
 ) -> None:
     (here / "heavy.py").write_text("def build():\n    raise SystemExit('it was built')\n")
@@ -106,7 +106,7 @@ def test_what_cannot_be_exported_is_refused_before_the_model_is_built(
 # ── the work directory ──────────────────────────────────────────────────────────────────────────
 
 
-def test_a_work_dir_with_an_artifact(
+def test_work_dir_with_an_artifact_is_not_overwritten(
     cli: Run, here: Path, artifact: Path, snapshot: Snapshot
 ) -> None:
     before = snapshot(here)
@@ -120,7 +120,7 @@ def test_a_work_dir_with_an_artifact(
 
 
 @pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
-def test_a_work_dir_with_something_else(
+def test_work_dir_with_other_files_is_never_overwritten(
     cli: Run, here: Path, snapshot: Snapshot, overwrite: tuple[str, ...]
 ) -> None:
     (here / "out").mkdir()
@@ -149,7 +149,7 @@ def test_an_artifact_with_a_file_of_the_users_is_not_overwritten(
     assert snapshot(here) == before
 
 
-def test_a_work_dir_that_is_a_file(cli: Run, here: Path) -> None:
+def test_work_dir_that_is_a_file_is_refused(cli: Run, here: Path) -> None:
     (here / "out").write_text("a file")
     for folder in ("out", "out/deeper"):
         refused(
@@ -161,7 +161,7 @@ def test_a_work_dir_that_is_a_file(cli: Run, here: Path) -> None:
     assert (here / "out").read_text() == "a file"
 
 
-def test_a_work_dir_that_is_a_link(cli: Run, here: Path, artifact: Path) -> None:
+def test_work_dir_that_is_a_symlink_is_refused(cli: Run, here: Path, artifact: Path) -> None:
     (here / "link").symlink_to(artifact)
     refused(
         cli("deploy", "models.py:build", *ORT, "--work-dir", "link", "--overwrite"),
@@ -172,14 +172,14 @@ def test_a_work_dir_that_is_a_link(cli: Run, here: Path, artifact: Path) -> None
     assert (here / "link").is_symlink()
 
 
-def test_an_empty_work_dir_is_taken(cli: Run, here: Path) -> None:
+def test_empty_work_dir_is_accepted(cli: Run, here: Path) -> None:
     (here / "out").mkdir()
     onnx_file(here / "relu.onnx")
     assert cli("deploy", "relu.onnx", *DEPLOY).code == 0
     assert (here / "out" / "manifest.json").is_file()
 
 
-def test_the_work_dir_is_refused_before_the_model_is_looked_at(cli: Run, artifact: Path) -> None:
+def test_work_dir_is_checked_before_the_model(cli: Run, artifact: Path) -> None:
     ran = cli("deploy", "no_such_file.py:build", *DEPLOY)
     assert "exists and contains an artifact" in ran.err
 
@@ -203,7 +203,7 @@ def test_an_overwrite_replaces_the_artifact(cli: Run, here: Path, artifact: Path
 
 @pytest.fixture
 def small_disk(here: Path) -> Iterator[Path]:
-    """A disk of 64 KiB."""
+    """A mounted disk of 64 KiB."""
     disk = here / "disk"
     disk.mkdir()
     try:
@@ -218,7 +218,7 @@ def small_disk(here: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def test_a_full_disk(cli: Run, here: Path, small_disk: Path) -> None:
+def test_full_disk_is_reported_and_leaves_no_files(cli: Run, here: Path, small_disk: Path) -> None:
     (here / "big.py").write_text(
         "from torch import nn, ones\ndef build(): return nn.Linear(256, 256), ones(1, 256)\n"
     )
@@ -234,7 +234,9 @@ def test_a_full_disk(cli: Run, here: Path, small_disk: Path) -> None:
     assert list(small_disk.iterdir()) == []
 
 
-def test_a_full_disk_when_an_onnx_file_is_converted(cli: Run, here: Path, small_disk: Path) -> None:
+def test_full_disk_during_convert_is_reported_and_leaves_no_files(
+    cli: Run, here: Path, small_disk: Path
+) -> None:
     values = np.zeros((256, 256), np.float32)
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 256]) for n in "xy")
@@ -251,11 +253,11 @@ def test_a_full_disk_when_an_onnx_file_is_converted(cli: Run, here: Path, small_
 
 
 def bind_root() -> None:
-    """Take from root, after the next exec, the right to ignore permissions."""
+    """Remove root's right to ignore permissions, from the next exec on."""
     ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
 
 
-def test_an_unwritable_folder(here: Path) -> None:
+def test_unwritable_folder_is_reported(here: Path) -> None:
     onnx_file(here / "relu.onnx")
     (here / "locked").mkdir(mode=0o555)
     done = subprocess.run(
@@ -278,7 +280,7 @@ def test_an_unwritable_folder(here: Path) -> None:
     assert list((here / "locked").iterdir()) == []
 
 
-def test_a_read_only_disk(cli: Run, here: Path, small_disk: Path) -> None:
+def test_read_only_disk_is_reported(cli: Run, here: Path, small_disk: Path) -> None:
     onnx_file(here / "relu.onnx")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     refused(
@@ -289,14 +291,14 @@ def test_a_read_only_disk(cli: Run, here: Path, small_disk: Path) -> None:
     )
 
 
-# ── artifacts that are not what they were ───────────────────────────────────────────────────────
+# ── damaged artifacts ───────────────────────────────────────────────────────────────────────────
 
 COMMANDS = ("run", "verify", "inspect")
 COPY = "copy the whole artifact again, or rebuild it with the command in its manifest"
 
 
 def spoil(artifact: Path, how: str) -> str:
-    """Damage the model file; answers what every command must then say."""
+    """Damage the model file and return the error that every command must print."""
     file = artifact / "model.onnx"
     data = file.read_bytes()
     size = len(data)
@@ -337,7 +339,7 @@ def test_a_damaged_file_is_refused_by_every_command(cli: Run, artifact: Path, ho
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_artifact_may_be_made_again(cli: Run, artifact: Path, how: str) -> None:
+def test_damaged_artifact_can_be_overwritten(cli: Run, artifact: Path, how: str) -> None:
     spoil(artifact, how)
     onnx_file(artifact.parent / "relu.onnx")
     ran = cli("deploy", "relu.onnx", *DEPLOY, "--overwrite")
@@ -356,7 +358,7 @@ def edit(artifact: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     return path
 
 
-def test_a_manifest_from_the_future(cli: Run, artifact: Path) -> None:
+def test_manifest_of_a_newer_format_is_refused(cli: Run, artifact: Path) -> None:
     edit(artifact, lambda m: m.update(format=7, enginebay_version="9.0", novel={}))
     for command in COMMANDS:
         refused(
@@ -379,7 +381,7 @@ def test_a_manifest_from_the_future(cli: Run, artifact: Path) -> None:
         ("\0\1", "^.*is not an Enginebay manifest: JSON is malformed: .*"),
     ],
 )
-def test_a_manifest_that_is_none(cli: Run, artifact: Path, content: str, error: str) -> None:
+def test_invalid_manifest_is_refused(cli: Run, artifact: Path, content: str, error: str) -> None:
     where = artifact / "manifest.json"
     where.write_text(content)
     for command in COMMANDS:
@@ -388,7 +390,7 @@ def test_a_manifest_that_is_none(cli: Run, artifact: Path, content: str, error: 
         )
 
 
-def test_a_manifest_whose_types_differ(cli: Run, artifact: Path) -> None:
+def test_manifest_with_a_wrong_type_is_refused(cli: Run, artifact: Path) -> None:
     edit(artifact, lambda m: m.update(inputs=[{"name": 1}]))
     refused(
         cli("run", "out"),
@@ -398,7 +400,7 @@ def test_a_manifest_whose_types_differ(cli: Run, artifact: Path) -> None:
     )
 
 
-def test_a_manifest_that_leads_outside(cli: Run, artifact: Path) -> None:
+def test_manifest_path_outside_the_artifact_is_refused(cli: Run, artifact: Path) -> None:
     edit(artifact, lambda m: m["files"][0].update(path="../../etc/passwd"))
     refused(
         cli("run", "out"),
@@ -408,7 +410,7 @@ def test_a_manifest_that_leads_outside(cli: Run, artifact: Path) -> None:
     )
 
 
-def test_a_manifest_of_a_backend_that_is_not_here(cli: Run, artifact: Path) -> None:
+def test_missing_backend_of_a_manifest_is_named_with_its_package(cli: Run, artifact: Path) -> None:
     edit(artifact, lambda m: m.update(backend="tensorrt"))
     for command in ("run", "verify"):
         ran = cli(command, "out")
@@ -418,7 +420,7 @@ def test_a_manifest_of_a_backend_that_is_not_here(cli: Run, artifact: Path) -> N
     assert cli("inspect", "out").code == 0
 
 
-def test_a_manifest_with_params_that_do_not_exist(cli: Run, artifact: Path) -> None:
+def test_unknown_manifest_parameter_is_refused_with_a_suggestion(cli: Run, artifact: Path) -> None:
     edit(artifact, lambda m: m["params"].update(precison="fp16"))
     for command in ("run", "verify"):
         ran = cli(command, "out")
@@ -435,13 +437,13 @@ def test_a_manifest_with_params_that_do_not_exist(cli: Run, artifact: Path) -> N
         (".", '"." is not an artifact: it contains no manifest.json'),
     ],
 )
-def test_what_is_no_artifact(cli: Run, where: str, error: str) -> None:
+def test_path_without_an_artifact_is_refused(cli: Run, where: str, error: str) -> None:
     for command in COMMANDS:
         refused(cli(command, where), 1, error)
 
 
-def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
-    """Digests guard against accidents; what was edited on purpose still is one line."""
+def test_unreadable_recorded_samples_are_refused(cli: Run, artifact: Path) -> None:
+    """A file with a matching digest can still be invalid: the error is a single line."""
     import hashlib
 
     data = b"PK\x03\x04 not really"
@@ -490,7 +492,7 @@ def test_recorded_samples_that_are_no_samples(cli: Run, artifact: Path) -> None:
         (["x=2x4:flaot32"], "unknown dtype 'flaot32'", "did you mean 'float32'?"),
     ],
 )
-def test_wrong_inputs_of_run(
+def test_run_refuses_wrong_inputs(
     cli: Run, artifact: Path, given: list[str], error: str, hint: str | None
 ) -> None:
     np.save(artifact.parent / "wrong.npy", np.zeros((2, 4)))
@@ -551,7 +553,7 @@ def test_wrong_inputs_of_run(
         ),
     ],
 )
-def test_wrong_inputs_of_deploy(
+def test_deploy_refuses_wrong_inputs(
     cli: Run, here: Path, model: str, given: list[str], error: str
 ) -> None:
     onnx_file(here / "relu.onnx")
@@ -566,7 +568,7 @@ def test_wrong_inputs_of_deploy(
 # ── models ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_forward_that_raises(cli: Run, here: Path) -> None:
+def test_error_in_forward_is_reported_in_a_single_line(cli: Run, here: Path) -> None:
     ran = cli("deploy", "models.py:raising", *DEPLOY)
     refused(ran, 1, "^.*forward.*ValueError: no weights in here.*", None)
     assert not (here / "out").exists()
@@ -574,7 +576,7 @@ def test_a_forward_that_raises(cli: Run, here: Path) -> None:
     assert 'raise ValueError("no weights in here' in chain
 
 
-def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) -> None:
+def test_error_at_the_largest_size_names_that_size(cli: Run, here: Path) -> None:
     (here / "picky.py").write_text(
         "from torch import nn, ones\n"
         "class Picky(nn.Module):\n"
@@ -586,7 +588,9 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
     ran = cli("deploy", "picky.py:build", *DEPLOY, "--max-shapes", "x:8x4")
     assert ran.code == 1
     assert "too large for me" in ran.err
-    assert "8" in ran.err, "the size is told, since nobody passed such an input"
+    assert "8" in ran.err, (
+        "the message names the size, since the user did not pass an input of this size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -678,7 +682,7 @@ def test_a_forward_that_raises_at_the_largest_size_only(cli: Run, here: Path) ->
         ("text.onnx", "", "^.*text.onnx.*", None),
     ],
 )
-def test_sources_that_lead_nowhere(
+def test_invalid_model_source_is_refused(
     cli: Run, here: Path, source: str, content: str | None, error: str, hint: str | None
 ) -> None:
     if content is not None:
@@ -697,7 +701,7 @@ def test_sources_that_lead_nowhere(
     assert not (here / "out").exists()
 
 
-def test_external_data_outside_its_folder(cli: Run, here: Path) -> None:
+def test_external_data_outside_its_folder_is_refused(cli: Run, here: Path) -> None:
     (here / "secret").write_bytes(np.zeros(4, np.float32).tobytes())
     (here / "ir").mkdir()
     for location in ("../secret", str(here / "secret"), "link"):
@@ -726,13 +730,13 @@ def test_external_data_outside_its_folder(cli: Run, here: Path) -> None:
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nan_in_both_is_verified_and_said(cli: Run) -> None:
+def test_nan_in_both_outputs_is_verified_and_reported(cli: Run) -> None:
     ran = cli("deploy", "models.py:nan", *DEPLOY)
     assert ran.code == 0, ran.err
     assert re.search(r"^output +float32 +1x2 .* ok, .*NaN", ran.out, re.M), ran.out
 
 
-def test_nan_in_one_is_mismatched(cli: Run, here: Path) -> None:
+def test_nan_from_the_engine_alone_is_a_mismatch(cli: Run, here: Path) -> None:
     source = (
         "def change(outputs):\n    y = outputs[0].copy()\n    y[0, 0] = np.nan\n    return [y]\n"
     )
@@ -747,7 +751,7 @@ def test_nan_in_one_is_mismatched(cli: Run, here: Path) -> None:
     assert not (here / "out").exists()
 
 
-def test_wrong_numbers_publish_nothing_unless_told_to(cli: Run, here: Path) -> None:
+def test_mismatch_publishes_an_artifact_only_if_allowed(cli: Run, here: Path) -> None:
     onnx_file(here / "relu.onnx")
     with derived("off", "def change(outputs): return [y + 1 for y in outputs]\n"):
         words = ("deploy", "relu.onnx", "--backend", "off", "--work-dir", "out")
@@ -775,7 +779,7 @@ def test_wrong_numbers_publish_nothing_unless_told_to(cli: Run, here: Path) -> N
         ("hanging", "threading.Event().wait()", r" {limit}(\.0)? s"),
     ],
 )
-def test_an_engine_that_does_not_live_to_tell(
+def test_crashed_or_hanging_engine_has_the_verdict_crashed(
     cli: Run, here: Path, name: str, action: str, told: str, soon: int
 ) -> None:
     onnx_file(here / "relu.onnx")

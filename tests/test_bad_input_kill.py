@@ -1,4 +1,4 @@
-"""Killed at any moment: no half artifact under the final name, and the leftovers are swept."""
+"""SIGKILL during a deployment: no partial artifact, and the next run removes the leftovers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .conftest import Run
 
-#: Seconds for the whole loop; one that has killed nothing goes on.
+#: Seconds for the whole loop, which continues until it has killed a process.
 BUDGET = 12.0
 
 
@@ -47,7 +47,7 @@ def deployment(*more: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_all_or_nothing(cli: Run, here: Path) -> None:
+def test_killed_overwrite_leaves_a_whole_artifact(cli: Run, here: Path) -> None:
     big_onnx(here / "big.onnx")
     start = time.monotonic()
     assert deployment().wait() == 0
@@ -62,15 +62,13 @@ def test_a_kill_at_any_moment_leaves_all_or_nothing(cli: Run, here: Path) -> Non
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
         outcomes.add(process.wait())
-        assert cli("inspect", "out").code == 0, "the old one or the new one, whole"
+        assert cli("inspect", "out").code == 0, "the old or the new artifact, whole"
     assert cli("deploy", "big.onnx", "--work-dir", "out", "--overwrite").code == 0
     left = {path.name for path in here.iterdir()} - {"__pycache__"}
     assert left == {"big.onnx", "models.py", "out"}
 
 
-def test_a_kill_before_there_was_anything_leaves_nothing_to_be_taken_for_an_artifact(
-    cli: Run, here: Path
-) -> None:
+def test_killed_first_deployment_leaves_no_artifact(cli: Run, here: Path) -> None:
     big_onnx(here / "big.onnx")
     process = deployment()
     while not [path for path in here.iterdir() if path.name.startswith(".out.staging-")]:
@@ -88,7 +86,7 @@ def test_a_kill_before_there_was_anything_leaves_nothing_to_be_taken_for_an_arti
 def test_two_deployments_of_one_work_dir_give_one_artifact(cli: Run, here: Path) -> None:
     big_onnx(here / "big.onnx")
     codes = sorted(process.wait() for process in [deployment(), deployment()])
-    assert codes == [0, 2], "the second one finds the name taken"
+    assert codes == [0, 2], "the second finds the name taken"
     assert cli("verify", "out").code == 0
     codes = sorted(
         process.wait() for process in [deployment("--overwrite"), deployment("--overwrite")]

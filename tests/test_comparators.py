@@ -1,4 +1,4 @@
-"""Comparators on real engines: a detector with its suppression in the graph, and wrong ones."""
+"""Comparators on real engines: a detector with suppression in the graph, and wrong detectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from enginebay.testing.command_runs import Ran
 
-#: One thread each: pools on a busy machine take turns spinning.
+#: Each engine has a single thread: on a busy machine, thread pools wait for each other.
 THREADS = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}
 
 OUTPUTS = "boxes,scores,labels"
@@ -34,14 +34,14 @@ IMAGE = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 3, 32, 32)).as
 class Detector(nn.Module):
     """64 anchors and 3 labels, with non-maximum suppression in the graph.
 
-    Four neighbours each have the same score, so engines sort them as they like.
+    Four neighbours each have the same score, so their order depends on the engine.
 
     Args:
-        overlap: Above it a box is suppressed by one of the same label with a higher score.
-        least: The least score that is kept.
+        overlap: The largest overlap with a box of the same label and a higher score.
+        least: The lowest score of a detection.
         moved: Pixels by which the boxes are moved.
-        lost: The place, in the order of their scores, of one that is lost.
-        label: What is added to the labels.
+        lost: The index, in the order of scores, of a detection that is lost.
+        label: A number that is added to the labels.
     """
 
     def __init__(self, overlap=0.5, least=0.6, moved=0.0, lost=None, label=0) -> None:
@@ -82,14 +82,14 @@ class Detector(nn.Module):
 
 
 def detector(seed=0, **wrong) -> nn.Module:
-    """The same weights for the same seed, whatever is wrong."""
+    """Return a detector whose weights depend on the seed alone."""
     torch.manual_seed(seed)
     return Detector(**wrong).eval()
 
 
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The detector on each engine."""
+    """An artifact of the detector on each engine."""
     made = tmp_path_factory.mktemp("detectors")
     for backend in THREADS:
         deployment = deploy(backend, made / backend, compare={OUTPUTS: "detections:0.5"})
@@ -118,12 +118,12 @@ def deploy(
     )
 
 
-@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # of the probes that are left out
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # the probes that are left out warn
 @pytest.mark.parametrize("backend", THREADS)
-def test_a_detector_whose_order_is_the_engines_own(
+def test_detector_is_verified_in_any_order_of_detections(
     artifacts: dict[str, Path], backend: str, tmp_path: Path
 ) -> None:
-    """In place by place nobody knows; as a set it is right, now and later."""
+    """Elementwise the verdict is open; as a set the detections are verified, now and later."""
     verification = eb.verify(artifacts[backend])
     assert verification.passed
     (matching,) = verification.matchings
@@ -142,7 +142,7 @@ def test_a_detector_whose_order_is_the_engines_own(
 
 
 def planted():
-    """Detectors that are wrong in one way each."""
+    """Yield the arguments of detectors that are wrong in a single way."""
     rng = np.random.default_rng(0)
     for number in range(1, 13):
         change = 0.02 * number * float(rng.choice([-1, 1]))
@@ -154,7 +154,7 @@ def planted():
 
 
 def test_no_wrong_suppression_is_verified(artifacts: dict[str, Path]) -> None:
-    """An engine is compared with the detectors that it is not, on all samples of an artifact."""
+    """Compares an engine with wrong detectors on all samples of an artifact."""
     with eb.load(artifacts["openvino"]) as wrapper:
         images = [
             sample.inputs["image"] for sample in eb.open_artifact(artifacts["openvino"]).samples()
@@ -168,14 +168,14 @@ def test_no_wrong_suppression_is_verified(artifacts: dict[str, Path]) -> None:
         compared = [
             compare_sample(*pair, ToleranceOptions(), comparators).outputs for pair in pairs
         ]
-        return Verification.of(compared, reference="a wrong one").verdict
+        return Verification.of(compared, reference="a wrong detector").verdict
 
     assert verdict(right) == "verified"
     verdicts = []
     for wrong in planted():
         expected = [outputs_of(detector(**wrong), image) for image in images]
         if wrong.keys() & {"least", "overlap"} and not differ(expected, right):
-            continue  # it makes no difference for these pictures
+            continue  # it makes no difference for these images
         verdicts.append((verdict(expected), wrong))
     assert len(verdicts) > 50
     assert {found for found, _ in verdicts} == {"mismatched"}, verdicts
@@ -188,13 +188,13 @@ def outputs_of(model: nn.Module, image: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def differ(left, right) -> bool:
-    """True if another number of detections is kept, or other ones."""
+    """True if the detections differ, or their number."""
     pairs = zip(left, right, strict=True)
     return not all(np.array_equal(one["scores"], other["scores"]) for one, other in pairs)
 
 
 class Empty(nn.Module):
-    """A detector that finds nothing, and rows whose number depends on the input."""
+    """A detector whose number of boxes depends on the input."""
 
     def __init__(self, least: float) -> None:
         super().__init__()
@@ -222,14 +222,14 @@ def rows(least: float, work_dir: Path, **options):
     )
 
 
-def test_sizes_that_depend_on_the_data(tmp_path: Path) -> None:
+def test_data_dependent_number_of_detections_is_verified(tmp_path: Path) -> None:
     deployment = rows(0.0, tmp_path / "some", compare={"boxes": "detections"})
     assert deployment.verdict == "verified"
     shapes = {sample.outputs["boxes"].shape for sample in deployment.artifact.samples()}
     assert len(shapes) > 1
 
 
-def test_no_detection_in_any_sample_proves_nothing(tmp_path: Path) -> None:
+def test_no_detection_in_any_sample_is_unverified(tmp_path: Path) -> None:
     deployment = rows(1e9, tmp_path / "none", compare={"boxes": "detections"})
     assert deployment.verdict == "unverified"
     assert deployment.verification.reason == (
@@ -238,7 +238,7 @@ def test_no_detection_in_any_sample_proves_nothing(tmp_path: Path) -> None:
 
 
 class Boxes(nn.Module):
-    """A detector without labels: two that are nearly as likely are exchanged in 8 bits."""
+    """A detector without labels: 8 bits exchange two labels of nearly the same score."""
 
     def __init__(self, detector: nn.Module) -> None:
         super().__init__()
@@ -249,8 +249,8 @@ class Boxes(nn.Module):
         return boxes, scores
 
 
-def test_8_bits_are_held_to_the_signal_of_the_partners(tmp_path: Path) -> None:
-    """A wrong calibration is found, although the tolerance is a quarter."""
+def test_wrong_int8_calibration_of_a_detector_is_a_mismatch(tmp_path: Path) -> None:
+    """The verdict finds a wrong calibration, although the tolerance is a quarter."""
     rng = np.random.default_rng(0)
     images = rng.normal(size=(8, 1, 3, 32, 32)).astype(np.float32)
     np.savez(tmp_path / "good.npz", image=images)
@@ -292,10 +292,10 @@ def build():
 """
 
 
-def test_on_the_command_line(
+def test_compare_flag_applies_comparators_and_refuses_unfitting(
     cli: Callable[..., Ran],
 ) -> None:
-    """What was there stays where a comparator does not fit."""
+    """If a comparator does not fit, the old artifact remains."""
     Path("net.py").write_text(MODEL)
     base = ("deploy", "net.py:build", "--backend", "onnxruntime", "--work-dir", "art")
     base += ("--overwrite", "--exporter", "torchscript")

@@ -1,4 +1,4 @@
-"""One model on several backends and precisions: rows, and what fails."""
+"""One model on several backends and precisions: rows, failures and measured speed."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Net(nn.Module):
         return self.conv(x).relu()
 
 
-#: Nothing is measured, which would take most of the time here.
+#: No benchmark, which would take most of the time of these tests.
 compare = partial(lab.compare, seconds=0)
 QUICK = ("--seconds", "0")
 
 
 @pytest.mark.filterwarnings("ignore:inference precision f16")  # the processor may have none
-def test_a_row_for_each_backend_and_precision(tmp_path: Path) -> None:
+def test_compare_has_a_row_per_backend_and_precision(tmp_path: Path) -> None:
     found = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]
     )
@@ -76,7 +76,7 @@ def test_a_row_for_each_backend_and_precision(tmp_path: Path) -> None:
     assert [row["artifact"] for row in saved["rows"]] == [row.artifact for row in found.rows]
 
 
-def test_the_weights_of_a_model_that_a_function_builds_are_the_same_in_all_rows(
+def test_unseeded_model_has_the_same_weights_in_all_rows(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "net.py").write_text(NET)  # without a seed
@@ -85,7 +85,7 @@ def test_the_weights_of_a_model_that_a_function_builds_are_the_same_in_all_rows(
     assert (first.outputs["output"] == second.outputs["output"]).all()
 
 
-def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
+def test_failed_deployment_is_a_row_with_its_reason(tmp_path: Path) -> None:
     wrong = eb.RewriterSet(backend="openvino")
 
     @wrong.function("torch.Tensor.relu")
@@ -112,7 +112,7 @@ def test_what_fails_is_a_row_with_its_reason(tmp_path: Path) -> None:
     assert not (tmp_path / "all" / "openvino-fp32").exists()
 
 
-def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
+def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "all"
     for error, message, given in [
         (BackendNotFoundError, "no backend 'openvin' is installed", {"backends": ["openvin"]}),
@@ -137,12 +137,12 @@ def test_nothing_is_written_where_no_row_can_be(tmp_path: Path) -> None:
         assert not folder.exists()
 
 
-def test_a_model_that_raises_is_an_error_and_not_a_row_each(tmp_path: Path) -> None:
+def test_error_in_the_model_ends_the_comparison(tmp_path: Path) -> None:
     with pytest.raises(ModelError):
         compare(Net(), torch.ones(1, 5, 4, 4), work_dir=tmp_path / "all", backends=ENGINES)
 
 
-def test_what_is_there_stays_unless_it_may_be_replaced(tmp_path: Path) -> None:
+def test_artifacts_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
     folder = tmp_path / "all"
     compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES[:1])
     before = (folder / "onnxruntime" / "manifest.json").read_bytes()
@@ -164,7 +164,7 @@ def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
     assert [each.get("streams") for each in params] == [None, 2]
 
 
-def test_command_line(cli: Run, here: Path) -> None:
+def test_command_line_prints_a_row_per_backend(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     done = cli(
         *("compare", "net.py:build", "--backend", "onnxruntime,openvino"),
@@ -180,7 +180,7 @@ def test_command_line(cli: Run, here: Path) -> None:
     assert (here / "net-build-comparison" / "openvino-fp32").is_dir()
 
 
-def test_command_line_where_an_engine_falls_back(cli: Run, here: Path) -> None:
+def test_command_line_prints_the_fallbacks_of_an_engine(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     source = (
         "from msgspec.structs import replace\n"
@@ -193,7 +193,7 @@ def test_command_line_where_an_engine_falls_back(cli: Run, here: Path) -> None:
     assert re.search(r"^fallen fp32 +no turbo here$", done.out, re.MULTILINE)
 
 
-def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
+def test_command_line_exits_with_1_if_a_row_fails(cli: Run, here: Path) -> None:
     (here / "net.py").write_text(NET)
     done = cli(
         *("compare", "net.py:build", "--backend=onnxruntime", "--precision=fp32,bf16"),
@@ -212,7 +212,7 @@ def test_command_line_where_a_row_fails(cli: Run, here: Path) -> None:
         (["--backend", "ncnn,onnxruntim"], "no backend 'onnxruntim' is installed"),
     ],
 )
-def test_bad_command_lines(cli: Run, here: Path, flags: list[str], message: str) -> None:
+def test_bad_command_line_is_refused(cli: Run, here: Path, flags: list[str], message: str) -> None:
     (here / "net.py").write_text(NET)
     done = cli("compare", "net.py:build", *flags)
     assert done.code in (2, 3)
@@ -234,7 +234,7 @@ def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
     assert [row["speed"]["backend"] for row in saved["rows"]] == list(ENGINES)
 
 
-def test_what_dies_while_it_is_measured_keeps_its_verdict(
+def test_crash_during_the_benchmark_leaves_the_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -247,6 +247,6 @@ def test_what_dies_while_it_is_measured_keeps_its_verdict(
 
 
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])
-def test_a_time_that_is_none(tmp_path: Path, seconds: float) -> None:
+def test_invalid_seconds_are_refused(tmp_path: Path, seconds: float) -> None:
     with pytest.raises(UsageError, match="expected 0 or more"):
         lab.compare(Net(), EXAMPLE, work_dir=tmp_path / "all", seconds=seconds)

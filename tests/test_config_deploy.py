@@ -1,4 +1,4 @@
-"""Configs in MMDeploy's words drive the engines."""
+"""Deployments by configs with the keys of MMDeploy."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def configs(here: Path) -> Path:
 @pytest.mark.parametrize("shapes", ["static", "dynamic"])
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.one_in(2)
-def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: str) -> None:
+def test_config_sets_backend_shapes_and_precision(
+    cli: Run, configs: Path, name: str, shapes: str
+) -> None:
     backend = name.partition("-")[0]
     with_range = shapes == "dynamic" and "model_inputs" not in BACKENDS[name] and backend != "ncnn"
     extra = f",{RANGE}" if with_range else ""
@@ -115,7 +117,7 @@ def test_a_config_drives_the_engine(cli: Run, configs: Path, name: str, shapes: 
          "mine.py:1:43: 'int4' does not fit backend_config.precision: expected one of 'fp32'"),
     ],
 )  # fmt: skip
-def test_what_an_engine_does_not_take_is_told_with_its_place(
+def test_unsupported_config_key_is_refused_with_its_place(
     cli: Run, configs: Path, section: str, message: str
 ) -> None:
     (configs / "mine.py").write_text(f"backend_config = dict({section})")
@@ -140,7 +142,7 @@ partition_config = dict(
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
-def test_a_config_cuts_the_model(cli: Run, configs: Path, backend: str) -> None:
+def test_partition_config_cuts_the_model(cli: Run, configs: Path, backend: str) -> None:
     marked = NET.replace("(self.conv(img)", "(self.conv(eb.mark(img, 'detector_forward:input'))")
     marked = marked.replace("mean((2, 3)))", "mean((2, 3)), 'yolo_head:input'))")
     marked = marked.replace("self.head(self", "self.head(eb.mark(self")
@@ -156,7 +158,7 @@ def test_a_config_cuts_the_model(cli: Run, configs: Path, backend: str) -> None:
     assert [spec.name for spec in second.inputs] == ["yolo_head:input"]
 
 
-def test_a_part_that_the_model_does_not_have_is_named(cli: Run, configs: Path) -> None:
+def test_partition_of_a_model_without_marks_is_refused(cli: Run, configs: Path) -> None:
     (configs / "mine.py").write_text(PARTS.format("onnxruntime"))
     ran = cli("deploy", "net.py:build", "--config", "mine.py", "--input", "img=1x3x32x48")
     assert ran.code == 2
@@ -169,7 +171,7 @@ def test_a_part_that_the_model_does_not_have_is_named(cli: Run, configs: Path) -
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
-def test_every_backend_is_a_console_tool(configs: Path, backend: str) -> None:
+def test_every_backend_has_a_convert_command(configs: Path, backend: str) -> None:
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""The page of laws is the laws."""
+"""The page of conformance tests matches the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data set on the command line: calibrated with, verified on, recorded."""
+"""A data set on the command line: for calibration, for verification, and recorded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_int8_is_calibrated_with_all_and_verified_on_some(cli: Run, images: Path
     assert manifest["receipt"]["precision"] == "int8"
 
 
-def test_a_model_without_an_example_takes_an_item(cli: Run, images: Path) -> None:
+def test_model_without_an_example_uses_a_data_set_item(cli: Run, images: Path) -> None:
     text = (images.parent / "net.py").read_text().replace(", torch.rand(1, 1, 8, 8)", "")
     (images.parent / "net.py").write_text(text)
     ran = cli("deploy", "net.py:build", "--backend", "onnxruntime", "--data", images.name)
@@ -87,7 +87,7 @@ def test_a_model_without_an_example_takes_an_item(cli: Run, images: Path) -> Non
         (["--data", "wrong.npz"], "item 0 of 'wrong.npz': input 'input' has size 9", ""),
     ],
 )
-def test_bad_input_is_one_line(
+def test_invalid_data_flags_are_refused(
     cli: Run, images: Path, flags: list[str], message: str, hint: str
 ) -> None:
     np.savez(images.parent / "wrong.npz", input=np.ones((3, 1, 1, 9, 9), np.float32))

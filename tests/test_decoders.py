@@ -1,4 +1,4 @@
-"""Decoding steps of transformers' models, whose cache goes in and comes out."""
+"""Decoding steps of transformers' models, with the cache as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build():
 
 
 def decoder(kind: str) -> Any:
-    """A decoder of two layers with random weights."""
+    """Return a decoder of two layers with random weights."""
     torch.manual_seed(0)
     shared = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
     if kind == "gpt2":
@@ -51,7 +51,7 @@ def decoder(kind: str) -> Any:
 
 
 def step(model: Any, past: int) -> dict[str, Any]:
-    """The next token, and the cache after so many tokens."""
+    """Return the next token, and the cache after ``past`` tokens."""
     cache = DynamicCache(config=model.config)
     with torch.no_grad():
         model(torch.randint(50, (1, past)), past_key_values=cache, use_cache=True)
@@ -59,7 +59,7 @@ def step(model: Any, past: int) -> dict[str, Any]:
 
 
 def arrays(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
-    """The same inputs by the names of an artifact."""
+    """Return the same inputs by the names of an artifact."""
     layers = inputs["past_key_values"].layers
     tensors = [part for layer in layers for part in (layer.keys, layer.values)]
     named = {name: tensor.numpy() for name, tensor in zip(NAMES, tensors, strict=True)}
@@ -74,7 +74,9 @@ def arrays(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
         ("llama", "onnxruntime", {"exporter": "torchscript"}),
     ],
 )
-def test_a_step_decodes_after_any_past(kind, backend, options, tmp_path: Path) -> None:
+def test_decoding_step_matches_at_every_cache_length(
+    kind, backend, options, tmp_path: Path
+) -> None:
     model = decoder(kind)
     inputs = step(model, 5)
     deployment = eb.deploy(
@@ -99,7 +101,7 @@ def test_a_step_decodes_after_any_past(kind, backend, options, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "exported_program"])
-def test_the_other_representations_take_a_cache(kind: Any, tmp_path: Path) -> None:
+def test_torchscript_and_pt2_have_the_cache_as_inputs(kind: Any, tmp_path: Path) -> None:
     model = decoder("llama")
     past = {"past_key_values": {2: "past"}}
     ir = eb.export(
@@ -114,7 +116,7 @@ def test_the_other_representations_take_a_cache(kind: Any, tmp_path: Path) -> No
     assert [spec.name for spec in ir.outputs] == ["logits", *PRESENT]
 
 
-def test_an_empty_cache_makes_the_first_step() -> None:
+def test_empty_cache_adds_outputs_but_no_inputs() -> None:
     model = decoder("llama")
     inputs = {"input_ids": torch.ones(1, 3, dtype=torch.int64), "past_key_values": DynamicCache()}
     bound = bind(find_model(model), inputs)
@@ -122,7 +124,7 @@ def test_an_empty_cache_makes_the_first_step() -> None:
     assert [spec.name for spec in bound.outputs] == ["logits", *PRESENT]
 
 
-def test_without_a_cache_among_the_inputs_there_is_none_among_the_outputs() -> None:
+def test_cache_output_is_left_out_without_a_cache_input() -> None:
     signature = bind(find_model(decoder("gpt2")), {"input_ids": torch.ones(1, 3).long()}).signature
     assert signature is not None
     assert [spec.name for spec in signature.outputs] == ["logits"]
@@ -134,7 +136,7 @@ def test_without_a_cache_among_the_inputs_there_is_none_among_the_outputs() -> N
     )
 
 
-def test_a_static_cache_is_written_into(tmp_path: Path) -> None:
+def test_static_cache_is_an_output_and_the_callers_stays_unchanged(tmp_path: Path) -> None:
     model = decoder("llama")
     cache = StaticCache(config=model.config, max_cache_len=8)
     with torch.no_grad():
@@ -154,7 +156,7 @@ def test_a_static_cache_is_written_into(tmp_path: Path) -> None:
     assert torch.equal(cache.layers[0].keys, before)
 
 
-def test_the_command_line_opens_the_past(here: Path, cli: Run) -> None:
+def test_shape_flags_open_the_cache_dimension(here: Path, cli: Run) -> None:
     (here / "net.py").write_text(NET)
     sizes = ("--min-shapes", "past_key_values:1x2x1x8", "--max-shapes", "past_key_values:1x2x32x8")
     deployed = cli(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rich(nn.Module):
-    """Floats, token ids and a mask in; a nested answer out."""
+    """Inputs: floats, token ids and a mask. Output: a nested dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def deployed(
     return model, deployment
 
 
-def test_the_signature_is_the_models(deployed: tuple[Rich, eb.Deployment]) -> None:
+def test_artifact_has_the_signature_of_the_model(deployed: tuple[Rich, eb.Deployment]) -> None:
     artifact = deployed[1].artifact
     assert [spec.describe() for spec in artifact.inputs] == [
         "x float32[batch, length, 4]",
@@ -75,7 +75,7 @@ def test_the_signature_is_the_models(deployed: tuple[Rich, eb.Deployment]) -> No
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 2), (3, 5), (6, 9), (2, 7)])
-def test_numbers_at_every_size(
+def test_outputs_match_the_model_at_every_size(
     deployed: tuple[Rich, eb.Deployment], batch: int, length: int
 ) -> None:
     model, deployment = deployed
@@ -88,7 +88,9 @@ def test_numbers_at_every_size(
     torch.testing.assert_close(found["best.1.1"], expected["best"][1][1], rtol=1e-4, atol=1e-4)
 
 
-def test_sizes_that_must_be_equal_are(deployed: tuple[Rich, eb.Deployment]) -> None:
+def test_unequal_sizes_of_a_shared_dimension_are_refused(
+    deployed: tuple[Rich, eb.Deployment],
+) -> None:
     from enginebay.errors import InputError
 
     inputs = example(3, 5) | {"ids": torch.zeros(2, 5, dtype=torch.int64)}
@@ -99,7 +101,7 @@ def test_sizes_that_must_be_equal_are(deployed: tuple[Rich, eb.Deployment]) -> N
     )
 
 
-def test_min_and_max_shapes_on_the_command_line(cli: Run) -> None:
+def test_min_and_max_shapes_open_the_batch_dimension(cli: Run) -> None:
     ran = cli(
         *("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime"),
         *("--min-shapes", "x:1x4", "--max-shapes", "x:16x4", "--work-dir", "out"),
@@ -113,9 +115,7 @@ def test_min_and_max_shapes_on_the_command_line(cli: Run) -> None:
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
-def test_open_sizes_of_an_onnx_file_are_compared_in_the_range_that_is_given(
-    tmp_path: Path, backend: str
-) -> None:
+def test_onnx_file_is_verified_over_the_given_shape_range(tmp_path: Path, backend: str) -> None:
     eb.export(
         nn.Linear(4, 3),
         torch.ones(2, 4),
@@ -134,7 +134,9 @@ def test_open_sizes_of_an_onnx_file_are_compared_in_the_range_that_is_given(
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_a_half_precision_model(tmp_path: Path, exporter: Any) -> None:
+def test_half_precision_model_is_verified_with_a_wider_tolerance(
+    tmp_path: Path, exporter: Any
+) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3)).half().eval()
     deployment = eb.deploy(
@@ -152,7 +154,7 @@ def test_a_half_precision_model(tmp_path: Path, exporter: Any) -> None:
     assert output.rtol > 1e-4, "tolerances follow the dtype"
 
 
-def test_fp16_is_a_param_and_its_tolerance_follows(cli: Run) -> None:
+def test_precision_fp16_widens_the_tolerance(cli: Run) -> None:
     words = ("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime")
     half = cli(*words, "--precision", "fp16", "--work-dir", "half", "--json").document
     full = cli(*words, "--work-dir", "full", "--json").document
@@ -199,7 +201,7 @@ def test_external_data_travels_with_the_artifact(cli: Run, here: Path) -> None:
     assert sum(entry["size"] for entry in manifest["files"]) > 64 * 64 * 4
 
 
-def test_verify_against_outputs_that_were_given(tmp_path: Path) -> None:
+def test_verify_compares_with_given_outputs(tmp_path: Path) -> None:
     model = nn.ReLU()
     x = torch.tensor([[-1.0, 2.0]])
     deployment = eb.deploy(

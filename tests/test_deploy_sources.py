@@ -1,4 +1,4 @@
-"""Every kind of model source through the real line: exporters, IRs, references, moved artifacts."""
+"""Deployments of every kind of model source: exporters, IRs, references, moved artifacts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Net(nn.Module):
-    """Small, and with a layer that tells training mode from evaluation mode."""
+    """A small network whose dropout differs between training and evaluation mode."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def files(net: nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(artifact: Any, net: nn.Module) -> None:
-    """The artifact's numbers are the model's, on inputs that neither has seen."""
+    """Check that artifact and model agree on new inputs."""
     x = torch.randn(2, 4)
     with eb.load(artifact) as wrapper:
         (name,) = wrapper.input_names
@@ -68,7 +68,9 @@ def numbers(artifact: Any, net: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
-def test_an_object_by_either_exporter(net: nn.Module, tmp_path: Path, exporter: Any) -> None:
+def test_module_is_verified_with_either_exporter(
+    net: nn.Module, tmp_path: Path, exporter: Any
+) -> None:
     deployment = eb.deploy(
         net,
         torch.randn(2, 4),
@@ -94,7 +96,7 @@ def test_an_object_by_either_exporter(net: nn.Module, tmp_path: Path, exporter: 
         ("net.pt2", "'net.pt2' in PyTorch", "torch.onnx dynamo"),
     ],
 )
-def test_a_file(
+def test_model_file_is_verified_against_its_reference(
     cli: Run, files: Path, net: nn.Module, name: str, reference: str, exporter: str
 ) -> None:
     ran = cli(
@@ -112,7 +114,7 @@ def test_a_file(
     assert again.document["verification"]["reference"] == reference
 
 
-def test_a_static_onnx_file_and_a_pt2_bring_their_own_inputs(cli: Run, files: Path) -> None:
+def test_static_onnx_and_pt2_files_need_no_input_flags(cli: Run, files: Path) -> None:
     for name in ("net.onnx", "net.pt2"):
         ran = cli("deploy", files / name, "--work-dir", f"{name}.out", "--backend", "onnxruntime")
         assert ran.code == 0, ran.err
@@ -122,7 +124,7 @@ def test_a_static_onnx_file_and_a_pt2_bring_their_own_inputs(cli: Run, files: Pa
 
 
 @pytest.mark.parametrize("source", ["models.py:build", "models:build", "./models.py:build"])
-def test_python_by_file_and_by_module(cli: Run, source: str) -> None:
+def test_python_source_is_found_by_file_and_by_module(cli: Run, source: str) -> None:
     ran = cli(
         *("deploy", source, "--work-dir", "out", "--exporter", "torchscript"),
         *("--backend", "onnxruntime", "--json"),
@@ -132,7 +134,9 @@ def test_python_by_file_and_by_module(cli: Run, source: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["x=x.npy", "x.npy", "x=5x4", "5x4", "x.npz"])
-def test_a_class_with_inputs_from_the_command_line(cli: Run, here: Path, given: str) -> None:
+def test_class_is_deployed_with_inputs_of_the_command_line(
+    cli: Run, here: Path, given: str
+) -> None:
     np.save(here / "x.npy", np.ones((5, 4), np.float32))
     np.savez(here / "x.npz", x=np.ones((5, 4), np.float32))
     ran = cli(
@@ -144,7 +148,7 @@ def test_a_class_with_inputs_from_the_command_line(cli: Run, here: Path, given: 
     assert (here / "models-Net-onnxruntime" / "manifest.json").is_file()
 
 
-# ── which exporter, which IR, and why not another ───────────────────────────────────────────────
+# ── the choice of exporter and IR ───────────────────────────────────────────────────────────────
 
 
 class Loops(nn.Module):
@@ -156,7 +160,7 @@ class Loops(nn.Module):
         return x
 
 
-def test_the_fallback_to_the_other_exporter_is_told(tmp_path: Path) -> None:
+def test_exporter_fallback_is_warned_about_and_recorded(tmp_path: Path) -> None:
     with pytest.warns(eb.VerdictWarning, match="test_deploy_sources.py"):
         deployment = eb.deploy(
             Loops(), torch.ones(2, 2), backend="onnxruntime", work_dir=tmp_path / "out"
@@ -169,10 +173,10 @@ def test_the_fallback_to_the_other_exporter_is_told(tmp_path: Path) -> None:
     ir = deployment.artifact.manifest.ir
     assert ir is not None
     assert ir.exporter == "torch.onnx torchscript"
-    assert ir.notes == deployment.notes, "the artifact remembers"
+    assert ir.notes == deployment.notes, "the artifact records the fallback"
 
 
-def test_the_fallback_is_printed(cli: Run, here: Path) -> None:
+def test_exporter_fallback_is_printed(cli: Run, here: Path) -> None:
     (here / "loops.py").write_text(
         "import torch\nfrom torch import nn\n\n\n"
         "class Loops(nn.Module):\n"
@@ -267,7 +271,7 @@ def test_the_backends_preferred_ir_is_taken(
 
 
 @pytest.mark.parametrize("irs", [("torchscript",), ("exported_program",)])
-def test_files_go_straight_to_a_backend_that_takes_them(
+def test_model_file_is_not_exported_for_a_backend_of_its_ir(
     cli: Run, files: Path, net: nn.Module, irs: tuple[str, ...]
 ) -> None:
     name = {"torchscript": "net.pt", "exported_program": "net.pt2"}[irs[0]]
@@ -287,9 +291,7 @@ def test_files_go_straight_to_a_backend_that_takes_them(
         )
 
 
-def test_the_next_ir_is_taken_where_one_does_not_convert_and_it_is_told(
-    cli: Run, here: Path
-) -> None:
+def test_next_ir_is_used_and_noted_after_a_failed_conversion(cli: Run, here: Path) -> None:
     words = ("deploy", "models.py:build", "--backend", "picky", "--work-dir")
     with torch_backend("picky", ("torchscript", "exported_program"), ("torchscript",)):
         ran = cli(*words, "out")
@@ -310,7 +312,7 @@ def test_the_next_ir_is_taken_where_one_does_not_convert_and_it_is_told(
     }
 
 
-def test_no_ir_converts(cli: Run, here: Path) -> None:
+def test_failure_of_every_ir_is_reported_with_each_reason(cli: Run, here: Path) -> None:
     both = ("torchscript", "exported_program")
     with torch_backend("hopeless", both, both):
         ran = cli("deploy", "models.py:build", "--backend", "hopeless", "--work-dir", "out")
@@ -321,7 +323,7 @@ def test_no_ir_converts(cli: Run, here: Path) -> None:
     assert not (here / "out").exists()
 
 
-def test_every_irs_hint_is_printed_once_where_none_converts(cli: Run, here: Path) -> None:
+def test_hints_of_all_failed_irs_are_printed_once(cli: Run, here: Path) -> None:
     from enginebay.testing import temporary_backend
 
     kinds = ("torchscript", "exported_program", "onnx")
@@ -338,7 +340,7 @@ def test_every_irs_hint_is_printed_once_where_none_converts(cli: Run, here: Path
     assert ran.err.endswith("hint: --param layers=all; or a newer engine\n")
 
 
-def test_the_ir_can_be_kept(cli: Run, here: Path) -> None:
+def test_keep_ir_stores_the_ir_in_the_artifact(cli: Run, here: Path) -> None:
     words = ("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime")
     assert cli(*words, "--work-dir", "with", "--keep-ir").code == 0
     assert cli(*words, "--work-dir", "without").code == 0
@@ -347,12 +349,12 @@ def test_the_ir_can_be_kept(cli: Run, here: Path) -> None:
     assert cli("verify", "with").code == 0
 
 
-# ── against what a file is verified ─────────────────────────────────────────────────────────────
+# ── the reference of a file ─────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture
 def unknown_to_the_evaluator(here: Path) -> Path:
-    """An operator that ONNX Runtime has and onnx's evaluator has not."""
+    """A model of an operator that ONNX Runtime supports and onnx's evaluator does not."""
     from onnx import helper
 
     x, y = (helper.make_tensor_value_info(n, 1, [2, 4]) for n in "xy")
@@ -376,7 +378,7 @@ def test_a_second_engine_is_the_reference_where_the_evaluator_cannot(
     ), ran.out
 
 
-def test_without_any_reference_the_engine_still_must_run(
+def test_engine_must_run_even_without_a_reference(
     cli: Run, unknown_to_the_evaluator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGINEBAY_BACKENDS", "onnxruntime,broken")
@@ -387,7 +389,7 @@ def test_without_any_reference_the_engine_still_must_run(
     ran = cli(*words, "--allow-unverified")
     assert ran.code == 0, ran.err
     assert "\nverdict   unverified: no reference for 'gelu.onnx': neither " in ran.out
-    assert "\nengine    onnxruntime " in ran.out, "it ran all the same"
+    assert "\nengine    onnxruntime " in ran.out, "the engine ran without a reference"
     commands = [line.strip() for line in ran.out.partition("\nNext:\n")[2].splitlines()]
     assert commands == ["enginebay run out", "enginebay inspect out"]
     for command in commands:
@@ -400,7 +402,7 @@ def test_without_any_reference_the_engine_still_must_run(
     assert "no kernel" in ran.err
 
 
-# ── afterwards ──────────────────────────────────────────────────────────────────────────────────
+# ── artifacts after the deployment ──────────────────────────────────────────────────────────────
 
 LOAD = """\
 import json, sys
@@ -414,9 +416,7 @@ print(json.dumps(found["output"].tolist()))
 """
 
 
-def test_a_moved_artifact_runs_where_there_is_neither_torch_nor_onnx(
-    net: nn.Module, tmp_path: Path
-) -> None:
+def test_moved_artifact_runs_without_torch_and_onnx(net: nn.Module, tmp_path: Path) -> None:
     deployment = eb.deploy(
         net, torch.randn(2, 4), backend="onnxruntime", work_dir=tmp_path / "a" / "out"
     )
@@ -439,7 +439,7 @@ def test_a_moved_artifact_runs_where_there_is_neither_torch_nor_onnx(
 def test_the_command_in_the_manifest_makes_the_same_engine_files(
     shell: Run, cli: Run, here: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    assert MODELS  # the folder has them
+    assert MODELS  # written by the fixture ``here``
     assert shell("deploy", "models.py:build", "--exporter", "torchscript").code == 0
     manifest = cli("inspect", "models-build-onnxruntime", "--json").document["manifest"]
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -464,7 +464,7 @@ def test_the_command_in_the_manifest_makes_the_same_engine_files(
 
 
 class Keywords(nn.Module):
-    """An exported program of it insists on one positional and one keyword argument."""
+    """A module whose exported program requires a positional and a keyword argument."""
 
     def forward(self, x: torch.Tensor, *, scale: torch.Tensor) -> torch.Tensor:
         return x * scale
@@ -482,7 +482,7 @@ def test_a_pt2_with_keywords_takes_inputs_by_name(cli: Run, here: Path) -> None:
 
 
 class Named:
-    """A path of the kind that ``os.scandir`` gives: neither text nor of pathlib."""
+    """A path as from ``os.scandir``: neither a string nor a pathlib path."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -491,7 +491,7 @@ class Named:
         return self.path
 
 
-def test_every_kind_of_path_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_path_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.toml").write_text('[backend_config]\ntype = "onnxruntime"\n')
     model, x = nn.Linear(4, 2).eval(), torch.randn(2, 4)

@@ -1,11 +1,11 @@
-"""README and docs are true: their blocks run, their links lead somewhere, they miss no public name.
+"""README and docs are true: blocks run, links have targets, and every public name is documented.
 
-``python`` and ``sh`` blocks run in the order of their page, in a folder of the page's own, which
-holds the README's ``net.py`` where the page brings none. A block with ``file=NAME`` behind its
-language is written to that file; the last line of one with ``exit=N`` ends with that code. A
-``text`` block right behind one that ran is what it prints; ``…`` in it stands for anything. In the
-line above a block there may be a comment: ``<!-- not run: REASON -->``, or ``<!-- part of the
-loopback backend -->``, of which the guide shows the whole source.
+The ``python`` and ``sh`` blocks of a page run in order, in a folder of that page, which contains
+the README's ``net.py`` unless the page writes its own. After the language of a block, ``file=NAME``
+writes the block to that file, and ``exit=N`` expects that exit code of its last line. A ``text``
+block that directly follows a block that ran contains the expected output; ``…`` matches any text.
+The line above a block may be a comment: ``<!-- not run: REASON -->``, or ``<!-- part of the
+loopback backend -->``; the guide shows the whole source of that backend.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ PAGES = sorted(
     + [page for where in ("packages", "examples") for page in ROOT.glob(f"{where}/*/README.md")]
 )
 LANGUAGES = {"python", "sh", "text", "toml", "json", "yaml"}
-#: Lines of shell blocks that are left out, by how they begin, and why.
+#: Lines of shell blocks that do not run, by their first words, with the reason.
 ELSEWHERE = {
-    "pip install": "it installs what is under test here",
-    "git clone": "it fetches what is under test here",
-    "nox": "it is what runs this test",
-    "pytest": "it is what runs this test",
+    "pip install": "it installs the package under test",
+    "git clone": "it fetches the repository under test",
+    "nox": "it runs this test",
+    "pytest": "it runs this test",
 }
 
 BLOCK = re.compile(
@@ -72,7 +72,7 @@ class Block(NamedTuple):
     exit_code: int
     code: str
     comment: str
-    follows: bool  # nothing stands between the block before and this one
+    follows: bool  # directly after the previous block
 
     @property
     def where(self) -> str:
@@ -117,7 +117,9 @@ NET = next(block.code for block in BLOCKS[ROOT / "README.md"] if block.file == "
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(block.runs for block in BLOCKS[page])], ids=name_of
 )
-def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_run_and_print_what_the_page_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)  # as if Python had been started in the folder
     Path("net.py").write_text(NET, encoding="utf-8")
@@ -171,7 +173,7 @@ def assert_prints(block: Block, printed: str) -> None:
 
 
 def unspaced(text: str) -> str:
-    """The text with one blank for several: figures of other lengths move the columns of a table."""
+    """Join repeated blanks: figures of a different length move the columns of a table."""
     return re.sub(" +", " ", text).strip()
 
 
@@ -180,12 +182,12 @@ def unspaced(text: str) -> str:
     [block for page in PAGES for block in BLOCKS[page] if block.why_not_run],
     ids=lambda block: block.where,
 )
-def test_blocks_that_do_not_run(block: Block) -> None:
+def test_skipped_blocks_have_a_reason(block: Block) -> None:
     pytest.skip(f"{block.where}: {block.why_not_run}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_blocks_are_known(page: Path) -> None:
+def test_blocks_have_known_languages_and_comments(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(re.findall(r"^```", text, re.MULTILINE)) == 2 * len(BLOCKS[page])
     for block in BLOCKS[page]:
@@ -199,7 +201,7 @@ def test_blocks_are_known(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_workflows_call_commands_that_exist(page: Path) -> None:
-    """Their YAML can be read, and each command of Enginebay in them has the flags it is given."""
+    """The YAML is valid, and Enginebay's commands in it accept their flags."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     for block in BLOCKS[page]:
         if block.language == "yaml":
@@ -223,7 +225,7 @@ def lines_of(code: str) -> list[str]:
     return [line for line in code.splitlines() if line]
 
 
-def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
+def test_first_command_of_the_readme_runs_the_example(tmp_path: Path) -> None:
     (command,) = [
         line
         for block in BLOCKS[ROOT / "README.md"]
@@ -252,8 +254,8 @@ def test_the_first_command_runs_the_example(tmp_path: Path) -> None:
         assert unit == "kB"
 
 
-def test_the_readme_quotes_its_figures() -> None:
-    """Each number of its reasons is on the page that the same reason links to."""
+def test_figures_in_the_readme_are_on_the_linked_pages() -> None:
+    """Each number of a reason is on the page that the reason links to."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     reasons = text.partition("## Why\n")[2].partition("\n## ")[0].split("\n- ")[1:]
     quoted = 0
@@ -266,18 +268,18 @@ def test_the_readme_quotes_its_figures() -> None:
     assert quoted > 8
 
 
-def test_the_messages_on_the_page_of_errors_are_ours() -> None:
-    """The longest part of each without values is in our sources, or in a test of its text."""
+def test_messages_on_the_errors_page_are_in_the_sources() -> None:
+    """The longest part of each message without values is in the sources or in a test."""
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(
         r"^\| `([^`]+)`.* \| .* \|$", page.partition("## Exit codes")[0], re.MULTILINE
     )
     sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("packages/*/*/**/*.py")]
-    ours = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))  # a text in several lines
+    joined = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))  # a text in several lines
     assert len(rows) > 15
     for row in rows:
         parts = re.split(r"""…|'[^']*'|"[^"]*"|net\.py:14|\bNet\b|\d+| in n\b""", row)
-        assert max(parts, key=len).strip(" :") in ours, row
+        assert max(parts, key=len).strip(" :") in joined, row
 
 
 def prose_of(page: Path) -> str:
@@ -290,7 +292,7 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_existing_targets(page: Path) -> None:
     links = LINK.findall(prose_of(page))
     for link in links:
         if link.startswith(("http:", "https:")):
@@ -307,7 +309,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_addresses_are_well_formed(page: Path) -> None:
-    """There may be no network where this runs, so nobody is asked whether they answer."""
+    """Checks the form alone, since there may be no network."""
     for address in re.findall(r"https?:[^\s)>\"`]*", page.read_text(encoding="utf-8")):
         parts = urlsplit(address)
         assert parts.scheme == "https", address
@@ -330,11 +332,11 @@ def test_the_reference_has_every_public_name() -> None:
     assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
 
 
-#: How the names of what hooks take and return end.
+#: Suffixes of the classes that hooks take and return.
 ENDINGS = ("Info", "Request", "Data", "Result", "Aligned", "Layer", "BuiltFor", "Task")
 
 
-def test_the_reference_has_the_whole_contract() -> None:
+def test_hooks_page_lists_every_hook_and_value() -> None:
     from enginebay import hooks
 
     specs = {name for name, value in vars(hooks).items() if hasattr(value, "enginebay_spec")}
@@ -355,7 +357,7 @@ def imported_by_plugins() -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_our_plugins_use_only_what_is_public() -> None:
+def test_own_plugins_use_only_documented_names() -> None:
     public = shown_on("python.md") | shown_on("hooks.md")
     errors = {name for name in imported_by_plugins() if name.startswith("enginebay.errors.")}
     assert set(imported_by_plugins()) - public - errors == set()

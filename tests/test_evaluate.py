@@ -1,4 +1,4 @@
-"""Evaluation on real engines: digits on three of them, a detector's many outputs, torchmetrics."""
+"""Evaluation on three real engines, with metrics of Enginebay and of torchmetrics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import enginebay_lab as lab
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: One thread each: pools on a busy machine take turns spinning.
+#: Each engine has a single thread: on a busy machine, thread pools wait for each other.
 THREADS = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}
 BACKENDS = tuple(THREADS)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An artifact of each engine, and 100 items whose targets PyTorch gets right but for ten."""
+    """An artifact of each engine, and 100 items; PyTorch predicts the targets of 90."""
     made = tmp_path_factory.mktemp("evaluate")
     model = network()
     x = np.random.default_rng(0).normal(size=(100, 1, 1, 8, 8)).astype(np.float32)
@@ -48,7 +48,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)).eval()
 
 
-def test_three_engines_on_the_same_items(folder: Path) -> None:
+def test_three_engines_agree_on_the_same_items(folder: Path) -> None:
     found = lab.evaluate(
         [folder / backend for backend in BACKENDS],
         folder / "data.npz",
@@ -62,7 +62,7 @@ def test_three_engines_on_the_same_items(folder: Path) -> None:
     assert found.rows[0].value == found.rows[0].reference == 0.9
 
 
-def test_items_that_are_batches_and_tensors(tmp_path: Path) -> None:
+def test_batches_of_tensors_are_evaluated(tmp_path: Path) -> None:
     model = network()
     eb.deploy(
         *(model, torch.zeros(2, 1, 8, 8)),
@@ -82,7 +82,7 @@ def test_items_that_are_batches_and_tensors(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("torchmetrics") is None, reason="torchmetrics is not installed"
 )
-def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchmetrics_metrics_are_computed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torchmetrics
 
     names: list[Any] = [
@@ -114,7 +114,7 @@ def test_metrics_of_torchmetrics(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.skipif(
     importlib.util.find_spec("torchmetrics") is None, reason="torchmetrics is not installed"
 )
-def test_torchmetrics_goes_on_after_an_interruption(
+def test_torchmetrics_metric_resumes_after_an_interruption(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("enginebay_lab.evaluation.checkpoints.CHECKPOINT_SECONDS", 0)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_table_takes_the_place_of_the_last_one_alone(tmp_path: Path) -> None:
+def test_table_replaces_only_its_previous_version(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- one -->\nold\n<!-- end of one -->\nb\n<!-- two -->\n")
     for count in (3, 4):
@@ -26,7 +26,7 @@ def test_a_table_takes_the_place_of_the_last_one_alone(tmp_path: Path) -> None:
     assert "old" not in text
 
 
-def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:
+def test_page_without_the_comments_is_refused_and_unchanged(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- two -->\n")
     with pytest.raises(ValueError, match=r"page\.md has no place for the table of 'two'"):
@@ -35,7 +35,7 @@ def test_a_page_without_a_place_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("session", ["verdicts", "natural", "museum"])
-def test_the_page_has_a_place_for_each_session(session: str, tmp_path: Path) -> None:
+def test_docs_page_has_the_comments_of_each_session(session: str, tmp_path: Path) -> None:
     copy = tmp_path / "page.md"
     copy.write_text(PAGE.read_text())
     write_figures(session, "| x |", copy)

@@ -1,4 +1,4 @@
-"""A forked process is to the one that started it what a spawned one would be."""
+"""A forked process behaves like a spawned process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report(*words: str, **options: Any) -> dict[str, Any]:
     return dict(json.loads(subprocess.run(command, **options).stdout))
 
 
-def test_a_process_is_forked_unless_what_it_reads_at_its_start_differs() -> None:
+def test_process_is_forked_unless_its_start_environment_differs() -> None:
     assert report()["forked"]
     assert not report(env={**os.environ, "OMP_NUM_THREADS": "7"})["forked"]
     assert not report(preexec_fn=lambda: None)["forked"]
@@ -42,11 +42,11 @@ def test_a_process_is_forked_unless_what_it_reads_at_its_start_differs() -> None
 
 
 @pytest.mark.process
-def test_a_test_with_the_mark_spawns() -> None:
+def test_test_with_the_mark_process_spawns() -> None:
     assert not report()["forked"]
 
 
-def test_it_has_its_own_surroundings(tmp_path: Path) -> None:
+def test_forked_process_has_its_own_arguments_and_environment(tmp_path: Path) -> None:
     found = report("a", "b", cwd=tmp_path, env={**os.environ, "KEY": "value"}, process_group=0)
     assert found["argv"] == ["-c", "a", "b"]
     assert (found["folder"], found["key"]) == (str(tmp_path.resolve()), "value")
@@ -65,7 +65,7 @@ def test_it_has_its_own_surroundings(tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
     ],
 )
-def test_it_ends_as_python_does(code: str, status: int) -> None:
+def test_forked_process_exits_like_a_spawned_process(code: str, status: int) -> None:
     def run() -> tuple[int, list[str]]:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -77,7 +77,7 @@ def test_it_ends_as_python_does(code: str, status: int) -> None:
     assert forked[0] == status
 
 
-def test_it_is_waited_for_and_signalled() -> None:
+def test_forked_process_can_be_waited_for_and_signalled() -> None:
     command = [sys.executable, "-c", "print(1, flush=True); import time; time.sleep(60)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -91,7 +91,7 @@ def test_it_is_waited_for_and_signalled() -> None:
 
 
 @pytest.mark.parametrize("start", [lambda: report(cwd="/nowhere"), lambda: report("\0")])
-def test_what_cannot_start_raises_the_same(start: Callable[[], object]) -> None:
+def test_failed_start_raises_the_same_error_as_a_spawn(start: Callable[[], object]) -> None:
     with pytest.raises((OSError, ValueError)) as forked:
         start()
     with no_forks(), pytest.raises((OSError, ValueError)) as spawned:

@@ -1,4 +1,4 @@
-"""Layers of an 8-bit engine that stay in floating point: named, ranked, given back."""
+"""Layers that stay in floating point in an 8-bit engine: by name, by rank, by accuracy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ IMAGES = np.random.default_rng(0).normal(size=(24, 1, 3, 12, 12)).astype(np.floa
 
 
 class Net(nn.Module):
-    """Between ``wide`` and ``narrow`` one channel is 3000 times as large as the others."""
+    """A network with a channel, from ``wide`` to ``narrow``, 3000 times as large as others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,9 @@ def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Qua
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_costliest_layers_come_first(model: nn.Module, items: list[Any], engine: str) -> None:
+def test_sensitivity_lists_the_costliest_layers_first(
+    model: nn.Module, items: list[Any], engine: str
+) -> None:
     found = lab.sensitivity(
         model, torch.from_numpy(IMAGES[0]), data=items, backend=engine, params=INT8
     )
@@ -82,7 +84,7 @@ def test_the_costliest_layers_come_first(model: nn.Module, items: list[Any], eng
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_layers_are_given_back_until_the_engine_is_right(
+def test_quantize_excludes_layers_until_the_engine_is_accurate(
     model: nn.Module, items: list[Any], tmp_path: Path, engine: str
 ) -> None:
     with pytest.raises(NotVerifiedError, match="run the worst layers in floating point"):
@@ -100,7 +102,9 @@ def test_layers_are_given_back_until_the_engine_is_right(
     assert (row.value, row.drop) == (accuracy.value, accuracy.drop)
 
 
-def test_only_the_named_layers_stay(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
+def test_int8_keep_leaves_only_the_named_layers_in_float(
+    model: nn.Module, items: list[Any], tmp_path: Path
+) -> None:
     keep = ["node_conv2d_1", "node_conv2d_2"]
     done = deploy(model, items, tmp_path / "two", int8_keep=keep)
     assert done.artifact.manifest.kept == tuple(keep)
@@ -116,7 +120,7 @@ def test_only_the_named_layers_stay(model: nn.Module, items: list[Any], tmp_path
     assert every.artifact.manifest.kept == ("node_conv2d", *keep)
 
 
-def test_an_engine_that_is_right_gives_nothing_back(items: list[Any], tmp_path: Path) -> None:
+def test_quantize_excludes_no_layer_of_an_accurate_engine(items: list[Any], tmp_path: Path) -> None:
     model = Net().eval()
     with torch.no_grad():
         model.wide.weight[0] /= 3000
@@ -132,7 +136,9 @@ def test_an_engine_that_is_right_gives_nothing_back(items: list[Any], tmp_path: 
     assert set(steps) == {"quantize", "deploy"}
 
 
-def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
+def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
+    model: nn.Module, tmp_path: Path
+) -> None:
     items = [({"x": image}, 0) for image in IMAGES]
     with pytest.raises(NotVerifiedError, match="dB above noise"):
         quantize(model, items, tmp_path / "out", metric="cosine", max_drop=0, rtol=1e-5)
@@ -159,7 +165,7 @@ def test_no_mix_is_good_enough(model: nn.Module, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_input(
+def test_invalid_int8_keep_is_refused(
     model: nn.Module,
     items: list[Any],
     tmp_path: Path,
@@ -188,7 +194,7 @@ def test_bad_input(
         ({"data": None}, "data", ""),
     ],
 )
-def test_bad_input_of_quantize(
+def test_quantize_refuses_invalid_arguments(
     model: nn.Module,
     items: list[Any],
     tmp_path: Path,
@@ -203,23 +209,25 @@ def test_bad_input_of_quantize(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_there_stays(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
+def test_quantize_does_not_overwrite_other_files(
+    model: nn.Module, items: list[Any], tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").touch()
     with pytest.raises(ArtifactExistsError, match="exists and is not an artifact"):
         quantize(model, items, tmp_path / "out", metric="accuracy", max_drop=0.1)
 
 
-def test_an_onnx_file_has_no_accuracy_in_pytorch(
-    model: nn.Module, items: list[Any], tmp_path: Path
-) -> None:
+def test_quantize_refuses_an_onnx_file(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
     with pytest.raises(UsageError, match=r"net.onnx' is not a PyTorch model"):
         quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 
-def test_on_the_command_line(cli: Run, here: Path, items: list[Any]) -> None:
+def test_sensitivity_and_quantize_run_on_the_command_line(
+    cli: Run, here: Path, items: list[Any]
+) -> None:
     (here / "net.py").write_text(
         f"import sys\nsys.path.insert(0, {str(here)!r})\n"
         "import torch\nfrom layers import Net\n\n"

@@ -1,4 +1,4 @@
-"""What every package says of itself: one range of core, one set of systems, one repository."""
+"""The metadata of all packages: the same range of core, systems and repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = [
     *sorted(ROOT.glob("examples/*/pyproject.toml")),
     TEMPLATE,
 ]
-#: Bounds releases only: the contract is the API version, which is compared when a plugin is loaded.
+#: Only bounds releases: the contract is the API version, which is checked when a plugin loads.
 RANGE = ">=0.1,<1"
 REPOSITORY = "https://github.com/enginebay/enginebay"
 
@@ -34,14 +34,14 @@ def project(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "path", [path for path in PACKAGES if name_of(path) != "core"], ids=name_of
 )
-def test_a_package_accepts_a_range_of_core(path: Path) -> None:
+def test_package_requires_the_common_range_of_core(path: Path) -> None:
     wanted = [Requirement(line) for line in project(path)["dependencies"]]
     (core,) = [requirement for requirement in wanted if requirement.name == "enginebay"]
     assert core.specifier == Requirement(f"enginebay{RANGE}").specifier
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=name_of)
-def test_a_package_says_where_it_runs(path: Path) -> None:
+def test_package_declares_its_systems_and_pythons(path: Path) -> None:
     table = project(path)
     assert table["requires-python"] == ">=3.11"
     classifiers = table["classifiers"]
@@ -53,7 +53,7 @@ def test_a_package_says_where_it_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [path for path in PACKAGES if path != TEMPLATE], ids=name_of)
-def test_a_package_says_where_it_comes_from(path: Path) -> None:
+def test_package_links_to_its_folder_in_the_repository(path: Path) -> None:
     folder = path.relative_to(ROOT).parent.as_posix()
     assert project(path)["urls"] == {
         "Homepage": REPOSITORY,
@@ -64,7 +64,7 @@ def test_a_package_says_where_it_comes_from(path: Path) -> None:
     }
 
 
-def test_the_default_run_has_the_oldest_torch_of_the_metadata() -> None:
+def test_constraints_pin_the_oldest_supported_torch() -> None:
     export = project(ROOT / "packages/core/pyproject.toml")["optional-dependencies"]["export"]
     (floor,) = [Requirement(line) for line in export if Requirement(line).name == "torch"]
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Backends, model sources and examples use only what any plugin may use.
+"""Backends, model sources and examples use only the public names of Enginebay.
 
-They are read, not imported, so that no engine has to be installed.
+The tests parse the files and do not import them, so that no engine has to be installed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SOURCES = sorted(
     {
         *ROOT.glob("packages/*/src/**/*.py"),
         *ROOT.glob("examples/**/*.py"),
-        *CORE.glob("src/**/template/src/**/*.py.in"),  # what new-backend writes
+        *CORE.glob("src/**/template/src/**/*.py.in"),  # written by new-backend
     }
     - set(CORE.glob("src/**/*.py"))
 )
 
 
 def private_names(source: str) -> Iterator[str]:
-    """The names of Enginebay that a module uses and a plugin may not, each with its line."""
+    """Yield the private names of Enginebay that a module uses, each with its line."""
     tree = ast.parse(source)
     aliases = set()
     for node in ast.walk(tree):
@@ -66,14 +66,14 @@ def private_names(source: str) -> Iterator[str]:
 
 
 def is_ours(module: str) -> bool:
-    """True for core's modules; the packages beside it have import names of their own."""
+    """True for core's modules; the other packages have different import names."""
     return module.partition(".")[0] == "enginebay"
 
 
 def test_every_package_is_read() -> None:
     folders = {path.relative_to(ROOT).parts[1] for path in SOURCES}
-    beside = {path.name for path in ROOT.glob("packages/*") if path.is_dir()}
-    assert beside <= folders
+    packages = {path.name for path in ROOT.glob("packages/*") if path.is_dir()}
+    assert packages <= folders
     assert "build-cache" in folders
 
 

@@ -1,4 +1,4 @@
-"""Recurrent layers that engines lack, on every engine of a CPU."""
+"""Recurrent layers that the engines do not implement, on every CPU engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Projected(nn.Module):
-    """Both directions, from states that are inputs."""
+    """A bidirectional LSTM with projections, whose initial states are inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Projected(nn.Module):
 
 
 class Packed(nn.Module):
-    """Sequences of their own lengths."""
+    """An LSTM on packed sequences of different lengths."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ LENGTHS = (torch.randn(2, 5, 4), torch.tensor([3, 5]))
         ("ncnn", {}),
     ],
 )
-def test_an_lstm_with_projections_is_right(backend: str, options: dict, tmp_path: Path) -> None:
+def test_lstm_with_projections_is_verified(backend: str, options: dict, tmp_path: Path) -> None:
     inputs = (torch.randn(2, 3, 4), torch.randn(2, 2, 3), torch.randn(2, 2, 6))
     deployment = eb.deploy(
         Projected(), inputs, backend=backend, work_dir=tmp_path / "out", **split_options(options)
@@ -63,9 +63,11 @@ def test_an_lstm_with_projections_is_right(backend: str, options: dict, tmp_path
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino"])
-def test_packed_sequences_are_right_at_any_length(backend: str, tmp_path: Path) -> None:
+def test_packed_sequences_match_at_other_lengths(backend: str, tmp_path: Path) -> None:
     model = Packed()
-    options = {"exporter": "torchscript"}  # the other one refuses them, and is tried first
+    options = {
+        "exporter": "torchscript"
+    }  # dynamo refuses packed sequences, and would be tried first
     deployment = eb.deploy(
         model, LENGTHS, backend=backend, work_dir=tmp_path / "out", **split_options(options)
     )
@@ -77,7 +79,7 @@ def test_packed_sequences_are_right_at_any_length(backend: str, tmp_path: Path) 
     torch.testing.assert_close(torch.as_tensor(found["output"]), wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_ncnn_says_that_lengths_decide_about_sizes(tmp_path: Path) -> None:
+def test_ncnn_refuses_packed_sequences(tmp_path: Path) -> None:
     message = "a size or a branch depends on the inputs' values"
     with pytest.raises(ConversionError, match=message):
         eb.deploy(Packed(), LENGTHS, backend="ncnn", work_dir=tmp_path / "out")

@@ -1,4 +1,4 @@
-"""The page of a report, in a real browser: what is shown, clicked, printed, and never loaded."""
+"""The page of a report in a real browser: its content, clicks and print, without any request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-#: Text that must stay text wherever it stands.
+#: HTML that the page must show as text.
 EVIL = "</title></script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 
 
@@ -65,7 +65,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens a report as a page, without a network; fails where the page logged an error."""
+    """Opens a report as a page, offline; the test fails if the page logs an error."""
     logged: list[str] = []
     requested: list[str] = []
     contexts = []
@@ -89,14 +89,14 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
 
 def column(page: Any, name: str) -> list[str]:
-    """What the overview shows in a column, from top to bottom."""
+    """Return the texts of a column of the overview, from top to bottom."""
     headers = [text.rstrip(" ↕↑↓") for text in page.locator("#overview thead th").all_inner_texts()]
     place = headers.index(name) + 1
     texts: list[str] = page.locator(f"#overview tbody tr > :nth-child({place})").all_inner_texts()
     return texts
 
 
-def test_what_the_page_shows(found: lab.Report, show: Any) -> None:
+def test_page_shows_verdicts_problems_plots_and_commands(found: lab.Report, show: Any) -> None:
     page = show(found)
     assert page.title() == "examples/digits/digits.py:trained · Enginebay report"
     assert column(page, "Backend")[:2] == ["PyTorch", "onnxruntime fp32"]
@@ -122,8 +122,8 @@ def test_what_the_page_shows(found: lab.Report, show: Any) -> None:
     assert words == ["deploy", "benchmark", "evaluate", "report"]
 
 
-def test_the_page_says_whose_figures_they_are(found: lab.Report) -> None:
-    """The figures of a graph that another engine ran are none of the engine's."""
+def test_page_names_the_engine_of_simulated_figures(found: lab.Report) -> None:
+    """Figures of a simulated graph belong to the engine that ran it."""
     first, *others = found.artifacts
     verification = first.manifest.verification
     assert verification is not None
@@ -144,7 +144,7 @@ def test_the_page_says_whose_figures_they_are(found: lab.Report) -> None:
     assert "<dt>ran on</dt><dd>B 1, verified, then on lab</dd>" in page
 
 
-def test_a_click_on_a_header_sorts(found: lab.Report, show: Any) -> None:
+def test_click_on_a_header_sorts_the_table(found: lab.Report, show: Any) -> None:
     page = show(found)
     before = column(page, "Backend")
     page.click("#overview thead button:has-text('Backend')")
@@ -157,14 +157,14 @@ def test_a_click_on_a_header_sorts(found: lab.Report, show: Any) -> None:
     numbers = [float(key) for key in keys if key is not None]
     assert numbers == sorted(numbers)
     assert len(numbers) == 6
-    assert keys[6:] == [None, None]  # what has no error comes last
+    assert keys[6:] == [None, None]  # rows without an error come last
     (sorted_by,) = page.locator("#overview thead th[aria-sort]").all()
     assert sorted_by.get_attribute("aria-sort") == "ascending"
     assert sorted_by.inner_text().startswith("Max error")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes(found: lab.Report, show: Any, scheme: Any) -> None:
+def test_text_has_contrast_in_both_themes(found: lab.Report, show: Any, scheme: Any) -> None:
     page = show(found, color_scheme=scheme)
     colour = "getComputedStyle(document.body).backgroundColor"
     own = page.evaluate(colour)
@@ -183,7 +183,7 @@ def test_both_themes(found: lab.Report, show: Any, scheme: Any) -> None:
 
 
 def contrast(page: Any, selector: str) -> float:
-    """The contrast of a text with what is behind it, as WCAG 2 defines it."""
+    """Return the contrast of a text with its background, as WCAG 2 defines it."""
     found: float = page.evaluate(
         """(selector) => {
         const luminance = (colour) => {
@@ -218,7 +218,7 @@ def test_on_a_phone_only_the_tables_scroll_sideways(found: lab.Report, show: Any
     assert size > 8  # pixels: readable
 
 
-def test_details_and_copy(found: lab.Report, show: Any) -> None:
+def test_details_open_and_a_command_is_copied(found: lab.Report, show: Any) -> None:
     page = show(found, permissions=["clipboard-read", "clipboard-write"])
     detail = page.locator("#verdicts details").first
     assert not detail.locator("dl").is_visible()
@@ -230,7 +230,7 @@ def test_details_and_copy(found: lab.Report, show: Any) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
 
 
-def test_in_print_all_is_black_on_white_and_open(found: lab.Report, show: Any) -> None:
+def test_print_is_black_on_white_with_open_details(found: lab.Report, show: Any) -> None:
     page = show(found, color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
@@ -240,16 +240,14 @@ def test_in_print_all_is_black_on_white_and_open(found: lab.Report, show: Any) -
     assert page.locator("#verdicts dl").last.is_visible()
 
 
-def test_without_scripts_all_can_be_read(found: lab.Report, show: Any) -> None:
+def test_page_is_readable_without_scripts(found: lab.Report, show: Any) -> None:
     page = show(found, java_script_enabled=False)
     assert "✓ verified" in page.inner_text("#overview")
     assert not page.locator("#theme").is_visible()
     assert page.locator("#commands pre").last.inner_text() == "enginebay report all"
 
 
-def test_no_text_of_a_record_becomes_a_part_of_the_page(
-    found: lab.Report, swept: lab.Report, show: Any
-) -> None:
+def test_text_of_a_record_is_escaped(found: lab.Report, swept: lab.Report, show: Any) -> None:
     comparison, evaluation = found.comparisons[0], found.evaluations[0]
     rows = [
         msgspec.structs.replace(row, backend=EVIL, reason=EVIL, hint=EVIL, notes=(EVIL,))
@@ -278,7 +276,7 @@ def test_no_text_of_a_record_becomes_a_part_of_the_page(
     assert EVIL in page.inner_text("#commands")
 
 
-def test_layers(found: lab.Report, show: Any) -> None:
+def test_layer_errors_and_times_are_plotted(found: lab.Report, show: Any) -> None:
     places = [
         Place(module="features.0", accumulated=1e-7, alone=1e-7),
         Place(module="features.1", accumulated=0.02, alone=0.02, wrong=True, wrong_alone=True),
@@ -315,7 +313,7 @@ def test_layers(found: lab.Report, show: Any) -> None:
 
 @pytest.fixture(scope="module")
 def swept(found: lab.Report) -> lab.Report:
-    """Four models on six engines, on two hosts, with a cell of each verdict and a lost one."""
+    """Four models on six engines and two hosts, with cells of each verdict and a lost cell."""
     machine = found.benchmarks[0].machine
     planted = {("b.py", 1): "mismatched", ("c.py", 2): "failed", ("d.py", 3): "crashed"}
     rows = []
@@ -345,7 +343,7 @@ def swept(found: lab.Report) -> lab.Report:
     return lab.report(lab.Sweep(rows=tuple(rows), regressions=worse, notes=notes, command=command))
 
 
-def test_a_sweep(swept: lab.Report, show: Any) -> None:
+def test_sweep_page_shows_verdicts_figures_and_lost_cells(swept: lab.Report, show: Any) -> None:
     page = show(swept)
     assert page.inner_text("h1") == "Sweep of 4 models"
     assert page.locator(".summary li").all_inner_texts() == [
@@ -394,7 +392,7 @@ def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> N
     ]
 
 
-def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: lab.Report, show: Any) -> None:
+def test_sweep_of_a_single_model_has_no_overview_table(swept: lab.Report, show: Any) -> None:
     (sweep,) = swept.sweeps
     page = show(lab.report(msgspec.structs.replace(sweep, rows=sweep.rows[:2], notes=())))
     assert page.inner_text("h1") == "a.py"
@@ -402,7 +400,7 @@ def test_a_sweep_of_one_model_has_no_table_at_a_glance(swept: lab.Report, show: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_sweep_on_a_phone_in_both_themes(swept: lab.Report, show: Any, scheme: Any) -> None:
+def test_sweep_page_fits_a_phone_in_both_themes(swept: lab.Report, show: Any, scheme: Any) -> None:
     page = show(swept, viewport={"width": 390, "height": 800}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     for selector in (".worse li", ".worse h3", ".badge.lost", ".badge.failed", ".badge.verified"):
@@ -412,7 +410,7 @@ def test_a_sweep_on_a_phone_in_both_themes(swept: lab.Report, show: Any, scheme:
     assert contrast(page, ".worse li") > 20
 
 
-def test_figures_that_fit_no_axis_and_long_names(found: lab.Report, show: Any) -> None:
+def test_extreme_figures_and_long_names_do_not_widen_the_page(found: lab.Report, show: Any) -> None:
     comparison, benchmark = found.comparisons[0], found.benchmarks[0]
     rows = []
     for row, error in zip(comparison.rows, (0.0, -1.0, None, 1e300, 1e-300, 1.0), strict=False):
@@ -437,7 +435,7 @@ def test_figures_that_fit_no_axis_and_long_names(found: lab.Report, show: Any) -
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_the_page_is_one_small_file_and_the_same_each_time(found: lab.Report) -> None:
+def test_page_is_small_self_contained_and_deterministic(found: lab.Report) -> None:
     html = found.to_html()
     assert len(html.encode()) < 150_000
     assert html == found.to_html()
@@ -448,8 +446,8 @@ def test_the_page_is_one_small_file_and_the_same_each_time(found: lab.Report) ->
     assert "https:" not in addresses
 
 
-def test_the_schema_in_the_docs_is_the_reports_own() -> None:
-    """After a change of a record, ``python -m tests.test_report_page`` writes it again."""
+def test_schema_in_the_docs_matches_the_records() -> None:
+    """After a change of a record, ``python -m tests.test_report_page`` writes the schema."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     assert schema == json_schema()
     example = json.loads((ROOT / "docs" / "report-example.json").read_text(encoding="utf-8"))
@@ -457,7 +455,7 @@ def test_the_schema_in_the_docs_is_the_reports_own() -> None:
 
 
 def test_the_plots_are_the_same_with_lxml(found: lab.Report) -> None:
-    """pygal draws with lxml where it is installed, unless ``NO_LXML`` is set."""
+    """pygal draws with lxml if it is installed, unless ``NO_LXML`` is set."""
     pytest.importorskip("lxml", reason="lxml is not installed")
     code = (
         "import sys; import enginebay_lab as lab\n"
@@ -476,8 +474,8 @@ if __name__ == "__main__":
     SCHEMA.write_text(json.dumps(json_schema(), indent=1) + "\n", encoding="utf-8")
 
 
-def test_the_plots_leave_no_finder_behind() -> None:
-    """pygal adds one of a kind that Python warns of, at each import of what is not there."""
+def test_plots_leave_no_import_finder_without_find_spec() -> None:
+    """At a failed import pygal adds a finder of a deprecated kind, which Python warns about."""
     code = (
         "import sys\n"
         "from enginebay_lab.reports.output_files import check_packages\n"

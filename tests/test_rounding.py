@@ -1,4 +1,4 @@
-"""What a real engine's rounding looks like, and that the tolerances tell it from mistakes."""
+"""The tolerances accept the rounding of real engines and reject wrong outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Residual(torch.nn.Module):
 
 
 def residual_net(*tail: torch.nn.Module) -> torch.nn.Module:
-    """Thirty-four layers deep, its normalisation fitted to some data."""
+    """Return a network of 34 layers whose batch norms have statistics of random data."""
     torch.manual_seed(0)
     blocks = [Residual(32) for _ in range(16)]
     head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 100)]
@@ -41,7 +41,7 @@ def residual_net(*tail: torch.nn.Module) -> torch.nn.Module:
 
 
 def run_both(net: torch.nn.Module, x: torch.Tensor):
-    """The outputs of PyTorch and of ONNX Runtime."""
+    """Return the outputs of PyTorch and of ONNX Runtime."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript itself is deprecated
@@ -54,7 +54,7 @@ def run_both(net: torch.nn.Module, x: torch.Tensor):
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e4])
-def test_a_real_engines_rounding_passes_with_room(unit):
+def test_rounding_of_an_engine_passes_with_margin(unit):
     net = residual_net()
     with torch.no_grad():
         net[-1].weight.mul_(unit)
@@ -67,7 +67,7 @@ def test_a_real_engines_rounding_passes_with_room(unit):
 
 
 @pytest.mark.parametrize("tail", [torch.nn.Softmax(-1), torch.nn.Sigmoid(), torch.nn.ReLU()])
-def test_outputs_of_every_shape_of_distribution_pass(tail):
+def test_rounding_passes_for_outputs_of_any_distribution(tail):
     expected, found = run_both(residual_net(tail), torch.randn(2, 3, 32, 32))
     assert compare_outputs(expected, found)[0].passed
 
@@ -83,7 +83,7 @@ def test_a_slightly_wrong_model_does_not_pass():
     assert not compare_outputs(expected, found)[0].passed
 
 
-def test_half_precision_passes_as_half_and_not_as_full():
+def test_half_precision_passes_only_with_its_own_tolerance():
     net, x = residual_net(), torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         expected = {"y": net(x)}
@@ -110,16 +110,16 @@ def planes() -> torch.nn.Module:
     )
 
 
-@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # of the probes of zeros
+@pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")  # the probes of zeros warn
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
-def test_the_long_sums_of_equal_values_are_no_mistake(backend, tmp_path):
+def test_rounding_of_long_sums_is_verified(backend, tmp_path):
     example = torch.rand(1, 3, 384, 384)
     found = eb.deploy(planes(), example, backend=backend, work_dir=tmp_path / "a")
     assert found.verdict == "verified"
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
-def test_a_mistake_at_a_real_size_is_one(tmp_path):
+def test_error_of_a_thousandth_in_a_large_image_is_a_mismatch(tmp_path):
     rewriters = eb.RewriterSet()
     rewriters.function(f"{__name__}.Brighter.forward")(lambda ctx, self, x: x * 1.001)
     found = eb.deploy(
@@ -134,7 +134,7 @@ def test_a_mistake_at_a_real_size_is_one(tmp_path):
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
-def test_ties_are_no_mistake_of_an_engine(tmp_path, engine):
+def test_order_of_ties_is_not_a_mismatch(tmp_path, engine):
     class Best(torch.nn.Module):
         def forward(self, x):
             return tuple(x.relu().topk(12))
@@ -149,5 +149,8 @@ def test_ties_are_no_mistake_of_an_engine(tmp_path, engine):
         )
         return deployed.verdict
 
-    assert verdict("places") in ("unverified", "verified")  # where it orders equals as PyTorch does
+    assert verdict("places") in (
+        "unverified",
+        "verified",
+    )  # verified if the engine orders ties as PyTorch does
     assert verdict("set", compare={"output_0,output_1": "top-k:12"}) == "verified"

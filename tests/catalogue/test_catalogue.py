@@ -1,4 +1,4 @@
-"""The page of the catalogue is made from what authors wrote and what the kit found."""
+"""The catalogue's page is made from the authors' entries and the conformance reports."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def a_finding(outcome: Outcome, case: str = "") -> Finding:
     )
 
 
-def test_the_page_in_the_docs_is_what_was_kept() -> None:
+def test_page_in_the_docs_matches_the_stored_rows() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(entries(), load(KEPT)), "tests.catalogue"
 
 
-def test_an_entry_is_three_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_has_three_lines_and_no_other_field(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ENTRIES.read_text(encoding="utf-8").splitlines()
     written = [line for line in lines if line and not line.startswith("#")]
     assert len(written) == 3 * len(entries())
@@ -35,7 +35,7 @@ def test_an_entry_is_three_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) ->
         msgspec.convert({"install": "a", "home": "b", "engine": "c"}, Entry)
 
 
-def test_a_stranger_is_a_row_like_any_other(tmp_path: Path) -> None:
+def test_third_party_backend_has_a_row_on_the_page(tmp_path: Path) -> None:
     report = Report(
         backend="mine",
         distribution="msgspec",

@@ -1,4 +1,4 @@
-"""An evaluation on a Dask scheduler and on a pool, while one of the workers is killed."""
+"""An evaluation on a Dask scheduler and on a pool while a worker is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from enginebay_lab.executors.dask import dask_executor
 
 from .processes import Cluster
 
-pytestmark = pytest.mark.process  # a worker is killed whose child has its number
+pytestmark = pytest.mark.process  # the tests kill workers by process id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ def build():
     return torch.nn.Linear(16, 8).eval(), torch.zeros(1, 16)
 """
 
-#: Notes each item, and takes so long that a worker can be killed in the middle of a shard.
+#: Records each item, and is slow enough for a kill in the middle of a shard.
 METRIC = """\
 import os, time
 
@@ -68,7 +68,7 @@ class Slow:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model, an artifact of it, and 384 items."""
+    """A model, its artifact, and 384 items."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(NET)
     (tmp_path / "own.py").write_text(METRIC)
@@ -98,18 +98,18 @@ def found(output: str, executor: Executor | None = None, model: str | None = Non
 
 
 def seen(folder: Path) -> int:
-    """How often the metric was given outputs: the artifact's, and PyTorch's if there is a model."""
+    """Count the updates of the metric: by the artifact, and by PyTorch if there is a model."""
     return sum(path.stat().st_size for path in folder.glob("seen-*"))
 
 
 @contextmanager
 def killed(folder: Path, pids: Callable[[], Iterable[int]]) -> Iterator[None]:
-    """Kill one of the processes in the middle of a shard."""
+    """Kill a process in the middle of a shard."""
 
     over = threading.Event()
 
     def in_the_middle() -> Iterator[int]:
-        for notes in folder.glob("seen-*"):  # a worker, or its child for what users wrote
+        for notes in folder.glob("seen-*"):  # a worker, or its child that runs the user's metric
             whole, more = divmod(notes.stat().st_size, SHARD_ITEMS)
             if whole and 20 < more < 50:
                 yield from set(pids()) & {int(pid) for pid in notes.name.split("-")[1:]}
@@ -127,7 +127,7 @@ def killed(folder: Path, pids: Callable[[], Iterable[int]]) -> Iterator[None]:
     thread.join()
 
 
-def test_a_killed_worker_loses_no_item_and_doubles_none(folder: Path) -> None:
+def test_killed_worker_loses_and_repeats_no_item(folder: Path) -> None:
     with (
         Cluster(folder / "cluster", 2) as cluster,
         dask_executor(cluster.address) as executor,
@@ -135,13 +135,13 @@ def test_a_killed_worker_loses_no_item_and_doubles_none(folder: Path) -> None:
     ):
         parts = found("rows.jsonl", executor, "net.py:build")
     before = seen(folder)
-    assert before > 2 * 384, "a shard that the killed worker was in is done again elsewhere"
+    assert before > 2 * 384, "a second worker repeats the shard of the killed worker"
     assert parts == found("whole.jsonl", model="net.py:build")
     assert seen(folder) == before + 2 * 384
     assert [row.count for row in parts.rows] == [384] * 3
 
 
-def test_a_pool_that_breaks_keeps_what_it_has_done(folder: Path) -> None:
+def test_broken_pool_resumes_after_its_finished_items(folder: Path) -> None:
     spawned = get_context("spawn")
     with (
         ProcessPoolExecutor(2, mp_context=spawned) as pool,
@@ -155,5 +155,5 @@ def test_a_pool_that_breaks_keeps_what_it_has_done(folder: Path) -> None:
     before = seen(folder)
     with ProcessPoolExecutor(1, mp_context=spawned) as pool:
         parts = found("rows.jsonl", pool)
-    assert seen(folder) - before < 384, "what was done is not done again"
+    assert seen(folder) - before < 384, "finished items are not evaluated again"
     assert parts == found("whole.jsonl")

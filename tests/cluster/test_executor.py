@@ -34,7 +34,7 @@ def note(data: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
+def test_killed_and_stopped_workers_lose_and_repeat_no_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soon: int
 ) -> None:
     (tmp_path / "dask_work.py").write_text(MODULE)
@@ -64,9 +64,9 @@ def test_a_killed_and_a_stopped_worker_cost_no_task_and_double_none(
     assert {one.value for one in found} == {task.data for task in tasks}
     begun = {path.name: len(path.read_text()) for path in notes.iterdir()}
     again = {one.key: one.attempts for one in found if one.attempts > 1}
-    # Those that the two workers had; what a worker had only begun may have left no note.
+    # The tasks of the two workers; a task that had only begun may have no note.
     assert 1 <= len(again) <= 4, again
-    # dask itself computes again what a worker had done and had not handed over.
+    # dask itself repeats tasks whose results a lost worker had not sent.
     lost = {key for key, count in begun.items() if count > 1} - again.keys()
     assert len(lost) <= 2
     assert 0 <= len(hosts) - 40 - sum(count - 1 for count in again.values()) <= len(lost)
@@ -78,7 +78,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_scheduler_that_is_not_there() -> None:
+def test_absent_scheduler_is_refused_with_a_hint() -> None:
     wanted = r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"
     with (
         pytest.raises(UsageError, match=wanted) as found,
@@ -92,13 +92,13 @@ def test_a_scheduler_that_is_not_there() -> None:
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("address", ["", "nowhere", "http://127.0.0.1:1", "tcp://no.such.host:1"])
-def test_an_address_that_is_none(address: str) -> None:
+def test_invalid_scheduler_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="no Dask scheduler answers"), dask_executor(address):
         pass
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_scheduler_without_workers(tmp_path: Path) -> None:
+def test_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
         Cluster(tmp_path, 0) as cluster,
         pytest.raises(UsageError, match="has no worker") as found,
@@ -108,7 +108,9 @@ def test_a_scheduler_without_workers(tmp_path: Path) -> None:
     assert found.value.hint == f"dask worker {cluster.address}"
 
 
-def test_workers_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_different_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("enginebay_lab.executors.dask.__version__", "9.9")
     with (
         Cluster(tmp_path, 1) as cluster,

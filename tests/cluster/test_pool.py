@@ -1,4 +1,4 @@
-"""Tasks on a pool of processes, and on one that breaks."""
+"""Tasks on a pool of processes, and on a pool that breaks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def crash(data: bytes) -> bytes:
 """
 
 
-def test_a_crash_costs_its_task_and_a_dead_process_all_of_them(
+def test_crash_loses_its_task_and_a_dead_worker_every_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pool_work.py").write_text(MODULE)

@@ -1,4 +1,4 @@
-"""A sweep on a Dask scheduler, one of whose workers is killed and one stopped."""
+"""A sweep on a Dask scheduler while a worker is killed and another is stopped."""
 
 from __future__ import annotations
 

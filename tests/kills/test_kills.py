@@ -1,4 +1,4 @@
-"""A few of the signals that ``nox -s kills`` sends, the same ones each time."""
+"""A few of the signals that ``nox -s kills`` sends, with a fixed seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_deployment_that_is_signalled_ends_and_leaves_nothing(tmp_path: Path) -> None:
+def test_signalled_deployment_ends_and_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "tiny.onnx").write_bytes(base64.b64decode(_TINY_ONNX))
     victim = Victim(tmp_path, "onnxruntime", "tiny.onnx")
     for _ in random_runs(victim, len(SIGNALS), seed=1):

@@ -1,4 +1,4 @@
-"""A few of the exhibits; ``nox -s museum`` visits them all."""
+"""A few of the exhibits; ``nox -s museum`` deploys them all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from .trial import ABSENT, EXHIBITS, visit
 
-#: One for each kind: an exporter's, an optimiser's and an engine's, of today and planted.
+#: Bugs of exporters, optimisers and engines, some still present and some planted.
 SLICE = (
     "pytorch/pytorch#111159",
     "microsoft/onnxruntime#12498",
@@ -21,13 +21,13 @@ SLICE = (
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("thread", SLICE)
-def test_a_mistake_of_another_project_is_refused_and_named(thread: str) -> None:
+def test_bug_of_another_project_is_refused_and_its_module_named(thread: str) -> None:
     exhibit, outcome = EXHIBITS[thread], visit(thread)
     assert outcome.keeps(exhibit)
     assert outcome.names(exhibit) == (exhibit.verdict == "mismatched")
 
 
-def test_a_plant_that_changes_nothing_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhibit_without_an_effect_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = "microsoft/onnxruntime#6995"
     harmless = EXHIBITS[thread]._replace(mistake=lambda module, x: module(x))
     monkeypatch.setitem(EXHIBITS, thread, harmless)
@@ -36,7 +36,7 @@ def test_a_plant_that_changes_nothing_does_not_pass(monkeypatch: pytest.MonkeyPa
     assert not outcome.keeps(harmless)
 
 
-def test_forty_mistakes_of_five_projects_and_more() -> None:
+def test_museum_has_forty_exhibits_of_five_projects() -> None:
     threads = [*EXHIBITS, *ABSENT]
     assert all(re.fullmatch(r"[\w-]+/[\w-]+#\d+", thread) for thread in threads)
     assert len(EXHIBITS) >= 40

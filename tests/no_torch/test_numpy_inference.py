@@ -1,4 +1,4 @@
-"""Everything that inference needs, in an environment that has no torch."""
+"""Convert, load, run and verify in an environment without torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_there_is_no_torch_here() -> None:
+def test_torch_is_not_installed() -> None:
     assert importlib.util.find_spec("torch") is None
 
 
@@ -40,7 +40,7 @@ def linear(tmp_path: Path) -> Path:
     return tmp_path / "linear.onnx"
 
 
-def test_a_model_in_a_python_file_names_the_extra(tmp_path: Path) -> None:
+def test_model_file_that_imports_torch_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("import torch.nn\n")
     command = ["enginebay", "deploy", "net.py:build", "--backend", "onnxruntime"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -51,7 +51,7 @@ def test_a_model_in_a_python_file_names_the_extra(tmp_path: Path) -> None:
     )
 
 
-def test_convert_load_and_run(linear: Path, tmp_path: Path) -> None:
+def test_onnx_file_is_converted_loaded_and_run(linear: Path, tmp_path: Path) -> None:
     artifact = eb.convert(linear, backend="onnxruntime", work_dir=tmp_path / "out")
     with eb.load(artifact) as wrapper:
         y = wrapper({"x": np.array([[1, 1]], np.float32)})["y"]
@@ -59,7 +59,7 @@ def test_convert_load_and_run(linear: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, [[5, 7]])
 
 
-def test_deploy_an_onnx_file_verified_by_onnxs_evaluator(linear: Path, tmp_path: Path) -> None:
+def test_onnx_file_is_verified_without_torch(linear: Path, tmp_path: Path) -> None:
     inputs = {"x": np.ones((3, 2), np.float32)}
     deployment = eb.deploy(linear, inputs, backend="onnxruntime", work_dir=tmp_path / "out")
     assert deployment.verdict == "verified"
@@ -67,7 +67,7 @@ def test_deploy_an_onnx_file_verified_by_onnxs_evaluator(linear: Path, tmp_path:
     assert eb.verify(deployment.artifact).verdict == "verified"
 
 
-def test_the_command_line(linear: Path, tmp_path: Path) -> None:
+def test_every_command_runs_without_torch(linear: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for command in (
         f"enginebay deploy {linear} --backend onnxruntime --input x=2x2 --work-dir {out}",
@@ -80,7 +80,7 @@ def test_the_command_line(linear: Path, tmp_path: Path) -> None:
         assert run.returncode == 0, f"{command}\n{run.stderr}"
 
 
-def test_a_python_model_says_what_is_missing(tmp_path: Path) -> None:
+def test_python_model_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("def build():\n    return None\n")
     run = subprocess.run(
         ["enginebay", "deploy", f"{tmp_path}/net.py:build", "--backend", "onnxruntime"],

@@ -1,4 +1,4 @@
-"""A slice of ONNX's own backend test suite; ``nox -s onnx-suite`` runs all of it."""
+"""Some cases of ONNX's backend test suite; ``nox -s onnx-suite`` runs them all."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import derived  # tests are no package on sys.path
+from ..conftest import derived  # tests is not a package on sys.path
 from .cases import load_cases
 from .engines import BARE
 from .run import lost_cases, run_all
 
-#: ONNX Runtime, but a session that ends its process at Neg and is wrong at Relu.
+#: ONNX Runtime with a crash at Neg and a wrong Relu.
 BROKEN = """
 def change(outputs):
     return [output + 1 for output in outputs]
@@ -34,14 +34,14 @@ def _importable_in_children(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("engine", BARE)
-def test_our_wrapper_loses_nothing_of_its_engine(engine: str) -> None:
+def test_wrapper_passes_every_case_of_its_engine(engine: str) -> None:
     names = sorted(load_cases())[::100]
     found = run_all(engine, names)
     assert sum(outcome == "pass" for (_, way), outcome in found.items() if way == "bare") >= 12
     assert lost_cases(found) == {}
 
 
-def test_a_wrong_number_and_a_crash_are_lost_cases_and_end_nothing() -> None:
+def test_wrong_output_and_crash_are_lost_cases_and_end_no_run() -> None:
     names = ["node/test_abs", "node/test_neg", "node/test_relu", "node/test_exp"]
     with derived("brittle", BROKEN):
         found = run_all("onnxruntime", names, backend="brittle")

@@ -1,4 +1,4 @@
-"""A few of the plants, and ONNX Runtime's wrong fusion in a real model."""
+"""A few of the planted errors, and a wrong fusion of ONNX Runtime in a real model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     "plant", [plant for plant in PLANTS if plant.model in ("qwen3", "gpt2", "resnet")], ids=str
 )
 @pytest.mark.one_in(3)
-def test_the_bisecting_names_the_plant(plant: Plant) -> None:
+def test_bisection_names_the_planted_module(plant: Plant) -> None:
     found = search(plant)
     assert (found.verdict, found.bisection.module) == ("mismatched", plant.module)
     assert found.bisection.step == "export"
 
 
-def test_twenty_plants_in_as_many_models() -> None:
+def test_plants_cover_twenty_models() -> None:
     assert len({plant.model for plant in PLANTS}) == 20
 
 
@@ -55,10 +55,10 @@ def test_bit_is_verified_on_onnxruntime(tmp_path: Path, level: str) -> None:
 
 @pytest.mark.skipif(
     Version(version("onnxruntime")) >= Version("1.32"),
-    reason="ONNX Runtime has mended this fusion in 1.32",
+    reason="ONNX Runtime 1.32 fixed this fusion",
 )
-def test_two_nodes_that_are_wrong_only_together(tmp_path: Path) -> None:
-    """With the fusion switched on again, each of the two is right alone."""
+def test_bisection_names_two_nodes_wrong_only_together(tmp_path: Path) -> None:
+    """With the fusion enabled, each of the two nodes is right alone."""
     model = bit()
     artifact = eb.deploy(
         *(model, torch.randn(1, 3, 32, 32)),

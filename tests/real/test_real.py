@@ -1,4 +1,4 @@
-"""The list of models of real size, and their part of the zoo's page."""
+"""The models of real size, and their part of the zoo's page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.real.page import COLUMNS, section
 from tests.zoo.results import Cell, Results
 
 
-def test_ten_models_of_each_size() -> None:
+def test_collection_has_ten_models_of_each_size() -> None:
     assert Counter(animal.family for animal in REAL.values()) == dict.fromkeys(SIZES, 10)
     model, inputs = build("levit-128")
     assert inputs["pixel_values"].shape == (1, 3, 224, 224)
     assert not model.training
 
 
-def test_the_part_shows_what_the_reference_and_the_memory_took() -> None:
+def test_page_shows_reference_seconds_and_memory() -> None:
     costs = ((3.0, 0.5), (4.6, 0.75), (None, None))
     cells = [
         Cell(model="minilm", column=column, state=state, seconds=9, reference=took, memory=memory)

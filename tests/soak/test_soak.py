@@ -1,4 +1,4 @@
-"""A slice of the calls and contexts of ``nox -s soak``, the same ones each time."""
+"""A few of the calls and contexts of ``nox -s soak``, with a fixed seed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
-def test_threads_that_call_one_wrapper_get_their_own_numbers(tmp_path: Path, backend: str) -> None:
+def test_concurrent_calls_return_their_own_outputs(tmp_path: Path, backend: str) -> None:
     with eb.load(calls.deploy(tmp_path / "artifact", backend).artifact) as wrapper:
         soak = calls.Soak(wrapper, seed=1)
         soak.run(calls=1000, threads=8)
     assert soak.tally.is_clean, soak.tally
 
 
-def test_threads_that_rewrite_leave_everything_as_it_was() -> None:
+def test_concurrent_rewriting_restores_every_function() -> None:
     soak = contexts.Soak(seed=1)
     soak.run(contexts=400, threads=8)
     assert soak.tally.is_clean, soak.tally
 
 
-def test_an_output_that_later_calls_overwrite_is_seen() -> None:
+def test_soak_counts_outputs_that_later_calls_overwrite() -> None:
     memory = np.zeros(1, np.float32)
 
     def shared(feed):
@@ -42,7 +42,7 @@ def test_an_output_that_later_calls_overwrite_is_seen() -> None:
     assert soak.tally.aliased >= 99
 
 
-def test_a_function_that_is_still_another_one_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_soak_finds_functions_that_are_still_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     before = leaks.functions()
     monkeypatch.setattr(contexts.double, "__code__", (lambda x: x).__code__)
     monkeypatch.setattr(contexts.Child, "method", lambda self, x: x, raising=False)

@@ -1,4 +1,4 @@
-"""The page of what is supported is what the plugins say, what the kit found, and the zoo."""
+"""The page of backend support matches the plugins, the conformance reports and the zoo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAWS = [law.name for law in laws()]
 KEEP = "run nox -s onnxruntime openvino ncnn tensorrt, then python -m tests.support"
 
 
-def test_the_page_in_the_docs_is_what_was_kept() -> None:
+def test_page_in_the_docs_matches_the_stored_reports() -> None:
     assert PAGE.read_text(encoding="utf-8") == render(load(), zoo.load()), "python -m tests.support"
 
 
@@ -34,12 +34,12 @@ def test_every_law_has_an_outcome(name: str) -> None:
 
 
 @pytest.mark.parametrize("status", eb.list_backends(), ids=lambda status: status.name)
-def test_what_was_kept_is_what_the_plugin_says(status: eb.BackendStatus) -> None:
+def test_stored_claims_match_the_plugin(status: eb.BackendStatus) -> None:
     assert load()[status.name].claims == Claims.of(eb.get_backend(status.name).info), KEEP
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_kept_is_what_the_kit_found(name: str) -> None:
+def test_stored_report_matches_the_last_run_of_the_kit(name: str) -> None:
     found = reports.made(name)
     if found is None:
         session = STAND_INS.partition("-")[0] if name == STAND_INS else name
@@ -56,7 +56,7 @@ def a_finding(law: str, outcome: Outcome, reason: str = "", case: str = "") -> F
     )
 
 
-def test_a_report_is_kept_without_what_changes_from_run_to_run() -> None:
+def test_stored_report_omits_seconds_of_a_run() -> None:
     claims = Claims(irs=("onnx",))
     report = Report(
         backend="mine",
@@ -118,7 +118,7 @@ def test_the_page_shows_every_outcome() -> None:
     assert fourth not in page
 
 
-def test_the_command_keeps_what_is_new(
+def test_command_stores_new_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reports, "MADE", tmp_path)

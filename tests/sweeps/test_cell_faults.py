@@ -1,4 +1,4 @@
-"""A cell that the machine is to blame for: lost, with its fault and what to do."""
+"""Faults of a machine: the cell is lost, with its fault and a hint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from enginebay_lab.sweeps.worker_replies import artifact_folder_name, receive_ro
 PLAIN = {"key": "a", "model": "m", "backend": "b", "precision": "", "verdict": "verified"}
 
 
-def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
+def test_missing_backend_loses_the_cell(net) -> None:
     cell = Cell(model="net.py:build", backend="onnxruntim")
     row = swept(cell)
     assert (row.verdict, row.fault) == ("lost", "backend")
@@ -33,7 +33,7 @@ def test_a_backend_that_is_not_installed_is_a_fault(net) -> None:
     assert row.hint
 
 
-def test_another_file_at_the_same_path_is_not_used(net) -> None:
+def test_different_model_file_on_the_worker_loses_the_cell(net) -> None:
     job = build_job(cell_of(), None, "")
     wanted = hashlib.sha256(net.read_bytes()).hexdigest()
     net.write_text("# another model")
@@ -43,7 +43,7 @@ def test_another_file_at_the_same_path_is_not_used(net) -> None:
     assert row.hint == "put it on a file system that all machines mount at the same path"
 
 
-def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
+def test_unreadable_data_folder_loses_the_cell(net, tmp_path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     np.savez(data / "0.npz", input=np.ones((1, 4), np.float32))
@@ -55,7 +55,7 @@ def test_a_folder_that_is_not_seen(net, tmp_path) -> None:
     assert row.hint == "put it on a file system that all machines mount at the same path"
 
 
-def test_names_come_from_the_cell(net, tmp_path) -> None:
+def test_reply_cannot_choose_names_or_paths(net, tmp_path) -> None:
     output, cell = tmp_path / "out", cell_of()
     made = eb.deploy(
         "net.py:build",
@@ -104,7 +104,7 @@ NESTED = b"\x91" * 100_000 + b"\xc0"
         b"\x81\xa6params\x81\xa1a" + NESTED,
     ],
 )
-def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
+def test_invalid_reply_is_a_damaged_cell(tmp_path, reply) -> None:
     row = receive_row(cell_of(), reply, tmp_path)
     assert (row.key, row.verdict, row.fault) == (cell_of().key, "lost", "damaged")
     assert row.reason.startswith("its worker did not send a row: ")
@@ -115,7 +115,7 @@ def test_a_reply_that_is_none_is_damaged(tmp_path, reply) -> None:
     ("model", "limit", "error"),
     [("net.py:crash", 600, ChildCrashedError), ("net.py:hang", 4, ChildTimeoutError)],
 )
-def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, model, limit, error):
+def test_crash_and_hang_of_a_cell_are_raised_to_the_caller(net, tmp_path, model, limit, error):
     with attempts_folder(tmp_path / "out") as token, pytest.raises(error):
         call(
             "enginebay_lab.sweeps.cell_task:run_cell",
@@ -127,12 +127,12 @@ def test_what_ends_or_holds_the_process_is_its_callers_fault(net, tmp_path, mode
 
 
 def run_on_a_small_disk(job: bytes) -> bytes:
-    """Run a cell where no file may have more than 100 kB; called in a child process."""
+    """Run a cell with a limit of 100 kB per file; called in a child process."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
     return run_cell(job)
 
 
-def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
+def test_full_disk_loses_the_cell(net, tmp_path) -> None:
     row = swept(cell_of("net.py:fill"))
     reason = (
         f"on {row.host}: calling 'net.py:fill' raised OSError: [Errno 28] No space left on device"
@@ -150,7 +150,7 @@ def test_a_full_disk_is_a_fault(net, tmp_path) -> None:
     assert row.hint == "free disk space there, or make it writable, then sweep again with --resume"
 
 
-def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> None:
+def test_artifact_removed_before_arrival_is_a_damaged_cell(net, tmp_path) -> None:
     output, cell = tmp_path / "out", cell_of()
     with attempts_folder(output) as token:
         reply = run_cell(build_job(cell, output, token))
@@ -158,7 +158,7 @@ def test_an_artifact_that_cannot_be_written_where_it_arrives(net, tmp_path) -> N
     assert (row.verdict, row.fault, row.artifact) == ("lost", "damaged", None)
 
 
-def test_what_has_the_place_of_an_artifact_stays(net, tmp_path) -> None:
+def test_foreign_files_in_the_artifact_folder_are_not_replaced(net, tmp_path) -> None:
     output = tmp_path / "out"
     first = swept(cell_of(), output)
     assert first.artifact

@@ -1,4 +1,4 @@
-"""A cell of a sweep as a job, run by a real engine, and what its row says."""
+"""A cell of a sweep as a job on a real engine, and its row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from enginebay_lab.sweeps.sweep_rows import SweepRow
 from enginebay_lab.sweeps.worker_replies import receive_row
 
 
-def test_a_row_says_what_was_deployed_and_where(net, tmp_path) -> None:
+def test_row_records_cell_machine_versions_and_artifact(net, tmp_path) -> None:
     cell = cell_of(seconds=0.3)
     row = swept(cell, tmp_path / "out")
     assert (row.verdict, row.fault, row.reason) == ("verified", "", "")
@@ -50,7 +50,7 @@ def test_a_cell_that_runs_again_replaces_its_artifact(net, tmp_path) -> None:
     assert eb.open_artifact(second.artifact).digest == second.digest
 
 
-def test_without_an_output_no_artifact_stays(net) -> None:
+def test_artifact_is_removed_without_an_output_folder(net) -> None:
     row = swept(cell_of())
     assert (row.verdict, row.artifact) == ("verified", None)
     assert row.digest
@@ -73,14 +73,14 @@ def test_without_an_output_no_artifact_stays(net) -> None:
     ],
     ids=["raises", "no text", "no name", "precision", "parameter", "input", "data"],
 )
-def test_what_is_wrong_with_a_cell_is_its_reason(net, tmp_path, cell, reason) -> None:
+def test_invalid_cell_fails_with_its_reason(net, tmp_path, cell, reason) -> None:
     row = swept(cell, tmp_path / "out")
     assert (row.verdict, row.fault, row.artifact) == ("failed", "", None)
     assert reason in row.reason
     assert not list((tmp_path / "out/artifacts").iterdir())
 
 
-def test_an_output_that_the_worker_does_not_see_is_a_note(net, tmp_path) -> None:
+def test_output_unreachable_for_the_worker_is_noted(net, tmp_path) -> None:
     output = tmp_path / "out"
     row = receive_row(cell_of(), reply_from_elsewhere(cell_of(), output), output)
     assert (row.verdict, row.artifact) == ("verified", None)
@@ -90,8 +90,8 @@ def test_an_output_that_the_worker_does_not_see_is_a_note(net, tmp_path) -> None
     )
 
 
-def test_each_model_has_its_own_neighbours(net, tmp_path, monkeypatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)  # as where a script in this folder sweeps
+def test_each_model_imports_modules_of_its_own_folder(net, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)  # as for a script in this folder
     for name, factor in (("a", 1), ("b", 2)):
         folder = tmp_path / name
         folder.mkdir()
@@ -133,7 +133,7 @@ def build():
 """
 
 
-def test_code_that_runs_once_in_a_process(net, tmp_path) -> None:
+def test_model_that_registers_an_operator_runs_twice(net, tmp_path) -> None:
     (tmp_path / "once.py").write_text(_ONCE)
     np.savez(tmp_path / "data.npz", x=np.ones((2, 1), np.float32))
     cell = cell_of("once.py:build", data="data.npz", metrics=("cosine",), probes=0)
@@ -146,7 +146,7 @@ def test_cells_of_a_machine_are_measured_one_at_a_time(net, tmp_path) -> None:
     cell = cell_of(seconds=0.1)
     with attempts_folder(tmp_path / "out") as token, ThreadPoolExecutor(1) as pool:
         lock = Path("/tmp/enginebay-measuring.lock")
-        if not lock.exists():  # it may be another user's
+        if not lock.exists():  # the lock may belong to a different user
             lock.touch()
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -176,7 +176,7 @@ def test_metrics_are_in_the_row(net, tmp_path) -> None:
     assert "unknown metric 'accuracyy'" in row.metrics[0].failure()
 
 
-def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
+def test_config_is_read_before_the_job_is_sent(net, tmp_path) -> None:
     (tmp_path / "base.toml").write_text('onnx_config = {input_names = ["pixels"]}')
     config = tmp_path / "mine.toml"
     config.write_text(
@@ -198,7 +198,7 @@ def test_a_config_is_read_where_the_sweep_begins(net, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("model", ["inner.py:build", "inner:build"])
-def test_relative_paths_begin_in_the_folder_of_the_cell(net, tmp_path, model) -> None:
+def test_relative_paths_are_resolved_in_the_cell_folder(net, tmp_path, model) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "inner.py").write_text(NET)

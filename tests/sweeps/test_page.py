@@ -1,4 +1,4 @@
-"""The page that a sweep leaves in its folder."""
+"""The report that a sweep writes into its output folder."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_here")
-def test_it_is_in_the_folder_of_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweep_writes_its_report_next_to_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "sweep.toml", "--output", "swept"]) == 0
     assert "report: swept/report.html\n" in capsys.readouterr().err
     assert "net.py:build" in Path("swept/report.html").read_text()
 
 
 @pytest.mark.usefixtures("_here")
-def test_a_page_of_somebody_else_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_page_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     page = Path("swept/report.html")
     page.parent.mkdir()
     page.write_text("<p>mine</p>")

@@ -1,4 +1,4 @@
-"""What a model's code changes in torch is changed back before the next cell."""
+"""Changes that a model's code makes in torch are undone before the next cell."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def build():
 """
 
 
-def test_functions_that_a_model_replaced(net: Path) -> None:
+def test_functions_patched_by_a_model_are_restored(net: Path) -> None:
     net.with_name("patches.py").write_text(PATCHES)
-    kept = (torch.nn.functional.relu, torch.Tensor.exp, torch.nn.Linear.forward)
+    originals = (torch.nn.functional.relu, torch.Tensor.exp, torch.nn.Linear.forward)
     swept(cell_of("patches.py:build"))
-    assert (torch.nn.functional.relu, torch.Tensor.exp, torch.nn.Linear.forward) == kept
+    assert (torch.nn.functional.relu, torch.Tensor.exp, torch.nn.Linear.forward) == originals
     assert torch.get_default_dtype() == torch.float32
     assert swept(cell_of()).verdict == "verified"

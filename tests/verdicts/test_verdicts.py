@@ -1,4 +1,4 @@
-"""A slice of the wrong pairs; ``nox -s verdicts`` tries them all."""
+"""Some of the wrong pairs; ``nox -s verdicts`` deploys all pairs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from .models import MODELS
 from .rewriters import pairs
 from .trial import verdict_of_model, verdict_of_plant, verdict_of_rewriter
 
-_SLICE = random.Random(1).sample([pair for pair in pairs() if pair.hidden], 8)  # a choice
-#: One of each kind.
+_SLICE = random.Random(1).sample([pair for pair in pairs() if pair.hidden], 8)
+#: The last plant of each kind.
 _PLANTS = list({plant.kind: plant for plant in plants()}.values())
 _FAULTS = list(cases())[:: len(list(cases())) // len(FAULTS)]
 
 
 @pytest.mark.parametrize("name", ["sign of ones", "numpy of a ramp", "any of ones"])
-def test_a_model_that_looks_at_its_data_is_not_verified(name: str) -> None:
+def test_model_that_branches_on_its_data_is_not_verified(name: str) -> None:
     assert verdict_of_model(MODELS[name], "onnxruntime") in ("mismatched", "refused")
 
 
 @pytest.mark.parametrize("name", ["a cache", "chance"])
-def test_a_model_that_no_engine_can_be_is_unverified(name: str) -> None:
+def test_model_with_state_or_randomness_is_unverified(name: str) -> None:
     assert verdict_of_model(MODELS[name], "onnxruntime") == "unverified"
 
 
 @pytest.mark.parametrize("pair", _SLICE, ids=lambda pair: pair.name)
-def test_a_rewriter_that_is_right_at_the_example_alone_is_seen_through(pair) -> None:
+def test_rewriter_right_only_for_the_example_is_not_verified(pair) -> None:
     assert verdict_of_rewriter(pair, "onnxruntime") in ("mismatched", "unverified")
 
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("plant", _PLANTS, ids=lambda plant: plant.kind)
-def test_a_plant_that_its_example_does_not_show_is_seen_through(plant) -> None:
+def test_error_hidden_by_the_example_is_not_verified(plant) -> None:
     assert verdict_of_plant(plant, "onnxruntime") in ("mismatched", "unverified")
 
 
@@ -48,14 +48,14 @@ def test_an_engine_that_is_right_for_some_arrays_is_refused(name, method, case) 
 
 
 @pytest.mark.parametrize(("name", "build"), list(keepers(USES)), ids=lambda each: str(each)[:40])
-def test_what_is_kept_changes_a_later_run(name: str, build) -> None:
+def test_stored_state_changes_a_later_output(name: str, build) -> None:
     model, x = (case := build()).model, case.example
     model(x + 1)
     later = model(x)
     assert not torch.equal(later, build().model(x))
 
 
-def test_two_hundred_plants_and_more_by_rule() -> None:
+def test_rules_produce_at_least_200_distinct_plants() -> None:
     found = list(plants())
     assert len(found) >= 200
     assert len({(each.kind, each.operation, each.name) for each in found}) == len(found)

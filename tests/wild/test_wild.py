@@ -1,4 +1,4 @@
-"""The list of models, their results and their page fit each other, without their packages."""
+"""The models, their results and their page are consistent; their packages are not needed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.zoo.results import Cell, Results, keep_first, load, save
 NCNN = COLUMNS[2]
 
 
-def test_no_two_batches_have_a_model_of_one_name() -> None:
+def test_model_names_are_unique_across_batches() -> None:
     assert len(MODELS) == sum(len(models) for models in BATCHES.values())
 
 
-def test_a_model_that_is_not_there_is_refused(
+def test_unknown_model_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["wild", "unicorn"])
@@ -29,7 +29,7 @@ def test_a_model_that_is_not_there_is_refused(
     assert "no model 'unicorn' in the wild collection; it has tf_eff" in capsys.readouterr().err
 
 
-def test_the_packages_are_those_that_the_models_are_from() -> None:
+def test_packages_contain_those_of_the_models_alone() -> None:
     assert {"timm", "torchvision", "e3nn"} <= set(PACKAGES)
     assert "numpy" not in PACKAGES
 
@@ -69,7 +69,7 @@ def test_the_page_has_the_first_results_by_batch(tmp_path: Path) -> None:
         assert line in page
 
 
-def test_the_page_in_the_docs_is_what_the_results_say() -> None:
+def test_page_in_the_docs_matches_the_results() -> None:
     results, first = load(COLLECTION.results), load(FIRST)
     assert COLLECTION.page.read_text(encoding="utf-8") == render(results)
     measured = {cell.model for cell in first.cells}

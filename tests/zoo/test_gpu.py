@@ -10,7 +10,7 @@ from tests.zoo.cells import measure_model
 from tests.zoo.results import Column
 
 BACKEND = os.environ.get("ENGINEBAY_GPU", "")
-pytestmark = pytest.mark.skipif(not BACKEND, reason="nox -s gpu runs this, where there is a GPU")
+pytestmark = pytest.mark.skipif(not BACKEND, reason="requires a GPU and nox -s gpu")
 WAYS = [Column(BACKEND, "dynamo"), Column(BACKEND, "torchscript")]
 
 

@@ -1,4 +1,4 @@
-"""A few of the zoo's models on every engine, and the machinery that measures and shows them all."""
+"""A few models of the zoo on every engine, and the code that measures all and writes the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.zoo.results import (
     save,
 )
 
-#: This module as child processes find it: pytest calls it otherwise.
+#: The import name of this module in child processes; pytest uses a different name.
 HERE = "tests.zoo.test_zoo"
 FEW = [
     *(Column(backend, "torchscript") for backend in ("onnxruntime", "openvino")),
@@ -49,7 +49,7 @@ def test_a_few_models_are_verified_on_every_engine(model: str) -> None:
 @pytest.mark.skipif(
     find_spec("tensorrt_rtx_bindings") is None, reason="TensorRT for RTX is not installed"
 )
-def test_a_model_is_built_for_a_gpu_that_is_not_here() -> None:
+def test_model_is_built_for_an_absent_gpu() -> None:
     (found,) = measure_model("fnet", [Column("tensorrt-rtx", "torchscript")])
     assert (found.state, found.reason) == ("built", "")
     assert found.worst is not None
@@ -57,7 +57,7 @@ def test_a_model_is_built_for_a_gpu_that_is_not_here() -> None:
 
 
 class Cache:
-    """What neither an exporter nor an engine knows."""
+    """A cache of a class that neither an exporter nor an engine knows."""
 
     def __init__(self, *held: torch.Tensor) -> None:
         self.held = held
@@ -68,7 +68,7 @@ class Cached(nn.Module):
         return torch.cat([*past.held, x])
 
 
-def test_a_cache_that_became_constant_is_not_verified() -> None:
+def test_cache_exported_as_a_constant_is_not_verified() -> None:
     inputs = {"x": torch.rand(1, 4), "past": Cache(torch.rand(3, 4))}
     models = COLLECTION._replace(build=lambda _: (Cached(), inputs))
     cell = measure(models, "cached", Column("onnxruntime", None))
@@ -83,7 +83,7 @@ class Bessel(nn.Module):
         return torch.special.bessel_j0(x)
 
 
-def test_what_a_deployment_refuses_is_unsupported_with_its_reason() -> None:
+def test_refused_deployment_is_unsupported_with_its_reason() -> None:
     models = COLLECTION._replace(build=lambda _: (Bessel(), {"x": torch.rand(1, 4)}))
     cell = measure(models, "bessel", Column("onnxruntime", "torchscript"))
     assert cell.state == "unsupported"
@@ -91,13 +91,13 @@ def test_what_a_deployment_refuses_is_unsupported_with_its_reason() -> None:
     assert "\n" not in cell.reason
 
 
-def test_a_model_that_does_not_build_is_the_zoos_own_mistake() -> None:
+def test_model_that_cannot_be_built_is_a_broken_cell() -> None:
     cell = measure(COLLECTION, "unicorn", FEW[0])
     assert (cell.state, cell.reason) == ("broken", "KeyError: 'unicorn'")
 
 
 def crash_at_openvino(model: str, columns: list[Column], journal: Path, package: str) -> None:
-    """In the child: as an engine that takes its process down."""
+    """Crash in the child process, as an engine might."""
     for column in columns:
         if column.backend == "openvino":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -105,37 +105,37 @@ def crash_at_openvino(model: str, columns: list[Column], journal: Path, package:
 
 
 def late_everywhere(model: str, columns: list[Column], journal: Path, package: str) -> None:
-    """In the child: as an engine that does not end in time."""
+    """Reach the time limit in the child process."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, 0.01)
     signal.pause()
 
 
 def crash_at_the_end(model: str, columns: list[Column], journal: Path, package: str) -> None:
-    """In the child: as an engine that cannot be unloaded."""
+    """Crash in the child process after the last cell, as an engine might when it is unloaded."""
     for column in columns:
         cells._write(journal, Cell(model=model, column=column, state="verified"))
     os.abort()
 
 
-def test_a_crash_costs_one_cell() -> None:
+def test_crash_loses_a_single_cell() -> None:
     found = measure_model("bert", FEW, f"{HERE}:crash_at_openvino")
     assert [cell.state for cell in found] == ["verified", "crashed", "verified"]
     assert [cell.column for cell in found] == FEW
     assert "SIGSEGV" in found[1].reason
 
 
-def test_what_does_not_end_is_ended_and_told() -> None:
+def test_hanging_model_is_ended_with_crashed_cells() -> None:
     found = measure_model("bert", FEW, f"{HERE}:late_everywhere")
     assert {(cell.state, cell.reason) for cell in found} == {("crashed", "it ran past 180 s")}
 
 
-def test_a_crash_after_the_last_cell_adds_none() -> None:
+def test_crash_after_the_last_cell_changes_no_cell() -> None:
     found = measure_model("bert", FEW, f"{HERE}:crash_at_the_end")
     assert [cell.state for cell in found] == ["verified"] * 3
 
 
-def test_a_cell_is_written_down_when_it_is_done(
+def test_each_cell_is_written_as_soon_as_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = tmp_path / "cells.jsonl"
@@ -155,7 +155,7 @@ def a_cell(model: str, column: Column, **fields: object) -> Cell:
     return Cell(model=model, column=column, **{"state": "verified", **fields})  # type: ignore[arg-type]
 
 
-def test_results_keep_the_newest_of_each_cell_in_the_order_of_the_zoo(tmp_path: Path) -> None:
+def test_results_hold_the_newest_of_each_cell_in_zoo_order(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     results = Results(versions={"torch": "2"})
     results.put([a_cell("vit", COLUMNS[1]), a_cell("gone", COLUMNS[0])], "2026-01-01", ["bert"])
@@ -175,7 +175,7 @@ def test_results_keep_the_newest_of_each_cell_in_the_order_of_the_zoo(tmp_path: 
     assert installed()["torch"] == version("torch")
 
 
-def test_a_new_engine_keeps_the_figures_of_the_others() -> None:
+def test_only_a_changed_version_drops_figures() -> None:
     results = Results(versions={"torch": "2", "ncnn": "1"}, cells=[a_cell("vit", COLUMNS[0])])
     results.renew({"torch": "2", "tensorrt": "11"})
     assert results.versions == {"torch": "2", "ncnn": "1", "tensorrt": "11"}
@@ -184,11 +184,11 @@ def test_a_new_engine_keeps_the_figures_of_the_others() -> None:
     assert (results.versions["torch"], results.cells) == ("3", [])
 
 
-def test_what_is_not_installed_has_no_version() -> None:
+def test_missing_package_has_no_version() -> None:
     assert installed(("torch", "no-such-engine")) == {"torch": version("torch")}
 
 
-def test_what_is_built_does_not_count_as_verified() -> None:
+def test_built_cell_does_not_count_as_verified() -> None:
     rtx = COLUMNS[-1]
     page = render(Results(cells=[a_cell("bert", rtx, state="built", worst=1e-6, seconds=2.0)]))
     for line in (
@@ -235,7 +235,7 @@ def test_a_page_without_failures_has_no_list_of_them() -> None:
     assert "a different IR" not in page
 
 
-def test_the_page_in_the_docs_is_what_the_results_say() -> None:
+def test_page_in_the_docs_matches_the_results() -> None:
     results = load(RESULTS)
     assert COLLECTION.page.read_text() == COLLECTION.render(results)
     measured = {(cell.model, cell.column) for cell in results.cells}

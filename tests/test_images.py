@@ -1,4 +1,4 @@
-"""Pictures through real engines: every task from a picture to its answer, and int8 on folders."""
+"""Images on real engines: predictions of every vision task, and int8 on image folders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def photos(here: Path) -> Path:
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "ncnn"])
-def test_an_artifact_names_what_is_in_a_picture(cli: Run, photos: Path, backend: str) -> None:
+def test_artifact_classifies_an_image(cli: Run, photos: Path, backend: str) -> None:
     line = ("deploy", "net.py:build", "--backend", backend, "--work-dir", "out", "--probes", "0")
     ran = cli(*line, "--data", "photos", "--take", "3")
     assert ran.code == 0, ran.err
@@ -55,7 +55,7 @@ def test_an_artifact_names_what_is_in_a_picture(cli: Run, photos: Path, backend:
     assert json.loads(ran.out)["images"][0]["found"][0]["name"] == "blue"
 
 
-def test_int8_is_calibrated_and_ranked_on_pictures(cli: Run, photos: Path) -> None:
+def test_int8_is_calibrated_and_ranked_on_images(cli: Run, photos: Path) -> None:
     options = ("--backend", "onnxruntime", "--precision", "int8", "--data", "photos")
     ran = cli("deploy", "net.py:build", *options, "--work-dir", "out")
     assert ran.code == 0, ran.err
@@ -110,7 +110,7 @@ def boxes():
 
 @pytest.fixture
 def picture(here: Path) -> Path:
-    """Blue on the left, and red on the right."""
+    """An image that is blue on the left and red on the right."""
     from PIL import Image
 
     (here / "tasks.py").write_text(TASKS)
@@ -130,7 +130,7 @@ def deployed(cli: Run, name: str) -> None:
 
 
 def answer(cli: Run, image: str) -> list[dict[str, Any]]:
-    """What the artifact finds in a picture; it is drawn, too."""
+    """Return the predictions for an image, and draw them."""
     ran = cli("run", "out", "--image", image, "--draw", "drawn.png", "--json")
     assert ran.code == 0, ran.err
     found: list[dict[str, Any]] = json.loads(ran.out)["images"][0]["found"]
@@ -143,7 +143,7 @@ def value(cli: Run, metric: str) -> float:
     return float(json.loads(ran.out)["rows"][0]["value"])
 
 
-#: What is found, those of its fields that are compared, and the size of what is drawn.
+#: The predictions, with the fields that are compared, and the size of the drawn image.
 ANSWERS: dict[str, tuple[list[dict[str, Any]], tuple[int, int]]] = {
     "masks": ([{"name": "red", "share": 0.5}, {"name": "blue", "share": 0.5}], (30, 20)),
     "larger": ([{"width": 32, "height": 32}], (32, 32)),
@@ -155,7 +155,7 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_every_task_goes_from_a_picture_to_an_answer(cli: Run, picture: Path, name: str) -> None:
+def test_every_vision_task_predicts_and_draws_an_image(cli: Run, picture: Path, name: str) -> None:
     from PIL import Image
 
     deployed(cli, name)
@@ -169,7 +169,7 @@ def test_every_task_goes_from_a_picture_to_an_answer(cli: Run, picture: Path, na
         assert msgspec.to_builtins(model.predict(picture)) == found
 
 
-def test_masks_are_measured(cli: Run, picture: Path) -> None:
+def test_miou_of_right_masks_is_1(cli: Run, picture: Path) -> None:
     from PIL import Image
 
     (picture.parents[1] / "annotations").mkdir()
@@ -179,7 +179,7 @@ def test_masks_are_measured(cli: Run, picture: Path) -> None:
     assert value(cli, "vision:miou") == 1
 
 
-def test_boxes_are_measured(cli: Run, picture: Path) -> None:
+def test_map_counts_a_missed_box(cli: Run, picture: Path) -> None:
     document = {
         "images": [{"id": 1, "file_name": "a.png"}],
         "categories": [{"id": 5, "name": "red"}],
