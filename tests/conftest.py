@@ -1,4 +1,4 @@
-"""The command line with every backend of this environment, in this process and outside of it."""
+"""The command line, in this process and in its own process, and backends for tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty current folder but for a file of models."""
+    """The current folder, which contains only a file of models."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models.py").write_text(MODELS)
     return tmp_path
@@ -64,7 +64,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command line in this process, which has torch in memory already."""
+    """Runs a command line in this process, in which torch is already imported."""
     return partial(call_command, capfd)
 
 
@@ -74,7 +74,7 @@ def shell(here: Path) -> Run:
     return partial(run_command, timeout=600)
 
 
-#: A backend that is ONNX Runtime, but for what ``change`` does to its outputs.
+#: A backend of ONNX Runtime whose outputs pass through ``change``.
 DERIVED = """\
 import os, signal, threading
 import numpy as np
@@ -111,7 +111,7 @@ def backend_info():
 
 
 def derived(name: str, source: str) -> Any:
-    """A backend for the length of a block."""
+    """Return a context in which the backend ``name`` is installed."""
     from enginebay.testing import temporary_backend
 
     return temporary_backend(name, DERIVED.format(name=name, source=source))
@@ -119,7 +119,7 @@ def derived(name: str, source: str) -> Any:
 
 @pytest.fixture
 def snapshot() -> Callable[[Path], dict[str, bytes]]:
-    """Every file under a folder with its content, to see that nothing was lost."""
+    """Reads every file under a folder, to check that no file changed."""
 
     def take(folder: Path) -> dict[str, bytes]:
         return {

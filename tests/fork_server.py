@@ -1,13 +1,13 @@
-"""A fork server for tests: a Python with torch in memory, which forks what a test would start.
+"""A fork server for tests: a Python with torch in memory, which forks the processes of tests.
 
 A fresh Python takes two to four seconds until torch is imported, a fork a few milliseconds. In the
-process of a test, and in the processes that it starts, ``subprocess.Popen`` asks the server for
-every command that is this Python with ``-c`` or ``-m``. Real stays: the process, with its own
-arguments, environment, folder, files and process group; its exit code or the signal that ended it.
-Not real are its start, with modules in memory, its parent, which is the server, its outputs, which
-have no buffer, and its end, without the destructors of libraries. A test that is about one of these
-has the mark ``process``. A process with another environment for the start of Python or of its
-libraries, such as ``PYTHONWARNINGS`` or ``OMP_NUM_THREADS``, is spawned too.
+process of a test, and in the processes that it starts, ``subprocess.Popen`` sends every command
+that is this Python with ``-c`` or ``-m`` to the server. As in a spawned process: its arguments,
+environment, folder, files and process group; its exit code or the signal that ended it. Different
+are its start, with modules in memory; its parent, which is the server; its outputs, which are not
+buffered; and its end, without the destructors of libraries. A test about one of these has the mark
+``process``. A process with a different environment for the start of Python or of its libraries,
+such as ``PYTHONWARNINGS`` or ``OMP_NUM_THREADS``, is spawned too.
 
 The server imports no engine: engines have threads, and hang in a forked process.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: The environment variable that holds the path of the server's socket.
 SOCKET = "TEST_FORK_SERVER"
-#: What most children import beside core, as far as it is installed.
+#: The modules that most children import in addition to core, if they are installed.
 PRELOADED = (
     "numpy",
     "networkx",
@@ -70,7 +70,7 @@ _READ_LATER = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
 @contextlib.contextmanager
 def fork_server() -> Iterator[None]:
-    """Let this process, and those that it starts, use a server, which starts at its first use."""
+    """Use a server in this process and its children; the first command starts the server."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         path = str(Path(folder, "socket"))
         _ForkingPopen.start_server = lambda: stack.enter_context(_server(path))
@@ -101,7 +101,7 @@ def _server(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_forks() -> Iterator[None]:
-    """Let every process be spawned."""
+    """Spawn every process inside this context."""
     path = os.environ.pop(SOCKET, None)
     try:
         yield
@@ -110,7 +110,7 @@ def no_forks() -> Iterator[None]:
             os.environ[SOCKET] = path
 
 
-#: The command ``enginebay`` for shells: it is forked, too, and takes no time to start itself.
+#: The command ``enginebay`` for shells, which asks the server for a fork.
 _COMMAND = """\
 #!{python} -IS
 import json, os, socket, sys
@@ -136,7 +136,7 @@ def write_command(folder: Path) -> None:
     command.chmod(0o755)
 
 
-#: Held by the thread that starts the server: others wait until its socket is there.
+#: Held by the thread that starts the server; other threads wait until the socket exists.
 _STARTING = threading.Lock()
 
 
@@ -162,14 +162,14 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class Request(NamedTuple):
-    """What a process shall be.
+    """The properties of a process to start.
 
     Attributes:
         argv: Its command line, which begins with Python.
         environment: Its whole environment.
         folder: Its working directory.
         umask: Its mask for the modes of new files.
-        group: The process group that it joins; -1 where it stays in the server's.
+        group: The process group that it joins; -1 to stay in the server's.
         session: Whether it begins a session.
     """
 
@@ -182,9 +182,9 @@ class Request(NamedTuple):
 
 
 class _ForkingPopen(subprocess.Popen[Any]):
-    """``Popen`` that lets the server fork, where the process would be this Python.
+    """``Popen`` that uses the server if the process would be this Python.
 
-    It overrides what starts a process and what waits for it; all else works as it does.
+    It overrides the start of a process and the wait for its end.
     """
 
     at_start: ClassVar[dict[str, str]] = {}
@@ -257,7 +257,7 @@ class _ForkingPopen(subprocess.Popen[Any]):
         return self.returncode
 
 
-#: The arguments of ``_execute_child`` behind the command and the executable.
+#: The arguments of ``_execute_child`` after the command and the executable.
 _OPTIONS = (
     *("preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags", "shell"),
     *("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"),
@@ -285,7 +285,7 @@ class _Command(NamedTuple):
 
 
 def _parse(argv: list[Any]) -> _Command | None:
-    """Return the parts of a command line, or None where a flag is not known here."""
+    """Return the parts of a command line, or None if it has an unknown flag."""
     safe_path = False
     warn: list[str] = []
     words = [str(word) for word in argv[1:]]
@@ -308,7 +308,7 @@ def _parse(argv: list[Any]) -> _Command | None:
 
 
 def main(path: str, entries: list[str]) -> None:
-    """Fork at each request, and be in each fork what was requested."""
+    """Fork at each request, and become the requested process in each fork."""
     atexit.register(_end_at_once)  # the first to be registered, so the last to be called
     bare = list(sys.path)
     sys.path[:] = entries
@@ -318,7 +318,7 @@ def main(path: str, entries: list[str]) -> None:
             folders = importlib.import_module(package).__path__
             ours += [found.name for found in pkgutil.walk_packages(folders, f"{package}.")]
     ours = [name for name in ours if not {"testing", "__main__"}.intersection(name.split("."))]
-    logging.disable(logging.WARNING)  # a test that starts the server compares what is on stderr
+    logging.disable(logging.WARNING)  # a test that starts the server may compare stderr
     for module in (*PRELOADED, *ours):
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
@@ -350,7 +350,7 @@ def main(path: str, entries: list[str]) -> None:
         _EXIT_CODES.append(0)
 
 
-#: What a forked process ends with.
+#: The exit code of a forked process, once it is known.
 _EXIT_CODES: list[int] = []
 
 
@@ -419,7 +419,7 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
 
 
 def _report_ends(children: dict[int, socket.socket]) -> None:
-    """Send the exit status of each child that has ended to whoever started it."""
+    """Send the exit status of each ended child to the process that started it."""
     with contextlib.suppress(ChildProcessError):  # none is left
         while ended := os.waitpid(-1, os.WNOHANG):
             pid, status = ended
@@ -437,7 +437,7 @@ _REPLACED: list[Any] = []
 
 
 def _become(request: Request) -> None:
-    """Give this process what a new one would have from the outside."""
+    """Set the environment, folder and files of this process as requested."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request.folder)
@@ -459,7 +459,7 @@ def _become(request: Request) -> None:
 
 
 def _start_python(command: _Command, bare: list[str]) -> None:
-    """Run what the command names as Python runs it: errors and exit codes come from Python."""
+    """Run the module or code of the command as Python does, with its errors and exit codes."""
     for action in command.warnings:
         warnings.simplefilter(action)  # type: ignore[arg-type]
         sys.warnoptions.append(action)

@@ -1,8 +1,8 @@
-"""``python -m tests.hostile``: a slice of core's tests where little is as on a developer's machine.
+"""``python -m tests.hostile``: some of core's tests in an unusual environment.
 
-SIGINT and SIGHUP are ignored, as under ``nohup``; standard input is closed; there is no ``HOME``
-and no locale; the folder's name has a blank and an umlaut. Where root runs it, the tests run as the
-user ``nobody``, if that user may read this Python. All engines are installed beside core.
+SIGINT and SIGHUP are ignored, as under ``nohup``; standard input is closed; ``HOME`` and the locale
+are not set; the folder's name has a blank and an umlaut. Started by root, the tests run as the user
+``nobody``, if that user may read this Python. All engines are installed together with core.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _other_user() -> int | None:
-    """Return the user in root's place; None where that is not needed, or not possible."""
+    """Return the user to run as instead of root; None if not needed or not possible."""
     if os.getuid():
         return None
     user = pwd.getpwnam("nobody").pw_uid

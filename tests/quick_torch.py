@@ -1,7 +1,7 @@
-"""What torch does anew for each export, and does once in the processes of tests.
+"""Caches for work that torch repeats at each export; only the processes of tests use them.
 
-That is most of the export of a small network: torch parses ONNX's translations of its
-operators, goes through all composite operators for each namespace of operators, and makes the
+This work is most of the export of a small network: torch parses ONNX's translations of its
+operators, visits all composite operators for each namespace of operators, and builds the
 annotations of two functions for each operator that an export overrides.
 """
 
@@ -17,11 +17,10 @@ _EXPORTER = "torch.onnx._internal.exporter._registration"
 
 
 def quicken_torch(*, now: bool = False) -> None:
-    """Do so for the modules of torch that this process has imported.
+    """Add the caches to the modules of torch that this process has imported.
 
     Args:
-        now: Parse the translations for the operator set that exports have by default, too, before
-            there is an export.
+        now: Also parse the translations for the default operator set at once, before an export.
     """
     for name, change in _CHANGES.items():
         module = sys.modules.get(name)
@@ -48,7 +47,7 @@ def _share_translations(exporter: Any) -> None:
 
 
 def _find_composites_once(utilities: Any) -> None:
-    """Put composite operators into ``torch.ops`` where others are registered than the last time."""
+    """Add composite operators to ``torch.ops`` only if the registered operators have changed."""
     import torch
 
     original = utilities._materialize_cpp_cia_ops
@@ -64,11 +63,11 @@ def _find_composites_once(utilities: Any) -> None:
 
 
 def _make_annotations_once(operators: Any) -> None:
-    """Take the ``Callable`` of ``typing``: unlike that of ``collections.abc`` it has a cache."""
+    """Use ``typing.Callable``: unlike the class of ``collections.abc`` it has a cache."""
     operators.Callable = typing.Callable
 
 
-#: By the module of torch that each of them changes.
+#: By the module of torch to change.
 _CHANGES = {
     _EXPORTER: _share_translations,
     "torch._export.utils": _find_composites_once,

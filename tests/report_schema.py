@@ -1,4 +1,4 @@
-"""The JSON schema of a report, which ``docs/report.schema.json`` holds."""
+"""The JSON schema of a report, for ``docs/report.schema.json``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from enginebay_lab import Report
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of the document: the same for every Python and every version of Enginebay."""
+    """Return the JSON schema, the same for every Python and every version of Enginebay."""
     plain = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Report)))
     schema: dict[str, Any] = _stable(plain)
     return schema
 
 
 def _stable(schema: Any) -> Any:
-    """The same without defaults, one of which is a version, and with the docstrings' first lines.
+    """Return the schema without defaults, which contain a version, and with short descriptions.
 
-    Python 3.13 indents the other lines in another way.
+    Only the first line of a docstring stays: Python 3.13 indents the other lines differently.
     """
     if isinstance(schema, list):
         return [_stable(each) for each in schema]

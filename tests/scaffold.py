@@ -1,7 +1,6 @@
-"""``python -m tests.scaffold``: test packages of third parties as they begin, from their wheels.
+"""``python -m tests.scaffold``: test new packages of third parties, installed from wheels.
 
-One is a backend as ``new-backend`` writes it; the other brings a command, as the docs write it, and
-a metric.
+One is a backend by ``new-backend``; the other has the command of the docs and a metric.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-#: Of the kit, which lies in an environment in this repository, and must not meet its conftest.py.
+#: Arguments for the kit, whose environment is inside this repository: skip its conftest.py.
 KIT = ("--noconftest", "--pyargs", "enginebay.testing", "--backend", "frobnicator")
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -1,7 +1,7 @@
-"""torchvision's wheel beside a CPU build of torch.
+"""torchvision's wheel with a CPU build of torch.
 
-Its compiled operators belong to a build with CUDA and do not load. They are declared here with
-torchvision's own schemas, and those that its detectors run have a kernel in Python.
+Its compiled operators belong to a build with CUDA and do not load. This module declares them with
+torchvision's own schemas, and implements the operators of its detectors in Python.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCHEMAS = (
 
 @cache
 def import_torchvision() -> Any:
-    """Declare the operators, once in a process, where torchvision does not import without them."""
+    """Declare the operators, once per process, if torchvision does not import without them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on a current torch
         return _import_torchvision()

@@ -1,4 +1,4 @@
-"""``python -m tests.catalogue NAME``: keep what ``nox -s catalogue`` found, and write the page."""
+"""``python -m tests.catalogue NAME``: store the reports of ``nox -s catalogue``, write the page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .catalogue import KEPT, MADE, PAGE, entries, load, made, render, save
 
 
 def main() -> None:
-    """Take the reports of the backends that are named, installed here, in the place of the kept."""
+    """Replace the stored reports of the named backends, which are installed here."""
     wanted = entries()
     kept = {name: each for name, each in load(KEPT).items() if name in wanted}
     found = {name: row for name in sys.argv[1:] if (row := made(MADE / f"{name}.json"))}

@@ -1,4 +1,4 @@
-"""The catalogue: what each backend says, which laws it keeps, and which operators it runs."""
+"""The catalogue: the claims, conformance results and operators of each backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES = ROOT / "docs" / "catalogue.toml"
 PAGE = ROOT / "docs" / "catalogue.md"
 KEPT = Path(__file__).with_name("kept.json")
 
-#: Where ``nox -s catalogue`` leaves its reports.
+#: The folder into which ``nox -s catalogue`` writes its reports.
 MADE = ROOT / "build" / "catalogue"
 
 TEXT = """\
@@ -54,11 +54,11 @@ home = "https://github.com/you/enginebay-myengine"
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a backend's authors write.
+    """The entry that a backend's authors write.
 
     Attributes:
-        install: What pip installs.
-        home: Where people read about it.
+        install: The argument of ``pip install``.
+        home: The address of the backend's website.
     """
 
     install: str
@@ -66,13 +66,13 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What was found about a backend.
+    """The results of a backend.
 
     Attributes:
-        version: Of its distribution.
-        core: The versions of Enginebay that it fits.
-        engine: The engine's version; empty where it is not installed.
-        claims: What its ``BackendInfo`` says.
+        version: The version of its distribution.
+        core: The versions of Enginebay that it supports.
+        engine: The engine's version; empty if it is not installed.
+        claims: The fields of its ``BackendInfo``.
         laws: The number of laws with each outcome.
         operators: The number of operators with each outcome.
         wrong: The operators that are neither verified nor refused.
@@ -93,7 +93,7 @@ def entries() -> dict[str, Entry]:
 
 
 def made(path: Path) -> Row | None:
-    """Return what a session found; None where it has not run."""
+    """Return the results of a session; None if it has not run."""
     if not path.exists():
         return None
     report = msgspec.json.decode(path.read_bytes(), type=Report)
@@ -104,14 +104,14 @@ def made(path: Path) -> Row | None:
         engine=report.engine_version,
         claims=report.claims,
         laws=dict(report.counts),
-        # Where the engine does not run here, nothing was refused.
+        # If the engine cannot run here, no operator was refused.
         operators=dict(fates) if fates["held"] or fates["broken"] else {},
         wrong=tuple(one.case for one in report.operators if one.outcome == "broken"),
     )
 
 
 def _core(distribution: str) -> str:
-    """The versions of core that an installed distribution asks for."""
+    """Return the versions of core that an installed distribution requires."""
     try:
         needs = [Requirement(text) for text in requires(distribution) or ()]
     except PackageNotFoundError:
@@ -120,17 +120,17 @@ def _core(distribution: str) -> str:
 
 
 def load(path: Path) -> dict[str, Row]:
-    """Return what is kept, by backend."""
+    """Return the stored rows by backend."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Row]) if path.exists() else {}
 
 
 def save(rows: dict[str, Row], path: Path) -> None:
-    """Keep it, in a form that shows changes line by line."""
+    """Write the rows, indented, so that a diff shows changes line by line."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
 
 
 def render(wanted: dict[str, Entry], rows: dict[str, Row]) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     head = ["backend", "install", "Enginebay", "engine", "laws", "operators"]
     found = {name: rows[name] for name in wanted if name in rows}
     said = [(name, row.claims) for name, row in found.items()]

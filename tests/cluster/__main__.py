@@ -1,7 +1,7 @@
 """``python -m tests.cluster``: sixty cells of the zoo on four workers, two of which are lost.
 
-One worker is killed and one stopped in the middle; then a cell's row is lost and the sweep goes on,
-a mismatch and a slowdown are planted, and what a task costs is measured beside bare Dask.
+The program kills a worker and stops another in the middle. Then it removes a row and resumes the
+sweep, plants a mismatch and a slowdown, and compares the time per task with bare Dask.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MATRIX: dict[str, Any] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print what was found; exit code 1 where a promise does not hold."""
+    """Print the results; exit code 1 if a check fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--models", nargs="+", default=MATRIX["models"])
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def disturbed(
     cluster: Cluster, matrix: dict[str, Any], output: Path, *, after: int = 8
 ) -> tuple[lab.SweepRow, ...]:
-    """Sweep; after some rows one worker is killed and another stopped."""
+    """Run a sweep; after some rows, kill a worker and stop another."""
 
     def disturb() -> None:
         while not (output / ROWS_FILE).exists() or _lines(output) < after:
@@ -85,7 +85,7 @@ def disturbed(
 
 
 def holds(rows: Sequence[lab.SweepRow], wanted: int, matrix: dict[str, Any], output: Path) -> bool:
-    """True if every cell has one row, in the file too, and going on has nothing to do."""
+    """True if every cell has a single row, in the file too, and a resumed sweep has no work."""
     keys = [row.key for row in read_rows(output)]
     again = lab.sweep(matrix, output=output, resume=True)
     checks = {
@@ -102,7 +102,7 @@ def holds(rows: Sequence[lab.SweepRow], wanted: int, matrix: dict[str, Any], out
 
 
 def table(rows: Sequence[lab.SweepRow]) -> str:
-    """The verdicts, the faults and the attempts, counted."""
+    """Return the counts of verdicts, faults and attempts."""
     verdicts = Counter(row.verdict for row in rows)
     seconds = [row.seconds for row in rows]
     lines = [

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """A context in which they run; leaving it ends them.
+    """A scheduler and its workers, which run inside the context.
 
     Args:
-        folder: Where their files and logs go.
-        workers: How many workers to start with, each with one thread.
-        ttl: Seconds after which the scheduler gives up a worker that it does not hear from.
+        folder: The folder for their files and logs.
+        workers: The initial number of workers, each with one thread.
+        ttl: Seconds after which the scheduler drops a silent worker.
 
     Attributes:
-        address: The scheduler's: ``tcp://127.0.0.1:PORT``.
+        address: The scheduler's address: ``tcp://127.0.0.1:PORT``.
         workers: The workers' processes.
     """
 
@@ -52,7 +52,7 @@ class Cluster:
         self._stack.close()
 
     def add_worker(self) -> subprocess.Popen[bytes]:
-        """Start one more."""
+        """Start another worker."""
         options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
         self.workers.append(self._start("worker", self.address, *options))
         return self.workers[-1]
@@ -89,5 +89,5 @@ def _address(file: Path, scheduler: subprocess.Popen[bytes]) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGKILL)  # also where it is stopped
+    process.send_signal(signal.SIGKILL)  # works for a stopped process, too
     process.wait()

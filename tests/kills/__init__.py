@@ -1,1 +1,1 @@
-"""Deployments that are killed or signalled at random moments, and what they leave behind."""
+"""Deployments that are killed or signalled at random moments, and their leftovers."""

@@ -1,4 +1,4 @@
-"""``python -m tests.kills``: kill and signal deployments, and print one table of what was left."""
+"""``python -m tests.kills``: kill and signal deployments, and print a table of leftovers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COLUMNS = ("sent", "ended", "half", "lost", "orphans", "swallowed", "odd")
 
 
 def main() -> int:
-    """Run what was wanted on each backend; 1 where anything went wrong."""
+    """Run the deployments on each backend; 1 if a run failed."""
     wanted = _arguments()
     victims = {}
     with TemporaryDirectory(prefix="kills-") as folder:

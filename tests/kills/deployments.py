@@ -1,4 +1,4 @@
-"""One deployment that is sent a signal: what it returned, and what it left."""
+"""A deployment that receives a signal: its exit code and the files that it left."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Tally:
 
     Attributes:
         sent: The signals that came before the command had printed its report.
-        ended: How many of these ended it, by the exit code that belongs to the signal.
-        half: Artifacts that are not whole.
-        lost: Old artifacts that were gone.
+        ended: The signals after which the exit code was that of the signal.
+        half: Incomplete artifacts.
+        lost: Old artifacts that disappeared.
         orphans: Processes left running, and files left by a run that could still remove them.
-        swallowed: Runs that ended with exit code 0 all the same.
-        odd: Runs that ended with an exit code of another kind.
+        swallowed: Runs that ended with exit code 0 in spite of the signal.
+        odd: Runs that ended with any other exit code.
     """
 
     sent: int = 0
@@ -61,7 +61,7 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """How often something went wrong."""
+        """The number of failures."""
         return self.half + self.lost + self.orphans + self.swallowed + self.odd
 
 
@@ -96,12 +96,12 @@ class Victim:
 
         Args:
             number: The signal.
-            moment: When to send it, in parts of the time that a whole deployment takes.
-            over_old: True to deploy over an artifact, False into an empty place.
+            moment: The time of the signal, as a fraction of the time of a whole deployment.
+            over_old: True to replace an artifact, False to deploy to a new path.
         """
         if not over_old:
             shutil.rmtree(self._out, ignore_errors=True)
-        elif not self._out.exists():  # the run before it had an empty place
+        elif not self._out.exists():  # the previous run had a new path
             shutil.copytree(self._old, self._out)
         before = set(self._leftovers())
         mark = uuid.uuid4().hex
@@ -119,7 +119,7 @@ class Victim:
         self._judge_orphans(mark, before, was_killed=number == signal.SIGKILL)
 
     def finish(self) -> None:
-        """Deploy to the end: what a killed run left must be swept, and nothing else be there."""
+        """Deploy to the end, which must remove the leftovers of a killed run."""
         assert self._start("whole").wait() == 0
         self._judge_artifact(must_be_there=True)
         left = [path for path in self._leftovers() if path.parent == self.folder]
@@ -168,13 +168,13 @@ class Victim:
         self.tally.notes += [f"left: {file}" for file in files]
 
     def _leftovers(self) -> Iterator[Path]:
-        """Yield what a run makes for itself and is to remove."""
+        """Yield the temporary files of a run, which it has to remove."""
         yield from self.folder.glob(".out.*")
         yield from self._temporary.glob("enginebay-*")
 
 
 def random_runs(victim: Victim, count: int, seed: int) -> Iterator[None]:
-    """Run a victim at random moments with every signal in turn, half over an old artifact."""
+    """Send every signal in turn at random moments, half of them while an artifact is replaced."""
     moments = random.Random(seed)
     for index in range(count):
         number = SIGNALS[index % len(SIGNALS)]
@@ -184,7 +184,7 @@ def random_runs(victim: Victim, count: int, seed: int) -> Iterator[None]:
 
 
 def _listen() -> None:
-    """Undo the choice of nohup or of a shell's background, which children inherit."""
+    """Restore the default signal handlers, which nohup and a shell's background change."""
     for number in SIGNALS[1:]:
         signal.signal(number, signal.SIG_DFL)
 
@@ -198,5 +198,5 @@ def _marked(mark: str) -> Iterator[str]:
         try:
             if wanted in (folder / "environ").read_bytes():
                 yield f"{folder.name} {(folder / 'cmdline').read_bytes().decode(errors='replace')}"
-        except OSError:  # it has ended, or belongs to somebody else
+        except OSError:  # the process has ended, or belongs to another user
             continue

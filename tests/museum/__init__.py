@@ -1,1 +1,1 @@
-"""Mistakes that users found in other projects: no artifact with one of them is verified."""
+"""Bugs that users found in other projects: no artifact with such a bug is verified."""

@@ -1,6 +1,6 @@
-"""``python -m tests.museum [WORD …]``: every exhibit, or those with a word, as a table.
+"""``python -m tests.museum [WORD …]``: a table of every exhibit, or of those with a word.
 
-All of them together write the table in docs/how-we-know.md.
+Without words it writes the table in docs/how-we-know.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEAD = ["mistakes of", "there today", "planted", "refused", "module named", "avo
 
 
 def main() -> int:
-    """Print the tables; 1 where a mistake is verified, or the right model is not."""
+    """Print the tables; 1 if a bug is verified, or a right model is not."""
     words = sys.argv[1:]
     wanted = [name for name in EXHIBITS if not words or any(word in name for word in words)]
     found: dict[str, Outcome] = {}
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _totals(found: dict[str, Outcome]) -> Iterator[list[object]]:
-    """How many there were in each room, and what became of them."""
+    """Return the number of exhibits in each room, by outcome."""
     for room, exhibits in ROOMS.items():
         pairs = [(each, found[each.thread]) for each in exhibits if each.thread in found]
         yield [

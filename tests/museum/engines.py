@@ -1,4 +1,4 @@
-"""Mistakes of the engines' own operators: ONNX Runtime, OpenVINO, ncnn."""
+"""Bugs in the operators of the engines: ONNX Runtime, OpenVINO, ncnn."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def capped_last(module: Capped, x: Tensor) -> Tensor:
 
 
 def spread_at_once(module: nn.LayerNorm, x: Tensor) -> Tensor:
-    """The variance as the mean of squares less the square of the mean."""
+    """The variance as the mean of squares minus the square of the mean."""
     mean = x.mean(-1, keepdim=True)
     variance = (x * x).mean(-1, keepdim=True) - mean * mean
     return (x - mean) / torch.sqrt(variance.abs() + module.eps) * module.weight + module.bias
 
 
 class BothWays(nn.Module):
-    """A recurrent layer in both directions, whose halves are added."""
+    """A bidirectional recurrent layer whose two outputs are added."""
 
     def __init__(self) -> None:
         super().__init__()

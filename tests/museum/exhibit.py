@@ -1,4 +1,4 @@
-"""An exhibit: a mistake of another project, in a small model of our own."""
+"""An exhibit: a bug of another project, in a small model."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    #: What the wrong version computes, from the right module and its arguments.
+    #: The computation of the wrong version, from the right module and its arguments.
     Mistake = Callable[..., Any]
 
 
 class Exhibit(NamedTuple):
-    """A mistake that gave wrong numbers and no error.
+    """A bug with wrong outputs and no error.
 
     Attributes:
-        thread: ``owner/repository#number`` of the thread where it was reported or mended.
-        fault: What went wrong.
-        versions: Which versions had it, or when it was reported where the thread does not say.
+        thread: ``owner/repository#number`` of the thread where it was reported or fixed.
+        fault: A description of the bug.
+        versions: The versions with the bug, or the date of the report if they are unknown.
         build: Returns the model and its example.
-        mistake: What to plant; None where the installed versions still make it themselves.
+        mistake: The wrong computation to plant; None if the installed versions still have the bug.
         backend: The engine.
         exporter: The ONNX exporter; None for the engine's own way.
         culprit: The path of the module where it goes wrong.
-        verdict: What Enginebay says: ``refused`` where it stops with an error, ``verified`` where
-            it exports the model another way.
+        verdict: Enginebay's verdict: ``refused`` if it ends with an error, ``verified`` if it
+            exports the model in a different way.
         dynamic: The open sizes.
     """
 
@@ -53,7 +53,7 @@ def chain(
     stem: nn.Module | None = None,
     head: nn.Module | None = None,
 ) -> nn.Module:
-    """A model in which the culprit, ``piece``, has layers before and behind it."""
+    """A model in which the culprit, ``piece``, has layers before and after it."""
     middle = piece if isinstance(piece, nn.Module) else Function(piece)
     parts = {"stem": stem, "piece": middle, "head": head}
     return nn.Sequential(OrderedDict((name, part) for name, part in parts.items() if part))

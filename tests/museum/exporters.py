@@ -1,4 +1,4 @@
-"""Mistakes of the exporters: PyTorch's two for ONNX, and those of models in other formats."""
+"""Bugs of exporters: PyTorch's two ONNX exporters, and those to other formats."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch.nn import functional
 
 from .exhibit import Exhibit, chain
 
-#: Rows of a table, one of which is named twice.
+#: Row indices, with a repeated index.
 TWICE = torch.tensor([0, 1, 1, 2])
 
 
 def point(inner: int, outer: int) -> nn.Module:
-    """A convolution of single points."""
+    """A 1×1 convolution."""
     return nn.Conv2d(inner, outer, 1)
 
 
@@ -67,7 +67,7 @@ def masked_source(x: Tensor) -> Tensor:
 
 
 class ByRate(nn.Module):
-    """Takes another filter for another rate of sampling."""
+    """Selects the filter by the sampling rate."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Turned(nn.Module):
 
 
 class Loop(nn.Module):
-    """Replaces one column after the other."""
+    """Replaces the columns one by one."""
 
     def forward(self, x: Tensor) -> Tensor:
         for column in range(2):
@@ -99,7 +99,7 @@ class Loop(nn.Module):
 
 
 class Masked(nn.Module):
-    """Attention whose first row sees nothing."""
+    """Attention whose mask hides every key from the first row."""
 
     def forward(self, x: Tensor) -> Tensor:
         mask = torch.ones(4, 4).tril(-1).bool()

@@ -1,4 +1,4 @@
-"""Mistakes of what optimises graphs: ONNX Runtime, onnxscript, onnxoptimizer, OpenVINO."""
+"""Bugs of graph optimisers: ONNX Runtime, onnxscript, onnxoptimizer, OpenVINO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .exporters import point
 
 
 class Shifted(nn.Module):
-    """A convolution in groups, and a picture added to it."""
+    """A grouped convolution plus an image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Residual(nn.Module):
 
 
 class Product(nn.Module):
-    """A product with a matrix behind a transposition that changes nothing."""
+    """A product with a matrix after a transposition that changes nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Product(nn.Module):
 
 
 class Shared(nn.Module):
-    """A product in which a reshape says which rows are shared."""
+    """A product in which a reshape determines the shared rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Weighted(nn.Module):
 
 
 class Boxes(nn.Module):
-    """Sizes of boxes, from their corners."""
+    """The sizes of boxes from their corners."""
 
     def forward(self, x: Tensor) -> Tensor:
         corners = x.unsqueeze(2)

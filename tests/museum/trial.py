@@ -1,4 +1,4 @@
-"""Deploys an exhibit as a user would, and bisects what is wrong."""
+"""Deploys an exhibit as a user would, and bisects the wrong outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import engines, exporters, optimisers
 if TYPE_CHECKING:
     from .exhibit import Exhibit
 
-#: The exhibits by what made the mistake.
+#: The exhibits by the kind of software with the bug.
 ROOMS = {
     "exporters": exporters.EXHIBITS,
     "graph optimisers": optimisers.EXHIBITS,
@@ -28,7 +28,7 @@ ROOMS = {
 #: Every exhibit by its thread.
 EXHIBITS: dict[str, Exhibit] = {each.thread: each for room in ROOMS.values() for each in room}
 
-#: Threads that are not here, with the reason: they are listed, and count for nothing.
+#: Threads without an exhibit, with the reason; they are listed, and not counted.
 ABSENT = {
     "pytorch/pytorch#80973": "asks for a tool that finds mismatches, and has none of its own",
     "pytorch/pytorch#110557": "its cause is not known; `dynamo_export` of torch 2.1 is gone",
@@ -41,14 +41,14 @@ ABSENT = {
 
 
 class Outcome(NamedTuple):
-    """What became of an exhibit.
+    """The outcome of an exhibit.
 
     Attributes:
-        verdict: The verdict with the mistake; ``refused`` where there was an error instead.
-        named: The module that the bisecting names, and its node.
-        plain: The verdict without what was planted; empty where nothing was.
-        right: False if an artifact was verified that does not give the model's numbers.
-        seconds: How long it took.
+        verdict: The verdict with the bug; ``refused`` after an error.
+        named: The module that the bisection names, and its node.
+        plain: The verdict without the planted bug; empty if none was planted.
+        right: False if an artifact was verified and its outputs differ from the model's.
+        seconds: The duration.
     """
 
     verdict: str
@@ -58,16 +58,16 @@ class Outcome(NamedTuple):
     seconds: float
 
     def keeps(self, exhibit: Exhibit) -> bool:
-        """True if the mistake is refused, and the same model without it is verified."""
+        """True if the bug is refused, and the same model without it is verified."""
         return self.right and self.verdict == exhibit.verdict and self.plain in ("", "verified")
 
     def names(self, exhibit: Exhibit) -> bool:
-        """True if the bisecting names the module that is wrong."""
+        """True if the bisection names the wrong module."""
         return self.verdict == "mismatched" and self.named[0] == exhibit.culprit
 
 
 def visit(thread: str) -> Outcome:
-    """Deploy the model with the mistake, without it where it was planted, and bisect."""
+    """Deploy the model with the bug, then without it if it was planted, and bisect."""
     start, exhibit = time.perf_counter(), EXHIBITS[thread]
     torch.manual_seed(0)
     model, example = exhibit.build()
@@ -75,7 +75,7 @@ def visit(thread: str) -> Outcome:
     rewriters: list[eb.RewriterSet] = []
     plain, right, named = "", True, ("", "")
     with TemporaryDirectory(prefix="enginebay-museum-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the exporters say about themselves
+        warnings.simplefilter("ignore")  # the exporters warn about their own deprecation
         if exhibit.mistake is not None:
             plain, artifact = _deploy(exhibit, model, example, [], Path(folder) / "plain")
             right = plain != "verified" or _agrees(artifact, model, example)
@@ -109,7 +109,7 @@ def _deploy(
 
 
 def _agrees(artifact: eb.Artifact | None, model: torch.nn.Module, example: Any) -> bool:
-    """True if the artifact gives the model's numbers for the example, by no code of the verdict."""
+    """True if artifact and model agree on the example, compared without Enginebay's verdict."""
     assert artifact is not None
     with torch.no_grad(), eb.load(artifact) as wrapper:
         (found,) = wrapper({wrapper.input_names[0]: example}).values()

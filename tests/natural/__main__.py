@@ -1,7 +1,7 @@
-"""``python -m tests.natural [ENGINE …] [WORD …]``: operators that are wrong in silence.
+"""``python -m tests.natural [ENGINE …] [WORD …]``: operators whose wrong outputs go unreported.
 
-Words choose the operators with one of them in their names; all of them together write the table in
-docs/how-we-know.md. Exit code 1 where one is silent.
+Words select the operators by parts of their names; without words it writes the table in
+docs/how-we-know.md. Exit code 1 if an engine is wrong without a report.
 """
 
 from __future__ import annotations

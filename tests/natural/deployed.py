@@ -1,4 +1,4 @@
-"""An operator on an engine, compared with PyTorch beyond what it was deployed with."""
+"""An operator on an engine, compared with PyTorch on inputs beyond its example."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What became of an operator on an engine.
+    """The outcome of an operator on an engine.
 
     Attributes:
-        verdict: Its verdict; ``refused`` where there is no artifact.
-        words: Why it was refused, or what limits the verdict.
-        wrong: What the engine gives that PyTorch does not, by the inputs beyond the example.
+        verdict: Its verdict; ``refused`` if the deployment failed.
+        words: The error, or the warnings that limit the verdict.
+        wrong: The first difference from PyTorch, by the inputs beyond the example.
     """
 
     verdict: str
@@ -37,7 +37,7 @@ class Found:
 
     @property
     def fate(self) -> str:
-        """What became of it, in a word or three."""
+        """The outcome as a heading of the table."""
         if self.verdict != "verified":
             return "refused"
         if not self.wrong:
@@ -46,12 +46,12 @@ class Found:
 
     @property
     def is_silent(self) -> bool:
-        """True if the engine is wrong, and nothing says that it might be."""
+        """True if the engine is wrong and the verdict has no warning."""
         return self.verdict == "verified" and bool(self.wrong) and not self.words
 
 
 def deployed(operator: Operator, backend: str) -> Found:
-    """Deploy an operator, and compare it beyond its example."""
+    """Deploy an operator, and compare it on inputs beyond its example."""
     with TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", eb.VerdictWarning)
         try:
@@ -74,7 +74,7 @@ def deployed(operator: Operator, backend: str) -> Found:
 
 
 def _difference(operator: Operator, wrapper: eb.Wrapper, inputs: tuple[torch.Tensor, ...]) -> str:
-    """What differs first; empty where nothing does, or PyTorch or the engine refuses the inputs."""
+    """Return the first difference; empty if equal, or if either side refuses the inputs."""
     given = dict(zip(wrapper.input_names, (x.numpy() for x in inputs), strict=True))
     try:
         wanted = operator.function(*inputs).numpy()

@@ -1,7 +1,7 @@
-"""Models of one operator each, their examples, and inputs beyond those.
+"""Models of one operator each, their examples, and inputs beyond the examples.
 
-An example is what a user would give: numbers of unit spread, small integers. The inputs beyond it
-are what such a model meets in use sooner or later.
+An example is typical for a user: numbers of unit variance, small integers. The inputs beyond it are
+rarer, but such a model will receive them in use.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Operator:
     Attributes:
         name: Its name, with the example's dtype.
         function: The model.
-        example: What it is deployed with.
-        beyond: Inputs of the example's shapes and dtypes, by what is special about them.
+        example: The example inputs of the deployment.
+        beyond: Inputs of the example's shapes and dtypes, by their special property.
     """
 
     name: str
@@ -57,7 +57,7 @@ def _normal(*shape: int, seed: int = 0) -> Tensor:
 
 
 def _with(x: Tensor, *values: float) -> Tensor:
-    """A copy with these values in the first places, and in the middle."""
+    """Return a copy with these values in the first places and in the middle."""
     found = x.clone()
     flat = found.view(-1)
     for place, value in enumerate(values):
@@ -83,7 +83,7 @@ def _float(name: str, function: Any, x: Tensor = X, **more: tuple[Tensor, ...]) 
 def _integers(
     name: str, function: Any, dtype: torch.dtype = torch.int64, second: int | None = None
 ) -> Operator:
-    """One or two inputs of small integers; the second is a divisor or a shift, and not zero."""
+    """Return one or two inputs of small integers; the second, a divisor or a shift, is not zero."""
     x = torch.arange(24).reshape(1, 4, 6) * 5 % 17
     numbers = {"zeros": x * 0, "equal": x * 0 + 7}
     if dtype is not torch.uint8:

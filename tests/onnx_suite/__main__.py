@@ -1,7 +1,7 @@
-"""``python -m tests.onnx_suite [--engine NAME …] [--every N]``: what a wrapper loses of its engine.
+"""``python -m tests.onnx_suite [--engine NAME …] [--every N]``: ONNX's cases through each wrapper.
 
-Exit code 1 where a case that the bare engine passes does not pass through our wrapper, unless it
-is one of the exceptions.
+Exit code 1 if a case passes on the bare engine and fails in Enginebay's wrapper, unless it is an
+exception.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
 def _report(
     engine: str, names: list[str], found: dict[tuple[str, str], str], seconds: float
 ) -> int:
-    """Print what was found; the number of lost cases that are no exceptions."""
+    """Print the results; return the number of lost cases that are not exceptions."""
     cases = Counter(name.partition("/")[0] for name in names)
     passed = {
         way: Counter(name.partition("/")[0] for name in names if found.get((name, way)) == "pass")

@@ -1,4 +1,4 @@
-"""What runs in the child process: case after case, each step on record before it begins."""
+"""The child process: it runs cases one by one, and records each step before it begins."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One line of the record.
+    """A line of the record.
 
     Attributes:
         case: The case.
-        way: The bare engine, or our wrapper.
-        outcome: What came of it: ``begun`` stays the last word where the process ended; ``pass``,
-            or the reason why not.
+        way: The bare engine, or the wrapper.
+        outcome: ``pass``, or the reason of the failure; after a crash of the process, ``begun``.
     """
 
     case: str
@@ -36,7 +35,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def run(engine: str, backend: str, names: list[str], record: str) -> None:
-    """Run the cases on an engine, and those that it passes through a backend's wrapper."""
+    """Run the cases on an engine, and the passed cases through a backend's wrapper."""
     warnings.simplefilter("ignore")
     cases = load_cases()
     with TemporaryDirectory() as folder, Path(record).open("ab", buffering=0) as file:

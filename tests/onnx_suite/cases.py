@@ -1,4 +1,4 @@
-"""The tensor cases of ONNX's own backend test suite: a model, inputs, and the outputs wanted."""
+"""The tensor cases of ONNX's own backend test suite: a model, inputs, and expected outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
 class Case(NamedTuple):
-    """One model with its data."""
+    """A model with its data."""
 
     name: str
     model: onnx.ModelProto
@@ -28,12 +28,12 @@ class Case(NamedTuple):
 
     @property
     def input_names(self) -> list[str]:
-        """What has to be fed; an initializer that is listed as an input has not."""
+        """Return the inputs of the model without its initializers."""
         known = {each.name for each in self.model.graph.initializer}
         return [each.name for each in self.model.graph.input if each.name not in known]
 
     def data_sets(self) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-        """Inputs by name, and the outputs that belong to them in the model's order."""
+        """Yield inputs by name, and their expected outputs in the model's order."""
         sets = self.source.data_sets
         pairs = _stored(Path(str(self.source.model_dir))) if sets is None else sets
         for inputs, outputs in pairs:
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 def load_cases() -> dict[str, Case]:
-    """Every case whose inputs and outputs are tensors, by ``kind/name``."""
+    """Return every case whose inputs and outputs are tensors, by ``kind/name``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cases divide by zero on purpose
         tests = [(kind, test) for kind in KINDS for test in load_model_tests(kind=kind)]

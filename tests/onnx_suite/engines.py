@@ -1,4 +1,4 @@
-"""The bare engines, called as their own documentation calls them, and our way to the same."""
+"""The bare engines, called as in their documentation, and the same through Enginebay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def onnxruntime(model: Path) -> Callable[[dict[str, Any]], list[Any]]:
-    """A session, one thread."""
+    """Return a session with a single thread."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -24,7 +24,7 @@ def onnxruntime(model: Path) -> Callable[[dict[str, Any]], list[Any]]:
 
 
 def openvino(model: Path) -> Callable[[dict[str, Any]], list[Any]]:
-    """A compiled model that computes in float32, fed by position."""
+    """Return a compiled model that computes in float32, with inputs by position."""
     import openvino as ov
 
     config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
@@ -32,16 +32,16 @@ def openvino(model: Path) -> Callable[[dict[str, Any]], list[Any]]:
     return lambda inputs: list(compiled(list(inputs.values())).to_tuple())
 
 
-#: A model file → what runs it: inputs by name → outputs in order.
+#: From a model file to a function from inputs by name to outputs in order.
 BARE = {"onnxruntime": onnxruntime, "openvino": openvino}
-#: One thread, in the parameters of our backends.
+#: A single thread, in the parameters of Enginebay's backends.
 THREADS = {"onnxruntime": {"intra_op_threads": 1}, "openvino": {"threads": 1}}
 
 
 def wrapped(
     backend: str, model: Path, inputs: list[dict[str, Any]], params: dict[str, Any]
 ) -> list[list[Any]]:
-    """Convert, load, and call with each of the inputs."""
+    """Convert and load a model, and call it with each of the inputs."""
     folder = model.with_suffix(".artifact")
     try:
         eb.convert(model, backend=backend, work_dir=folder, params=params)

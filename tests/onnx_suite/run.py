@@ -1,4 +1,4 @@
-"""Batches of cases in child processes; after a crash the next child goes on behind it."""
+"""Batches of cases in child processes; after a crash the next child continues."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from enginebay.isolation import call
 
 from .batch import Step
 
-#: Cases for one child. Starting it takes 5 s; an engine's memory of hundreds of models adds up.
+#: Cases per child. Its start takes 5 s; hundreds of models in an engine take much memory.
 BATCH = 500
-#: Seconds for one child; a case takes a few hundredths.
+#: Seconds per child; a case takes a few hundredths.
 TIMEOUT = 600.0
 
 
 def run_all(engine: str, names: list[str], *, backend: str = "") -> dict[tuple[str, str], str]:
-    """The outcome of each case by its name and way; the backend has the engine's name."""
+    """Return the outcome of each case by name and way; ``backend`` defaults to the engine's."""
     found: dict[tuple[str, str], str] = {}
     left = list(names)
     while left:
@@ -30,7 +30,7 @@ def run_all(engine: str, names: list[str], *, backend: str = "") -> dict[tuple[s
 
 
 def _run_batch(engine: str, backend: str, names: list[str]) -> dict[tuple[str, str], str]:
-    """The outcomes of the first cases, all of them unless one ended the process."""
+    """Return the outcomes of the cases up to a crash of the process."""
     with TemporaryDirectory() as folder:
         record = Path(folder) / "record.jsonl"
         ended = ""
@@ -52,7 +52,7 @@ def _run_batch(engine: str, backend: str, names: list[str]) -> dict[tuple[str, s
 
 
 def lost_cases(found: dict[tuple[str, str], str]) -> dict[str, str]:
-    """The cases that the bare engine passes and our wrapper does not, each with the reason."""
+    """Return the cases that pass on the bare engine and fail in the wrapper, with the reasons."""
     return {
         name: outcome
         for (name, way), outcome in found.items()

@@ -1,1 +1,1 @@
-"""Wrong rewriters planted in models of the zoo, which the bisecting must name."""
+"""Wrong rewriters in models of the zoo, which the bisection must name."""

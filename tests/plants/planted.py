@@ -1,4 +1,4 @@
-"""The plants: a module of a model of the zoo, whose result a rewriter makes wrong."""
+"""The plants: modules in models of the zoo, whose results a rewriter makes wrong."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Found(NamedTuple):
     Attributes:
         module: The module whose result was made wrong.
         verdict: The verdict on the engine with the plant in it.
-        bisection: What the bisecting found.
-        seconds: How long that took.
+        bisection: The result of the bisection.
+        seconds: The duration of the bisection.
     """
 
     module: str
@@ -75,12 +75,12 @@ class Found(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """True if the engine is wrong, and the bisecting names the plant."""
+        """True if the engine is wrong and the bisection names the plant."""
         return self.verdict == "mismatched" and self.bisection.module == self.module
 
 
 def bent(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Bend the negative numbers of a module's result."""
+    """Change the negative numbers of a module's result."""
     return _bent(module(*args, **kwargs))
 
 
@@ -97,7 +97,7 @@ def _bent(result: Any) -> Any:
 
 
 def wrong_rewriter(target: nn.Module, mistake: Callable[..., Any] = bent) -> eb.RewriterSet:
-    """A rewriter that puts a mistake, which gets the module and its arguments, in its place."""
+    """Return a rewriter that calls ``mistake`` with the module and its arguments instead."""
     from torch import nn
 
     rewriters = eb.RewriterSet()
@@ -117,7 +117,7 @@ def wrong_rewriter(target: nn.Module, mistake: Callable[..., Any] = bent) -> eb.
 
 
 def search(plant: Plant) -> Found:
-    """Plant the rewriter, deploy the model, and bisect what is wrong."""
+    """Plant the rewriter, deploy the model, and bisect the wrong outputs."""
     import transformers
 
     transformers.logging.set_verbosity_error()

@@ -10,7 +10,7 @@ from tests.races.races import TITLES, race
 
 
 def main() -> int:
-    """Run each race for the given time; 1 where a reader or a writer met anything wrong."""
+    """Run each race for the given time; 1 if a reader or a writer failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each race")
     seconds = parser.parse_args().seconds

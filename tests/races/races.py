@@ -1,4 +1,4 @@
-"""Processes that overwrite one artifact all the time, and others that read it meanwhile."""
+"""Processes that overwrite an artifact in a loop, and others that read it meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITERS = READERS = 2
 
 
 def race(name: str, folder: Path, seconds: float) -> dict[str, tuple[int, Counter[str]]]:
-    """How often writers and readers ran, and what went wrong, by their role."""
+    """Return the number of runs and the errors, by the role of writer or reader."""
     write, read = {"artifact": (publish, reopen), "engine": (convert, load)}[name]
     if name == "engine":
         for version in "ab":
@@ -54,7 +54,7 @@ def race(name: str, folder: Path, seconds: float) -> dict[str, tuple[int, Counte
 def repeat(
     role: str, job: Callable[[Path, str], None], folder: Path, seconds: float, index: int, out
 ) -> None:
-    """Do a job until the time is up, with one version and the other in turns."""
+    """Repeat a job until the time is up, with both versions in turn."""
     wrong: Counter[str] = Counter()
     runs = 0
     end = time.monotonic() + seconds
@@ -62,13 +62,13 @@ def repeat(
         runs += 1
         try:
             job(folder, "ab"[(runs + index) % 2])
-        except Exception as err:  # whatever it is, the table shows it
+        except Exception as err:  # the table shows any error
             wrong[f"{type(err).__name__}: {str(err).replace(str(folder), '')[:100]}"] += 1
     out.put((role, runs, wrong))
 
 
 def publish(folder: Path, version: str) -> None:
-    """Write an artifact whose files say which one it is; one of them only one version has."""
+    """Write an artifact with its version in each file; the versions differ in a file."""
     with staging(folder / "model", overwrite=True) as stage:
         for name in ("model.bin", "samples.bin", f"only_{version}.bin"):
             (stage.dir / name).write_text(version * 3000)
@@ -85,7 +85,7 @@ def publish(folder: Path, version: str) -> None:
 
 
 def reopen(folder: Path, _: str) -> None:
-    """Open the artifact, which checks every file of it against its manifest."""
+    """Open the artifact, which checks every file against the manifest."""
     version = eb.open_artifact(folder / "model").manifest.command
     assert version in ("a", "b"), version
 
@@ -112,7 +112,7 @@ def convert(folder: Path, version: str) -> None:
 
 
 def load(folder: Path, _: str) -> None:
-    """Load the engine: its names and its numbers are those of one version."""
+    """Load the engine: its names and its outputs must belong to the same version."""
     with eb.load(folder / "model") as wrapper:
         outputs = wrapper({"x": np.zeros(1, np.float32)})
     expected = {"a": 1.0, "b": 2.0}

@@ -1,4 +1,4 @@
-"""The models of real size: which ways they go, and where their results and their page are."""
+"""The collection of models of real size: columns, results and page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The models: published architectures with random weights, at the sizes of their inputs.
 
-Where an architecture comes in several widths it is one of the small ones, to spare memory and time.
-A new one is a line in :data:`REAL`, as in the zoo.
+Of an architecture with several widths it has a small width, to save memory and time. A new model is
+a line in :data:`REAL`, as in the zoo.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.zoo.models import Inputs
 
-#: What every config is given.
+#: Options of every config.
 COMMON = {"use_cache": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 SIZES = ("224²", "384²", "640²", "512 tokens", "10 s of sound")
@@ -160,5 +160,5 @@ REAL: dict[str, Animal] = {
 
 
 def build(name: str) -> tuple[nn.Module, Inputs]:
-    """The model and its example inputs, the same at every call."""
+    """Return the model and its example inputs, the same at every call."""
     return grow(name, REAL[name], COMMON)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.zoo.results import Results
 
 RESULTS = Path(__file__).parent / "results.json"
-#: As a user types it: no exporter is named.
+#: As a user deploys: without the name of an exporter.
 COLUMNS = (Column("onnxruntime", None), Column("openvino", None), Column("ncnn", None))
 
 TEXT = """
@@ -36,7 +36,7 @@ maximum of the three deployments, in seconds. *Memory* is that of the largest pr
 
 
 def section(results: Results) -> str:
-    """The part, in Markdown."""
+    """Return the part in Markdown."""
     cells = results.cells
     return TEXT.format(
         models=len({cell.model for cell in cells}),
@@ -49,7 +49,7 @@ def section(results: Results) -> str:
 
 
 def _families(results: Results) -> dict[str, str]:
-    """The size of each model's input, and what it cost."""
+    """Return each model's input size, seconds and memory."""
     found = {}
     for name, animal in REAL.items():
         cells = [cell for cell in results.cells if cell.model == name]

@@ -1,1 +1,1 @@
-"""Many calls and many rewriting contexts from several threads, and what they did wrong."""
+"""Many calls and many rewriting contexts from several threads, and their errors."""

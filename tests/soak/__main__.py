@@ -16,7 +16,7 @@ _COLUMNS = ("count", "wrong", "aliased", "leaked", "raised")
 
 
 def main() -> int:
-    """Call what was requested; 1 where anything went wrong."""
+    """Run the requested calls and contexts; 1 if one failed."""
     wanted = _arguments()
     tallies = {}
     for name in wanted.backend:

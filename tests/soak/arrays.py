@@ -1,4 +1,4 @@
-"""One array in every layout that a caller may pass."""
+"""An array in every layout that a caller may pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _transposed(array: NumpyArray) -> NumpyArray:
-    """Channels last in memory, as image libraries return them."""
+    """Return the array with channels last in memory, as image libraries do."""
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
 
 
@@ -23,7 +23,7 @@ def _reversed(array: NumpyArray) -> NumpyArray:
 
 
 def _strided(array: NumpyArray) -> NumpyArray:
-    """Every other element of an array; what lies between is NaN, so reading it shows."""
+    """Return a view of every other element; those between are NaN, which a wrong read shows."""
     wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), np.nan, array.dtype)
     wide[..., ::2] = array
     return wide[..., ::2]

@@ -1,4 +1,4 @@
-"""One wrapper that several threads call, and what was wrong with its outputs."""
+"""A wrapper that several threads call, and the errors of its outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Different inputs, each in every layout.
 _CASES = 24
-#: Calls after which an output is compared once more and let go.
+#: Calls after which an output is compared again and released.
 _KEPT = 16
 
 
@@ -65,7 +65,7 @@ class Soak:
 
     Args:
         wrapper: The wrapper of the deployed model.
-        seed: Where inputs and their order come from.
+        seed: The random seed of the inputs and their order.
     """
 
     def __init__(self, wrapper: Wrapper, seed: int) -> None:
@@ -81,18 +81,18 @@ class Soak:
             for size in draw.integers(1, 4, _CASES).tolist()
         ]
         self._inputs = inputs
-        # All threads call with the same arrays: one that is written to shows in all of them.
+        # All threads share the same arrays, so that a write into an array shows in every thread.
         self._feeds = [
             {how: {name: lay(each) for name, each in feed.items()} for how, lay in LAYOUTS.items()}
             for feed in inputs
         ]
-        # Bit for bit: each call does the same arithmetic in the same order, whatever runs beside.
+        # Bit for bit: each call does the same arithmetic in the same order, whatever else runs.
         self._expected = [
             {name: array.copy() for name, array in wrapper(feed).items()} for feed in inputs
         ]
 
     def run(self, calls: int, threads: int) -> None:
-        """Call about so many times, in all threads together."""
+        """Call about ``calls`` times, in all threads together."""
         each = ceil(calls / threads / PARTS)
 
         def work(index: int) -> Iterator[None]:
@@ -117,7 +117,7 @@ class Soak:
         feed = self._feeds[case][how]
         try:
             outputs = self._wrapper(feed)
-        except Exception as err:  # whatever it is, the table shows it
+        except Exception as err:  # the table shows any error
             self.tally.add("raised", note=f"{how}: {err!r}")
             return
         if not _equal(self._expected[case], outputs):

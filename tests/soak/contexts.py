@@ -1,4 +1,4 @@
-"""Rewriting contexts, one inside the other and in several threads, and what they left behind."""
+"""Nested rewriting contexts in several threads, and the changes that remain after them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEEPEST = 12
 
 
 def double(x: float) -> float:
-    """Stands for a function of a model's package."""
+    """A function, as of a model's package."""
     return x * 2
 
 
@@ -54,7 +54,7 @@ ORIGINAL = {name: call() for name, call in CALLS.items()}
 
 
 def rewriters(step: int, names: Collection[str]) -> eb.RewriterSet:
-    """Return rewriters that add a number to whatever the original returns, modules too."""
+    """Return rewriters of functions and modules that add a number to the original's result."""
     made = eb.RewriterSet()
 
     def add(ctx: Any, *args: Any, **kwargs: Any) -> Any:
@@ -94,13 +94,13 @@ class Soak:
         self._seed = seed
 
     def run(self, contexts: int, threads: int) -> None:
-        """Enter about so many contexts, in all threads together."""
+        """Enter about ``contexts`` contexts, in all threads together."""
         eb.rewrite(net(), backend=None).__enter__().__exit__(None, None, None)  # imports
         before = functions()
         self._models = [net() for _ in range(threads)]
         each = ceil(contexts / threads / PARTS)
         interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)  # threads take turns as often as Python lets them
+        sys.setswitchinterval(1e-6)  # threads switch as often as Python allows
         try:
             in_threads(self.tally, threads, partial(self._work, each))
         finally:
@@ -119,7 +119,7 @@ class Soak:
             while left:
                 try:
                     left -= thread.tower(left)
-                except BaseException as err:  # whatever it is, the table shows it
+                except BaseException as err:  # the table shows any error
                     self.tally.add("raised", note=repr(err))
                     break
             yield
@@ -135,7 +135,7 @@ class Thread:
     Args:
         index: The thread's number.
         models: The models of all threads.
-        draw: Where chance comes from.
+        draw: The source of random numbers.
     """
 
     def __init__(self, index: int, models: list[nn.Module], draw: random.Random) -> None:
@@ -146,14 +146,14 @@ class Thread:
         self._rewritten: list[str] = []
 
     def tower(self, most: int) -> int:
-        """Enter contexts one inside the other, check what is called in them, and leave them.
+        """Enter nested contexts, check the calls inside them, and leave them.
 
         Returns:
             Their number, which is ``most`` or fewer.
         """
         depth = min(self._draw.randint(1, _DEEPEST), most)
         self._check(0)
-        # A few only, so that threads often begin and stop to rewrite one of them.
+        # Only a few, so that threads often begin and end to rewrite the same function.
         self._rewritten = self._draw.sample(list(CALLS), 2)
         self._set = rewriters(self._step, self._rewritten)
         self._draw.choice([self._nested, self._raising, self._in_any_order])(depth)
@@ -188,7 +188,7 @@ class Thread:
         self.wrong.append(f"no {error.__name__} came through")
 
     def _in_any_order(self, depth: int) -> None:
-        """As generators do that are closed when they are no longer needed."""
+        """Leave contexts in a random order, as generators do that are closed when unused."""
         entered = [self._context() for _ in range(depth)]
         for context in entered:
             context.__enter__()

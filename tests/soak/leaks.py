@@ -1,4 +1,4 @@
-"""The functions and modules of a process, which must be the same ones afterwards."""
+"""The functions and modules of a process, which must be unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def functions() -> Functions:
-    """Return every function in a loaded module or a class of it, with its code, by its place."""
+    """Return every function of the loaded modules and their classes, with its code, by path."""
     found = {}
     for place, value in _values():
         if type(value) in (staticmethod, classmethod):
             value = value.__func__
-        # Not isinstance, which reads `__class__`: objects that are deprecated then warn.
+        # Not isinstance, which reads `__class__`: deprecated objects would warn.
         if type(value) is FunctionType:
             found[place] = id(value), id(value.__code__)
         elif type(value) is BuiltinFunctionType:
@@ -29,9 +29,9 @@ def functions() -> Functions:
 
 
 def changes(before: Functions, after: Functions, module: str) -> list[str]:
-    """Return the places that hold something else, or other code; new ones only in ``module``.
+    """Return the paths with a different object or different code; new paths only in ``module``.
 
-    Others, torch among them, add functions to their own modules when they first need them.
+    Libraries, such as torch, add functions to their own modules at the first use.
     """
     changed = [place for place, value in before.items() if after.get(place) != value]
     added = [place for place in after.keys() - before.keys() if place[0].startswith(module)]
@@ -39,7 +39,7 @@ def changes(before: Functions, after: Functions, module: str) -> list[str]:
 
 
 def is_altered(module: nn.Module) -> bool:
-    """Return True if a module has other dictionaries than those that torch gave it."""
+    """Return True if a module's dictionaries are not those that torch created."""
     plain = vars(nn.Module())
     return any(type(vars(module)[name]) is not type(value) for name, value in plain.items())
 

@@ -1,4 +1,4 @@
-"""Work in several threads: what went wrong, and whether it kept memory."""
+"""Work in several threads: its errors, and the growth of memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The equal parts that all work is done in. Memory is measured after each; the first one warms up:
+#: The number of equal parts of the work. Memory is measured after each; the first part warms up:
 #: after it each thread has its own arena of the allocator, and caches are full.
 PARTS = 6
-#: Bytes that may be kept: 50 for each of the 83,000 calls that are measured in a whole run, less
-#: than half of the head of a NumPy array. In a short run it finds what keeps the arrays themselves.
+#: The allowed growth in bytes: 50 for each of the 83,000 measured calls of a whole run, less than
+#: half of the head of a NumPy array. A short run only detects that whole arrays stay in memory.
 FLAT = 4 * 2**20
 
 
@@ -29,16 +29,16 @@ class Tally:
     Attributes:
         count: The number of calls or contexts.
         wrong: Outputs that differ in any bit from those of the same input in one thread; calls
-            that returned something other than the contexts of their own thread make of them.
+            whose result does not match the contexts of their own thread.
         aliased: Outputs that share memory with an input or with another output, or that changed
             after later calls; inputs that changed.
-        leaked: Functions, modules and modes of torch that are not what they were before.
+        leaked: Functions, modules and modes of torch that differ from before.
         raised: Calls and contexts that raised.
         growth: Bytes of memory that the process has at the end and had not after the first part.
-        kept: Bytes of these that are kept again and again: the median part's, for all parts. An
-            infer request that is first needed late, for as many calls at once as never before, is
-            in one part alone.
-        notes: The first few of what went wrong, in words.
+        kept: The growth that repeats: the median part's bytes, times the number of parts. An
+            infer request that is created late, at a new maximum of simultaneous calls, is in a
+            single part and does not count.
+        notes: The first few errors, in words.
     """
 
     count: int = 0
@@ -53,11 +53,11 @@ class Tally:
 
     @property
     def is_clean(self) -> bool:
-        """True where nothing went wrong."""
+        """True if no check failed."""
         return self.kept <= FLAT and not (self.wrong or self.aliased or self.leaked or self.raised)
 
     def add(self, what: str, number: int = 1, note: str = "") -> None:
-        """Count something; several threads may."""
+        """Add to a counter; safe for several threads."""
         with self._lock:
             setattr(self, what, getattr(self, what) + number)
             if note and len(self.notes) < 10:
@@ -65,19 +65,19 @@ class Tally:
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process has, without what Python can let go."""
+    """Return the bytes of memory of this process after a garbage collection."""
     gc.collect()
     return psutil.Process().memory_info().rss
 
 
 def in_threads(tally: Tally, threads: int, work: Callable[[int], Iterator[object]]) -> None:
-    """Do some work in several threads and measure the memory that it keeps.
+    """Do some work in several threads and measure the growth of memory.
 
     Args:
-        tally: Gets the figures.
+        tally: Receives the figures.
         threads: The number of threads.
-        work: Gets the thread's number and yields PARTS times, after equal parts of its work. There
-            the threads wait for each other.
+        work: Receives the thread's number, and yields PARTS times, after equal parts of its work.
+            At each yield the threads wait for each other.
     """
     measured: list[int] = []
     barrier = threading.Barrier(threads, action=lambda: measured.append(resident()))

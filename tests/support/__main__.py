@@ -1,4 +1,4 @@
-"""``python -m tests.support``: keep what the backends' sessions found, and write the page."""
+"""``python -m tests.support``: store the reports of the backends' sessions, and write the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .reports import KEPT, MADE, NAMES, load, made, save
 
 
 def main() -> int:
-    """Take each report that is there in the place of the kept one."""
+    """Replace each stored report by the new report, if there is a new report."""
     kept = load() if KEPT.exists() else {}
     found = {name: report for name in NAMES if (report := made(name))}
     kept = {name: report for name in NAMES if (report := found.get(name) or kept.get(name))}

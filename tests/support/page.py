@@ -1,4 +1,4 @@
-"""The page in the docs, made from the kept reports and the zoo's results."""
+"""The page in the docs, made from the stored reports and the zoo's results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ machine has. Engines that are not in this table were not measured, because their
 
 
 def render(kept: dict[str, Kept], zoo: Results) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     backends = {name: report for name, report in kept.items() if name != STAND_INS}
     return TEXT.format(
         claims=_claims(backends),
@@ -135,7 +135,7 @@ def _left_out(kept: dict[str, Kept]) -> str:
 
 
 def _told(found: list[LeftOut]) -> str:
-    """A few laws by name, many by number."""
+    """Return the names of a few laws, or the number of many."""
     names = dict.fromkeys(one.law for one in found)
     if len(names) > 3:
         return f"{len(found)} cases of {len(names)} laws"

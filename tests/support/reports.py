@@ -1,4 +1,4 @@
-"""What the conformance kit found about each backend, kept as JSON, law by law."""
+"""The conformance results of each backend, stored as JSON, law by law."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from enginebay.testing.conformance.report import Claims, Finding, Outcome, Repor
 
 ROOT = Path(__file__).parents[2]
 
-#: What the page is made from.
+#: The stored reports, from which the page is made.
 KEPT = Path(__file__).parent / "reports.json"
 
-#: Where ``nox`` leaves the reports of the backends' own sessions.
+#: The folder of the reports of the backends' nox sessions.
 MADE = ROOT / "build" / "conformance"
 
-#: The reports of the page. Stand-ins take the place of what no test machine has: a GPU.
+#: The reports of the page. Stand-ins replace the GPU, which no test machine has.
 STAND_INS = "tensorrt-rtx-on-stand-ins"
 NAMES = ("onnxruntime", "openvino", "ncnn", "tensorrt", "tensorrt-rtx", STAND_INS)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A law, or a case of it, that is not held.
+    """A law, or a case of a law, that is not held.
 
     Attributes:
         law: The test's name.
-        case: The parameters, where the law has several cases.
+        case: The parameters, if the law has several cases.
         outcome: ``skipped``, ``excused`` or ``broken``.
         reason: Why.
     """
@@ -39,13 +39,13 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A report without what changes from run to run.
+    """A report without the fields that change from run to run.
 
     Attributes:
-        engine_version: Empty where there is no engine.
-        claims: What the backend says that it can do.
-        laws: How many cases of each law had each outcome, in the order of the laws.
-        left_out: What is not held.
+        engine_version: Empty without an engine.
+        claims: The formats, devices and types of the backend's ``BackendInfo``.
+        laws: The number of cases with each outcome, by law, in the order of the laws.
+        left_out: The cases that are not held.
     """
 
     engine_version: str = ""
@@ -55,12 +55,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> Counter[str]:
-        """How many cases had each outcome."""
+        """The number of cases with each outcome."""
         return sum((Counter[str](outcomes) for outcomes in self.laws.values()), Counter())
 
 
 def shortened(report: Report) -> Kept:
-    """What the page needs of a report."""
+    """Return the fields of a report that the page needs."""
     laws: dict[str, list[Finding]] = {}
     for finding in report.findings:
         laws.setdefault(finding.law, []).append(finding)
@@ -77,7 +77,7 @@ def shortened(report: Report) -> Kept:
 
 
 def made(name: str) -> Kept | None:
-    """What a session of this checkout's ``nox`` found; None where it has not run."""
+    """Return the report of a nox session of this checkout; None if it has not run."""
     path = MADE / f"{name}.json"
     if not path.exists():
         return None
@@ -85,10 +85,10 @@ def made(name: str) -> Kept | None:
 
 
 def load(path: Path = KEPT) -> dict[str, Kept]:
-    """What is kept, by backend."""
+    """Return the stored reports by backend."""
     return msgspec.json.decode(path.read_bytes(), type=dict[str, Kept])
 
 
 def save(kept: dict[str, Kept], path: Path = KEPT) -> None:
-    """Keep it, in a form that shows changes line by line."""
+    """Write the reports, indented, so that a diff shows changes line by line."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")

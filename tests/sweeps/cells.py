@@ -48,7 +48,7 @@ def cell_of(model: str = "net.py:build", **more: Any) -> Cell:
 
 
 def swept(cell: Cell, output: Path | None = None) -> SweepRow:
-    """Run a cell from its job to its row."""
+    """Run a cell as a job and return its row."""
     if output is None:
         return receive_row(cell, run_cell(build_job(cell, None, "")), None)
     with attempts_folder(output) as token:
@@ -56,7 +56,7 @@ def swept(cell: Cell, output: Path | None = None) -> SweepRow:
 
 
 def reply_from_elsewhere(cell: Cell, output: Path, *gone: Path) -> bytes:
-    """Run a cell where neither the output nor some files are seen."""
+    """Run a cell that cannot access the output folder or some files."""
     with attempts_folder(output) as token:
         job = build_job(cell, output, token)
         hidden = {path: path.rename(path.with_name(f"hidden {path.name}")) for path in gone}

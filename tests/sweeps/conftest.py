@@ -1,4 +1,4 @@
-"""A folder with models, which is the current one."""
+"""A folder with models as the current folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def net(tmp_path, monkeypatch) -> Path:
-    """A file with models, in the current folder, for what counts as a fresh process."""
+    """A file with models in the current folder, as in a fresh process."""
     monkeypatch.setattr(process_state, "_cell_numbers", count())
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "net.py"

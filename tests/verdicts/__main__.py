@@ -1,7 +1,7 @@
-"""``python -m tests.verdicts [WORD …]``: every wrong pair, and a table of what became of them.
+"""``python -m tests.verdicts [WORD …]``: a table of the verdicts on wrong and right models.
 
-Words choose those with one of them in their names; all of them together write the table in
-docs/how-we-know.md. Exit code 1 where something wrong is verified, or something right is not.
+Words select models by parts of their names; without words it writes the table in
+docs/how-we-know.md. Exit code 1 if a wrong model is verified, or a right model is not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD = ["", "wrong", *VERDICTS, "right", "of these verified"]
 
 
 def main() -> int:
-    """Print the table; 1 where a wrong pair was verified, or a right model was not."""
+    """Print the table; 1 if a wrong model was verified, or a right model was not."""
     words = sys.argv[1:]
     jobs = [
         (number, job)

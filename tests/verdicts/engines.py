@@ -1,4 +1,4 @@
-"""Right models on engines with a fault, and on one without."""
+"""Right models on engines with a fault, and on an engine without."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def cases() -> Iterator[tuple[str, str, Case]]:
-    """Each fault in an engine for each operation: its name, the method, and the model."""
+    """Yield each fault for each operation: its name, the method, and the model."""
     example = torch.arange(12.0).reshape(3, 4)
     for (fault, method), (name, operation) in itertools.product(FAULTS.items(), OPERATIONS.items()):
         yield f"{name}, on an engine that {fault}", method, Case(Function(operation), example)
 
 
 def right_cases() -> Iterator[tuple[str, str, Case]]:
-    """The same operations on an engine without a fault."""
+    """Yield the same operations for an engine without a fault."""
     for name, operation in OPERATIONS.items():
         yield name, RIGHT, Case(Function(operation), torch.arange(12.0).reshape(3, 4))
 
 
 def verdict_of_engine(method: str, case: Case) -> str:
-    """The verdict on a right model, deployed to an engine with this method."""
+    """Return the verdict on a right model, deployed to an engine with this method."""
     with temporary_backend("faulty", SOURCE.format(method=method)):
         return verdict_of_model(case, "faulty")

@@ -1,4 +1,4 @@
-"""Models that keep a number from one run to the next, made by rule: where it is × what it does."""
+"""Models with state, made by rule: each place of a number with each use of the number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .models import Case
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The global that one of the models keeps its number in.
+#: The global in which one of the models stores its number.
 KEPT = {"number": torch.zeros(())}
 
 
 class Keeper(nn.Module):
-    """A model with a place for every number that it could keep."""
+    """A model with every place in which it could store a number."""
 
     kept: Any = torch.zeros(())
 
@@ -35,7 +35,7 @@ class Keeper(nn.Module):
         self.helper = SimpleNamespace(number=torch.zeros(()), cache={"layer": torch.zeros(())})
 
     def in_a_global(self) -> dict[str, Tensor]:
-        """The global's dict, which a method names, as a model's own file would."""
+        """Return the global dict, as a method in a model's own file would."""
         return KEPT
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class Keeper(nn.Module):
         return output
 
 
-#: Where a number is: how it is read, and how it is replaced.
+#: The places of a number: functions that read and replace it.
 PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Tensor], Any]]] = {
     "an attribute": (lambda m: m.attribute, lambda m, new: setattr(m, "attribute", new)),
     "a buffer": (lambda m: m.buffer[1], lambda m, new: m.buffer[1].copy_(new)),
@@ -68,7 +68,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Tensor], Any]]] = {
         lambda m, new: m.in_a_global().update(number=new),
     ),
 }
-#: What a number does: the output, and the next number.
+#: The uses of a number: the output, and the next number.
 USES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "a count": lambda x, kept: (x * (1 + kept), kept + 1),
     "the first": lambda x, kept: (
@@ -78,17 +78,17 @@ USES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "the last": lambda x, kept: (x - kept, x.mean()),
     "a mean": lambda x, kept: (x - kept, 0.5 * kept + 0.5 * x.mean()),
 }
-#: The same for one that is kept and decides nothing.
+#: A number that is stored and does not affect the output.
 UNREAD: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "a count of calls": lambda x, kept: (x * 2, kept + 1),
 }
 
 
 def keepers(uses: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Case]]]:
-    """Each use and place: its name, and what makes the model, with a class of its own."""
+    """Yield the name and builder of a model for each use and place, each with its own class."""
     for (use, each), place in itertools.product(uses.items(), PLACES):
         if uses is UNREAD and place == "a parameter":
-            continue  # no copies are made of parameters, so that nothing can be said of one
+            continue  # a deployment does not copy parameters, so there is no verdict on them
         yield f"{use} in {place}", partial(_keeper, each, place)
 
 

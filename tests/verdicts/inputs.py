@@ -41,7 +41,7 @@ MASK_DTYPES = (torch.int64, torch.bool, torch.float32)
 
 
 def masks() -> Iterator[Plant]:
-    """A mask of ones that is not read as it is."""
+    """Plants that misread a mask whose example is all ones."""
     for (use, right), (name, mistake), dtype in itertools.product(
         MASKED.items(), MASK_MISTAKES.items(), MASK_DTYPES
     ):
@@ -54,7 +54,7 @@ def masks() -> Iterator[Plant]:
 def _mistaken(
     kind: str, use: str, name: str, right: Model, mistake: Mistake, value: Tensor, shown: Tensor
 ) -> Plant:
-    """A model of ``X`` that mistakes its other input."""
+    """A model of ``X`` that misreads its other input."""
 
     def wrong(x: Tensor, other: Tensor) -> Any:
         return right(x, mistake(other))
@@ -120,7 +120,7 @@ NUMBER_MISTAKES: dict[str, Callable[[Tensor], Mistake]] = {
 
 
 def numbers() -> Iterator[Plant]:
-    """A number that is not read as it is."""
+    """Plants that misread a number."""
     for use, (right, example, shown) in NUMBERS.items():
         for name, make in NUMBER_MISTAKES.items():
             kind = "lengths, steps, positions, flags"
@@ -143,7 +143,7 @@ BIAS_MISTAKES: dict[str, Mistake] = {
 
 
 def biases() -> Iterator[Plant]:
-    """A bias of zeros that is not read as it is."""
+    """Plants that misread a bias whose example is all zeros."""
     for (use, right), (name, mistake) in itertools.product(BIASED.items(), BIAS_MISTAKES.items()):
         yield _mistaken(
             *("biases of zeros", use, name, right, mistake),

@@ -1,4 +1,4 @@
-"""What the session deploys, wrong and right, and the processes that do it."""
+"""The deployments of the session, wrong and right, and the setup of their processes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ BACKEND = "onnxruntime"
 
 
 class Job(NamedTuple):
-    """Something to deploy.
+    """A deployment.
 
     Attributes:
         kind: The row of the table.
-        name: What it is.
+        name: Its name within the row.
         is_right: True if it must be verified, False if it must not.
-        verdict: Deploys it, and returns the verdict.
+        verdict: Deploys the model and returns the verdict.
     """
 
     kind: str
@@ -48,7 +48,7 @@ def _jobs() -> Iterator[Job]:
         yield Job(kind, pair.name, False, _of(verdict_of_rewriter, pair))
     for is_right, uses in ((False, USES), (True, UNREAD)):
         for name, build in keepers(uses):
-            # Not before its turn: others write into the global that it may keep a number in.
+            # Built in its turn, since other models write into the same global.
             yield Job("state", name, is_right, partial(_verdict_of_new, build))
     for is_right, made in ((False, plants()), (True, right_models())):
         for plant in made:
@@ -69,7 +69,7 @@ def _verdict_of_new(build: Callable[[], Case]) -> str:
 
 @cache
 def all_jobs() -> list[Job]:
-    """All of them, in the same order in every process."""
+    """Return all jobs, in the same order in every process."""
     return list(_jobs())
 
 
@@ -77,7 +77,7 @@ _stack = ExitStack()
 
 
 def prepare() -> None:
-    """Start the processes of deployments, and their exports, without what is always the same."""
+    """Make the processes and exports of deployments faster."""
     import torch.onnx
 
     torch.set_num_threads(1)
@@ -86,5 +86,5 @@ def prepare() -> None:
 
 
 def verdict_of_job(number: int) -> str:
-    """The verdict on one of :func:`all_jobs`."""
+    """Return the verdict on the job with this index in :func:`all_jobs`."""
     return all_jobs()[number].verdict()

@@ -1,7 +1,7 @@
-"""Wrong rewriters that an example of its own kind does not show, made by rule.
+"""Wrong rewriters whose error the example does not show, made by rule.
 
-A kind has operations, and mistakes that all of them can make: an input of one value that is not
-read, sizes that are exchanged, a result beside a constant that is lost.
+A kind has operations, and errors that fit all its operations: an input of a single value that is
+not read, exchanged sizes, a lost result next to a constant.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def plants() -> Iterator[Plant]:
-    """Every plant that is wrong."""
+    """Yield every plant that is wrong."""
     makers = (masks, numbers, biases, sizes, pasts, narrow, exact, ranks, int8)
     yield from (plant for make in makers for plant in make() if plant.is_wrong())
 
 
 def right_models() -> Iterator[Plant]:
-    """The models of all plants with nothing planted, which must be verified."""
+    """Yield the right models of all plants, which must be verified."""
     seen: set[tuple[str, str]] = set()
     for plant in plants():
         if plant.right_is_verified and (plant.kind, plant.operation) not in seen:

@@ -1,4 +1,4 @@
-"""Models in which Python looks at the data: an exporter keeps one way through them."""
+"""Models in which Python code branches on data: an exporter records only one path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Function(nn.Module):
 
 
 class Cached(nn.Module):
-    """Keeps what it computed first."""
+    """Stores the result of the first call for all later calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ _BRANCHES: dict[str, Callable[[Tensor], Tensor]] = {
 
 _EXAMPLES = {"ones": torch.ones(2, 4), "a ramp": torch.arange(8.0).reshape(2, 4) / 4}
 
-#: Each model on each example, and what else no engine can follow.
+#: Each model on each example, and other models that no engine can reproduce.
 MODELS: dict[str, Case] = {
     f"{name} of {kind}": Case(Function(function), example)
     for name, function in _BRANCHES.items()

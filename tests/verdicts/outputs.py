@@ -1,4 +1,4 @@
-"""Outputs beside which a mistake is small, and those that are compared in another way."""
+"""Outputs next to which an error is small, and outputs with a different comparison."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOST: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def narrow() -> Iterator[Plant]:
-    """A result that is lost beside a constant."""
+    """Plants that lose a result next to a constant."""
     for (where, put), (use, f), (about, (constant, scale, precision, wide)), (
         name,
         lose,
@@ -59,7 +59,7 @@ def _beside(put: Model, f: Model, constant: float, scale: float, lose: Mistake) 
     return lambda x: put(x, constant + scale * lose(f(x)))
 
 
-# -- beside exact numbers --------------------------------------------------------------------------
+# -- next to exact numbers -------------------------------------------------------------------------
 
 _LOWEST = torch.finfo(torch.float32).min
 MASKS: dict[str, Mistake] = {
@@ -81,7 +81,7 @@ SCORE_MISTAKES: dict[str, Callable[[Model, Mistake], Model]] = {
 
 
 def exact() -> Iterator[Plant]:
-    """Scores that are wrong beside a mask of very large numbers."""
+    """Plants with wrong scores next to a mask of very large numbers."""
     for (about, bias), (use, right), (name, make) in itertools.product(
         MASKS.items(), SCORED.items(), SCORE_MISTAKES.items()
     ):
@@ -113,7 +113,7 @@ RANK_MISTAKES: dict[str, Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]]
 
 
 def ranks() -> Iterator[Plant]:
-    """A wrong class, where the best ones are compared."""
+    """Plants with a wrong class, for a comparison of the best classes."""
     for k, classes, (name, mistake) in itertools.product((1, 2, 5), (8, 40), RANK_MISTAKES.items()):
         yield Plant(
             *("the last place of the best", f"{k} of {classes}", name),
@@ -128,7 +128,7 @@ WEIGHT = normal(12, 10, seed=4)
 
 
 def int8() -> Iterator[Plant]:
-    """A result that is lost in 8 bits, beside a constant."""
+    """Plants that lose a result next to a constant in 8 bits."""
     for offset, use, (name, lose) in itertools.product(
         (0, 50, 200), ("logits", "softmax"), LOST.items()
     ):
@@ -137,7 +137,7 @@ def int8() -> Iterator[Plant]:
             *("8 bits", f"{use} + {offset}", name, right, wrong),
             *((normal(4, 12),), (normal(4, 12, seed=1),)),
             {"precision": "int8", "data": [(x,) for x in normal(32, 4, 12, seed=5)]},
-            offset == 0,  # 8 bits of 200 have no place for the rest
+            offset == 0,  # 8 bits of a range of 200 cannot represent the rest
         )
 
 

@@ -1,4 +1,4 @@
-"""A right model, a wrong one in its place, and inputs that show which is which."""
+"""A right model, a wrong model in its place, and inputs that show the difference."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plant:
-    """A right model, and a wrong one that a rewriter puts in its place.
+    """A right model, and a wrong model that a rewriter puts in its place.
 
     Attributes:
-        kind: What the example does not show.
+        kind: The kind of error, which the example does not show.
         operation: The right model's name.
-        name: The wrong one's name; empty for the right model alone.
-        example: What it is deployed with.
-        shown_by: Inputs like those that the docs say are tried, on which it is wrong.
+        name: The wrong model's name; empty for the right model alone.
+        example: The example inputs of the deployment.
+        shown_by: Inputs like the probes in the docs, on which the wrong model differs.
         options: More arguments of ``deploy``.
-        right_is_verified: False where nothing can be said of the right model either.
+        right_is_verified: False if the right model does not get a verdict either.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Plant:
     right_is_verified: bool = True
 
     def is_wrong(self) -> bool:
-        """True if it differs by more than a hundredth of what the right outputs vary by."""
+        """True if the outputs differ by more than a hundredth of the right outputs' spread."""
         outputs = (self.right(*self.shown_by), self.wrong(*self.shown_by))
         return any(map(_differ, *map(_as_tuple, outputs)))
 
@@ -56,11 +56,11 @@ def _differ(right: Tensor, wrong: Tensor) -> bool:
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    """Numbers of unit spread, the same ones for the same seed."""
+    """Return normal random numbers that depend on the seed alone."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-#: A batch of two sequences of seven places, and another one.
+#: Two batches of two sequences with seven places.
 X, OTHER_X = normal(2, 7, 4), normal(2, 7, 4, seed=1)
 #: A mask with zeros at both ends, and inside.
 HOLES = torch.tensor([[0, 1, 1, 0, 1, 1, 0], [1, 1, 0, 1, 1, 1, 0]])

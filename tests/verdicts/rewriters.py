@@ -1,4 +1,4 @@
-"""Wrong rewriters, made by rule: an operation, a wrong one in its place, an example."""
+"""Wrong rewriters, made by rule: an operation, a wrong operation in its place, an example."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ WRONG: dict[str, Callable[[Operation, Tensor], Operation]] = {
 
 @dataclass(frozen=True)
 class Pair:
-    """An operation, what a wrong rewriter puts in its place, and the example.
+    """An operation, the wrong operation of a rewriter, and the example.
 
     Attributes:
-        name: ``relu: identity, of ones``.
-        hidden: True if the example does not show that it is wrong.
+        name: Such as ``relu: identity, of ones``.
+        hidden: True if the example does not show the error.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Pair:
 
 
 def pairs() -> Iterator[Pair]:
-    """Every pair that is wrong on inputs which look like ``normal`` but are other ones."""
+    """Yield every pair that is wrong on other inputs from the distribution of ``normal``."""
     unseen = torch.randn(4, 4, generator=torch.Generator().manual_seed(99))
     for kind, example in EXAMPLES.items():
         for operation, right in OPERATIONS.items():
@@ -129,9 +129,9 @@ def _same(left: Tensor, right: Tensor) -> bool:
 
 
 def current(*inputs: Tensor) -> Any:
-    """Calls the operation of the pair that is tried; the rewriter's target."""
+    """Call the operation of the current pair; the rewriter's target."""
     return CURRENT[0](*inputs)
 
 
-#: The operation of the pair that is tried.
+#: The operation of the current pair.
 CURRENT: list[Callable[..., Any]] = [torch.relu]

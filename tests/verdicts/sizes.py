@@ -1,4 +1,4 @@
-"""Open sizes that are equal in the example, and one that may be none."""
+"""Open sizes that are equal in the example, and a size that may be 0."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIZE_MISTAKES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "even ones": lambda h, w: (h // 2 * 2, w // 2 * 2),
     "multiples of four": lambda h, w: ((h + 3) // 4 * 4, (w + 3) // 4 * 4),
 }
-#: Where the two sizes are, and the example and another input of equal ranges.
+#: The dimensions of the two sizes, the example, and a second input of equal ranges.
 LAYOUTS = {
     "height and width": ((2, 3), (1, 3, 8, 8), (1, 3, 5, 11)),
     "batch and length": ((0, 1), (8, 8, 3), (5, 11, 3)),
@@ -42,7 +42,7 @@ LAYOUTS = {
 
 
 def sizes() -> Iterator[Plant]:
-    """One size in the place of another."""
+    """Plants that use one size in the place of another."""
     for (layout, (axes, *shapes)), (use, sized), (name, mistake) in itertools.product(
         LAYOUTS.items(), SIZED.items(), SIZE_MISTAKES.items()
     ):
@@ -75,7 +75,7 @@ PAST_MISTAKES: dict[str, Mistake] = {
 
 
 def pasts() -> Iterator[Plant]:
-    """A past that is taken to be longer or shorter."""
+    """Plants that assume a longer or shorter past."""
     for (use, right), (name, mistake) in itertools.product(PASTS.items(), PAST_MISTAKES.items()):
         yield Plant(
             *("a past that may be empty", use, name),

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def verdict_of_model(case: Case, backend: str) -> str:
-    """The verdict on a model that no engine can follow; ``refused`` where an exporter says so."""
+    """Return the verdict on a model; ``refused`` if an exporter refuses it."""
     return _verdict(case.model, case.example, {"backend": backend})
 
 
 def verdict_of_rewriter(pair: Pair, backend: str) -> str:
-    """The verdict on a right model that a wrong rewriter changed."""
+    """Return the verdict on a right model that a wrong rewriter changed."""
     return _planted(pair.right, pair.wrong, pair.example, {"backend": backend})
 
 
 def verdict_of_plant(plant: Plant, backend: str) -> str:
-    """The verdict on a right model with a wrong operation, or with none, in its place."""
+    """Return the verdict on a plant, or on its right model if nothing is planted."""
     return _planted(plant.right, plant.wrong, plant.example, {"backend": backend, **plant.options})
 
 
@@ -51,7 +51,7 @@ def _planted(
 def _verdict(model: nn.Module, example: Any, options: dict[str, Any]) -> str:
     options = {"exporter": "torchscript", "ir": "onnx", **options}
     with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tracing warns of what these models do on purpose
+        warnings.simplefilter("ignore")  # tracing warns of the data-dependent code of these models
         try:
             deployed = eb.deploy(
                 model, example, work_dir=Path(folder) / "a", **split_options(options)

@@ -1,1 +1,1 @@
-"""Models from the packages that people deploy, by the batches in which they were first measured."""
+"""Models of other packages, by the batches in which they were first measured."""

@@ -1,4 +1,4 @@
-"""``python -m tests.wild``: measure the models of people's packages, and write the page."""
+"""``python -m tests.wild``: measure the models of other packages, and write the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.zoo.__main__ import main
 
 if __name__ == "__main__":
-    # torchaudio's library was linked with a torch for GPUs; where there is none, Python does it.
+    # torchaudio's library was linked with a torch for GPUs; without a GPU, it falls back to Python.
     for library in Path(sysconfig.get_path("purelib"), "torchaudio", "lib").glob("*.so"):
         library.unlink()
     sys.exit(main("tests.wild"))

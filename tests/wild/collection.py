@@ -1,4 +1,4 @@
-"""The models of people's packages: how they go, and where their results and their page are."""
+"""The collection of models of other packages: columns, results and page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .models import MODELS, build
 from .page import COLUMNS, FIRST, LIMIT, render
 
 HERE = Path(__file__).parent
-#: What the session installs: the packages of the models, and below them what these need.
+#: The packages that the session installs: those of the models, then their requirements.
 REQUIREMENTS = (HERE / "requirements.txt").read_text(encoding="utf-8")
 PACKAGES = re.findall(r"^([\w.-]+)==", REQUIREMENTS.partition("# What these")[0], re.MULTILINE)
 

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-#: The standard deviation below which numbers say nothing.
+#: The standard deviation below which an agreement is meaningless.
 SMALL = 1e-3
 #: The batch of each model, in order.
 MODELS = {name: batch for batch, models in BATCHES.items() for name in models}
 
 
 def build(name: str) -> tuple[nn.Module, Any]:
-    """The model, with its package's own start, and its example inputs; the same at every call."""
+    """Return the model, initialised by its package, and its example inputs; always the same."""
     import torch
 
     import_torchvision()
@@ -38,11 +38,11 @@ def build(name: str) -> tuple[nn.Module, Any]:
 
 
 def run(model: nn.Module, inputs: Any) -> list[torch.Tensor]:
-    """The tensors that the model returns, however it packs them."""
+    """Return the tensors in the model's outputs, in any nesting."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    arguments = copy.deepcopy(inputs)  # a cache grows by what a model adds to it
+    arguments = copy.deepcopy(inputs)  # the model adds to its cache
     if not isinstance(arguments, (tuple, dict)):
         arguments = (arguments,)
     named = isinstance(arguments, dict)
@@ -52,17 +52,17 @@ def run(model: nn.Module, inputs: Any) -> list[torch.Tensor]:
 
 
 def _fades(model: nn.Module, inputs: Any) -> bool:
-    """True if all outputs are so much as constant: an engine that agrees with them shows nothing.
+    """True if all outputs are nearly constant, so that an agreement with them is meaningless.
 
-    Only then: the statistics of random weights make some networks chaotic, whose float32 is off
-    from their float64 by more than any tolerance.
+    Only such models get new statistics: with random weights these make some networks chaotic, so
+    that float32 is off from float64 by more than any tolerance.
     """
     floats = [leaf for leaf in run(model, inputs) if leaf.is_floating_point() and leaf.numel() > 1]
     return bool(floats) and all(leaf.isfinite().all() and leaf.std() < SMALL for leaf in floats)
 
 
 def _train(model: nn.Module, inputs: Any) -> None:
-    """Replace zeros, from which packages start, and statistics, as training does."""
+    """Replace initial zeros and batch statistics, as training does."""
     from torch import nn
     from torch.utils._pytree import tree_map
 
@@ -79,7 +79,7 @@ def _train(model: nn.Module, inputs: Any) -> None:
 
 
 def _eight(value: Any) -> Any:
-    """Eight random tensors in the place of one, for statistics that hold for others as well."""
+    """Replace a tensor by eight random tensors, for more general statistics."""
     import torch
 
     if not torch.is_tensor(value) or not value.dim():

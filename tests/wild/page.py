@@ -1,4 +1,4 @@
-"""The page in the docs, made from the results and from each batch's first ones."""
+"""The page in the docs, made from the results and from each batch's first results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .models import MODELS
 if TYPE_CHECKING:
     from tests.zoo.results import Cell, Results
 
-#: As a user types it: no exporter is named.
+#: As a user deploys: without the name of an exporter.
 COLUMNS = (Column("onnxruntime", None), Column("openvino", None), Column("ncnn", None))
 #: Seconds that a cell may take.
 LIMIT = 300
@@ -64,7 +64,7 @@ two cores with other work running.
 
 
 def render(results: Results, first: Path = FIRST) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     cells = results.cells
     versions = ", ".join(f"{name} {number}" for name, number in results.versions.items())
     return TEXT.format(
@@ -80,7 +80,7 @@ def render(results: Results, first: Path = FIRST) -> str:
 
 
 def _by_batch(cells: list[Cell]) -> str:
-    """The share of each batch that each engine was verified on."""
+    """Return a table of the verified models of each batch on each engine."""
     rows = [
         [batch, *_shares([cell for cell in cells if MODELS[cell.model] == batch])]
         for batch in dict.fromkeys(MODELS[cell.model] for cell in cells)

@@ -1,4 +1,4 @@
-"""``python -m tests.zoo``: measure the zoo, or a part of it, and write the page.
+"""``python -m tests.zoo``: measure all or some models of the zoo, and write the page.
 
 ``python -m tests.wild`` does the same with the models of its collection.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def main(package: str = "tests.zoo") -> int:
-    """Measure what was asked for, keep it, and write the page.
+    """Measure the requested models, store the results, and write the page.
 
     Args:
-        package: Where the collection of models is.
+        package: The package of the collection of models.
     """
     models = collection(package)
     wanted = _arguments(models, package.rpartition(".")[2])
@@ -54,7 +54,7 @@ def main(package: str = "tests.zoo") -> int:
 def _work(
     wanted: argparse.Namespace, models: Collection, results: Results
 ) -> dict[str, list[Column]]:
-    """The columns to measure, by model."""
+    """Return the columns to measure, by model."""
     there = {(cell.model, cell.column) for cell in results.cells} if wanted.missing else set()
     columns = [
         column
@@ -75,10 +75,12 @@ def _line(cells: list[Cell]) -> str:
 
 def _arguments(models: Collection, session: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=f"nox -s {session} --", description=__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="by default all of them")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="default: all models")
     parser.add_argument("--backend", choices=sorted({column.backend for column in models.columns}))
     parser.add_argument("--exporter", choices=["dynamo", "torchscript"])
-    parser.add_argument("--missing", action="store_true", help="only what has no result yet")
+    parser.add_argument(
+        "--missing", action="store_true", help="only models and columns without a result"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="models at a time; by default 2")
     wanted = parser.parse_args()
     if unknown := [name for name in wanted.models if name not in models.models]:

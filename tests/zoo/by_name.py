@@ -1,4 +1,4 @@
-"""The models by name, for whoever must name one as text: ``tests.zoo.by_name:deberta-v2``."""
+"""The models by name, for sources such as ``tests.zoo.by_name:deberta-v2``."""
 
 from __future__ import annotations
 

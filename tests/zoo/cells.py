@@ -1,7 +1,7 @@
 """Measures cells: each deployment as a user would do it, all of a model in one child process.
 
-The child writes down each cell when it is done. If it dies, the cell that it was at has crashed,
-and another child does the rest.
+The child writes each cell as soon as it is measured. If the child dies, its current cell has
+crashed, and another child measures the rest.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .results import Cell, Collection, Column, collection
 if TYPE_CHECKING:
     from enginebay import Verification
 
-#: The parameters of a backend, besides its own.
+#: Parameters of a backend that differ from its defaults.
 PARAMS: dict[str, dict[str, Any]] = {"tensorrt-rtx": {"compute_capability": ("sm89",)}}
 
 
-#: This process, and those that engines were tried in.
+#: This process, and the ended processes in which engines were tried.
 _PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
@@ -40,13 +40,13 @@ def measure_model(
     function: str = f"{__name__}:measure_here",
     package: str = "tests.zoo",
 ) -> list[Cell]:
-    """The cells of a model, whatever happens to the process that measures them.
+    """Return the cells of a model, even if the process that measures them crashes.
 
     Args:
         model: Its name in the collection.
-        columns: The ways to go.
-        function: What the child process calls.
-        package: Where the collection is.
+        columns: The backends and exporters.
+        function: The function that the child process calls.
+        package: The package of the collection.
     """
     limit = collection(package).limit
     cells: list[Cell] = []
@@ -73,17 +73,17 @@ def measure_model(
 
 
 def measure_here(model: str, columns: list[Column], journal: Path, package: str) -> None:
-    """Measure cells one after the other, and write down each when it is done."""
+    """Measure cells one after the other, and write each as soon as it is measured."""
     models = collection(package)
     for column in columns:
-        signal.alarm(models.limit)  # its default action ends a process deep in an engine, too
+        signal.alarm(models.limit)  # the default action ends a process inside an engine, too
         cell = measure(models, model, column)
         signal.alarm(0)
         _write(journal, cell)
 
 
 def measure(models: Collection, model: str, column: Column) -> Cell:
-    """Deploy a model and say what came of it."""
+    """Deploy a model and return the result."""
     start = time.perf_counter()
     found = _deployed(models, model, column)
     seconds = round(time.perf_counter() - start, 1)
@@ -108,7 +108,7 @@ def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
         except eb.EnginebayError as err:
             state = "broken" if isinstance(err, ModelError) else "unsupported"
             return {"state": state, "reason": _line(str(err).replace(folder, "…"))}
-        except Exception as err:  # the zoo goes on, and the page says what it was
+        except Exception as err:  # the zoo continues, and the page shows the error
             return {"state": "broken", "reason": _line(f"{type(err).__name__}: {err}")}
     took = {"reference": round(deployment.steps[0].seconds or 0.0, 1)}
     verification = deployment.verification
@@ -128,7 +128,7 @@ def _deployed(models: Collection, name: str, column: Column) -> dict[str, Any]:
 
 
 def _is_built(verification: Verification) -> bool:
-    """Whether nothing but the engine's GPU is lacking: its graph agrees with the model."""
+    """True if only the engine's GPU is missing: the graph agrees with the model."""
     basis, simulation = verification.basis, verification.simulation
     return (
         verification.verdict == "unverified"
@@ -139,7 +139,7 @@ def _is_built(verification: Verification) -> bool:
 
 
 def _became_constant(inputs: Any, artifact_inputs: int) -> bool:
-    """Whether an object, a cache for instance, has no inputs of its own in the artifact."""
+    """True if an object, such as a cache, has no inputs in the artifact."""
     plain, objects, left = 0, 0, [inputs]
     while left:
         value = left.pop()
@@ -157,6 +157,6 @@ def _write(journal: Path, cell: Cell) -> None:
 
 
 def _line(text: str) -> str:
-    """On one line, not endless, and without the place of this environment."""
+    """Shorten a reason to a single line without the paths of this environment."""
     text = " ".join(text.replace(sys.prefix, "…").split())
     return text if len(text) <= 400 else f"{text[:399]}…"

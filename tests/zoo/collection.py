@@ -1,4 +1,4 @@
-"""The zoo: how its models are built, which ways they go, and where its results and its page are."""
+"""The collection of the zoo: models, columns, results and page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLLECTION = Collection(
     models={name: animal.family for name, animal in ZOO.items()},
     build=build,
     columns=COLUMNS,
-    limit=180,  # they take 2 to 20
+    limit=180,  # usually 2 to 20
     results=RESULTS,
     page=Path(__file__).parents[2] / "docs" / "zoo.md",
     distributions=DISTRIBUTIONS,

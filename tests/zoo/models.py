@@ -1,7 +1,7 @@
-"""The animals: small models from transformers, random weights, nothing to download.
+"""The models of the zoo: small models from transformers, random weights, nothing to download.
 
-A new one is a line in :data:`ZOO`: its family, its class in transformers, an inputs kind, and what
-its config needs besides :data:`SMALL`.
+A new model is a line in :data:`ZOO`: its family, its class in transformers, a kind of inputs, and
+its config on top of :data:`SMALL`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Inputs = dict[str, torch.Tensor]
 
-#: What every config is given; transformers maps the names where an architecture has its own.
+#: Options of every config; transformers maps the names if an architecture has different names.
 SMALL = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -40,7 +40,7 @@ class Animal(NamedTuple):
         family: Its row in the summary: ``text``, ``LLM``, ``vision`` …
         architecture: The class in transformers.
         inputs: Makes the example inputs by name.
-        config: What its config gets besides :data:`SMALL`; a dict in it is an inner config.
+        config: Its config on top of :data:`SMALL`; a dict in it is an inner config.
     """
 
     family: str
@@ -50,7 +50,7 @@ class Animal(NamedTuple):
 
 
 def tokens(length: int = 12, *also: str) -> Callable[[], Inputs]:
-    """Token ids and an attention mask that hides the last two; ``also`` names further ids."""
+    """Return token ids and a mask that hides the last two; ``also`` names further ids."""
 
     def make() -> Inputs:
         import torch
@@ -99,7 +99,7 @@ def both(*kinds: Callable[[], Inputs]) -> Callable[[], Inputs]:
 
 
 def boxes(length: int = 12) -> Callable[[], Inputs]:
-    """Where each token stands on a page of 1000 by 1000."""
+    """Return the box of each token on a page of 1000 by 1000."""
 
     def make() -> Inputs:
         import torch
@@ -555,12 +555,12 @@ ZOO: dict[str, Animal] = {
 }
 
 
-#: How large the largest output must be, as a root mean square, for differences to mean something.
+#: The least root mean square of the largest output for which differences are meaningful.
 ORDER_ONE = (0.03, 30.0)
 
 
 def build(name: str) -> tuple[nn.Module, Inputs]:
-    """The model and its example inputs, the same at every call.
+    """Return the model and its example inputs, the same at every call.
 
     Raises:
         ValueError: Its outputs are not of order 1.
@@ -569,7 +569,7 @@ def build(name: str) -> tuple[nn.Module, Inputs]:
 
 
 def grow(name: str, animal: Animal, common: dict[str, Any]) -> tuple[nn.Module, Inputs]:
-    """Build an animal: its own config over the one that all of a zoo have in common.
+    """Build a model: its own config over the common config of a zoo.
 
     Raises:
         ValueError: Its outputs are not of order 1.
@@ -600,7 +600,7 @@ def _outputs(model: nn.Module, inputs: Inputs) -> list[torch.Tensor]:
 
 
 def _fades(model: nn.Module, inputs: Inputs) -> bool:
-    """True if other floats change the outputs by less than a thousandth: they are biases alone."""
+    """True if different floats change the outputs by less than a thousandth, as biases alone do."""
     other = {n: -value if value.is_floating_point() else value for n, value in inputs.items()}
     pairs = zip(_outputs(model, inputs), _outputs(model, other), strict=True)
     return any(value.is_floating_point() for value in inputs.values()) and all(
@@ -609,7 +609,7 @@ def _fades(model: nn.Module, inputs: Inputs) -> bool:
 
 
 def _scale(model: nn.Module) -> None:
-    """Weights that keep a signal's size from layer to layer, so that the outputs are of order 1.
+    """Set weights that preserve a signal's size from layer to layer, for outputs of order 1.
 
     transformers starts from deviations of 0.02, after which outputs differ in the fourth digit.
     """
@@ -625,10 +625,10 @@ def _scale(model: nn.Module) -> None:
 
 
 def _record_statistics(model: nn.Module, inputs: Inputs) -> None:
-    """Batch statistics of eight random inputs, as training leaves them.
+    """Set batch statistics from eight random inputs, as training would.
 
-    With other ones the signal of some deep networks fades. Those of random weights, in turn, make
-    others chaotic: MobileNet's float32 is then off by 1e-4 from its float64.
+    With different statistics the signal of some deep networks fades. With random weights, they make
+    other networks chaotic: MobileNet's float32 is then off by 1e-4 from its float64.
     """
     import torch
 

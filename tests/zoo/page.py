@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .results import Cell, Column, Results
 
-#: What each state that needs no reason is in the table of all models.
+#: The signs of the states without a reason in the table of all models.
 GOOD: dict[State, str] = {"verified": "✓", "built": "built"}
 
 TEXT = """\
@@ -63,7 +63,7 @@ next IR was used.
 
 
 def render(results: Results) -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     cells = results.cells
     versions = ", ".join(f"{name} {number}" for name, number in results.versions.items())
     page = TEXT.format(
@@ -81,7 +81,7 @@ def render(results: Results) -> str:
 
 
 def reasons(cells: list[Cell]) -> str:
-    """The part of a page about what is neither verified nor built; nothing where all are."""
+    """Return the part about cells that are neither verified nor built; empty if all are."""
     rest = [
         [cell.model, cell.column.title, cell.state, _escaped(cell.reason)]
         for cell in cells
@@ -91,7 +91,7 @@ def reasons(cells: list[Cell]) -> str:
 
 
 def counts(cells: list[Cell], columns: tuple[Column, ...] = COLUMNS) -> str:
-    """The cells of each state, by column, as a table."""
+    """Return a table of the number of cells in each state, by column."""
     seen = {cell.state for cell in cells} | {"verified"}
     states = [state for state in get_args(State) if state in seen]
     rows = []
@@ -107,13 +107,13 @@ def every_model(
     columns: tuple[Column, ...] = COLUMNS,
     heading: str = "family",
 ) -> str:
-    """One row for each model, as a table.
+    """Return a table with a row for each model.
 
     Args:
-        cells: What was measured.
+        cells: The results.
         families: The family of each model.
-        columns: The ways that they went.
-        heading: Over the families.
+        columns: The backends and exporters.
+        heading: The heading of the families.
     """
     found = {(cell.model, cell.column): cell for cell in cells}
     names = dict.fromkeys(cell.model for cell in cells)
@@ -138,12 +138,12 @@ def _went_another_way(cell: Cell) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """As one cell of a table."""
+    """Return a text for a cell of a table."""
     short = text if len(text) <= 240 else f"{text[:239]}…"
     return short.replace("|", "\\|").replace("<", "&lt;")
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
-    """A table."""
+    """Return a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""What came of each model on each backend by each exporter, kept as JSON."""
+"""The result of each model on each backend by each exporter, stored as JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 class Column(NamedTuple):
-    """A way to an engine.
+    """A backend and an exporter, a column of the page.
 
     Attributes:
-        backend: The engine.
-        exporter: Which of the two to ONNX; None for what ``deploy`` chooses by itself.
+        backend: The backend.
+        exporter: The ONNX exporter; None for the choice of ``deploy``.
     """
 
     backend: str
@@ -33,24 +33,24 @@ class Column(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it is called on the page."""
+        """The heading on the page."""
         return f"{self.backend}, {self.exporter}" if self.exporter else self.backend
 
 
 class Collection(NamedTuple):
-    """Models that are measured together, and where what came of them is kept.
+    """Models that are measured together, and the files of their results.
 
     Attributes:
         models: The family or the batch of each model, by its name, in order.
         build: Makes a model and its example inputs from its name.
-        columns: The ways that each of them goes.
+        columns: The backends and exporters of each model.
         limit: Seconds that one cell may take.
         results: The file of the results.
         page: The page in the docs.
         distributions: The packages that the figures depend on.
         render: Makes the page's text from the results.
-        first: The file of each model's first results, which later ones never replace; None where
-            these are not kept.
+        first: The file of each model's first results, which later results never replace; None if
+            they are not stored.
     """
 
     models: Mapping[str, str]
@@ -65,12 +65,12 @@ class Collection(NamedTuple):
 
 
 def collection(package: str) -> Collection:
-    """The ``COLLECTION`` of a package: ``tests.zoo`` or ``tests.wild``."""
+    """Return the ``COLLECTION`` of a package: ``tests.zoo`` or ``tests.wild``."""
     found: Collection = importlib.import_module(f"{package}.collection").COLLECTION
     return found
 
 
-#: ncnn reads what torch.jit.trace makes of a model, and ONNX only where that fails.
+#: ncnn reads the result of torch.jit.trace, and ONNX only if tracing fails.
 COLUMNS = (
     Column("onnxruntime", "dynamo"),
     Column("onnxruntime", "torchscript"),
@@ -81,7 +81,7 @@ COLUMNS = (
     Column("tensorrt-rtx", "torchscript"),
 )
 
-#: What the figures depend on.
+#: The packages that the figures depend on.
 DISTRIBUTIONS = (
     *("torch", "transformers", "onnx", "onnxruntime", "openvino", "ncnn", "pnnx"),
     "tensorrt-rtx-cu13-bindings",
@@ -89,21 +89,20 @@ DISTRIBUTIONS = (
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One model by one way.
+    """The result of a model on a backend by an exporter.
 
     Attributes:
         model: Its name in the zoo.
         column: The backend and the exporter.
-        state: The verdict of ``deploy``; ``built`` where it is ``unverified`` because the engine
-            is for a GPU that is not here, and all that can be said here is good; ``unsupported``
-            where it raised one of Enginebay's errors; ``broken`` where anything else went wrong,
-            which is the zoo's own mistake.
-        worst: The largest absolute difference over all outputs, of the graph's where it was built;
-            None where nothing was compared.
+        state: The verdict of ``deploy``; ``built`` if it is ``unverified`` only because the engine
+            is for a GPU that this machine does not have; ``unsupported`` after one of Enginebay's
+            errors; ``broken`` after any other error, which is a mistake of the zoo.
+        worst: The largest absolute difference over all outputs, of the graph's if it was built;
+            None without a comparison.
         seconds: From the model to the verdict.
-        reference: Of these, what the model's own outputs for the example and the probes took; None
-            where the deployment ended with an error.
-        memory: The GiB of the largest process up to then, of those that measured the model.
+        reference: The part of these seconds for the model's own outputs, for the example and the
+            probes; None if the deployment ended with an error.
+        memory: The GiB of the largest process so far that measured the model.
         via: The IR and the exporter that the deployment went through.
         reason: Why it is neither verified nor built, on one line.
     """
@@ -120,11 +119,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """All cells, and what they were measured with.
+    """All cells, with their date and versions.
 
     Attributes:
-        date: The day of the newest of them, in UTC.
-        versions: By distribution.
+        date: The day of the newest cell, in UTC.
+        versions: The measured versions by distribution.
         cells: In the order of the zoo and of the columns.
     """
 
@@ -133,10 +132,10 @@ class Results(msgspec.Struct, kw_only=True):
     cells: list[Cell] = []
 
     def renew(self, versions: dict[str, str]) -> None:
-        """Drop all cells where one of the versions is another: no page shows figures of both.
+        """Drop all cells if a version has changed: no page shows figures of two versions.
 
         Args:
-            versions: Of what is installed now; what is not keeps its figures.
+            versions: The installed versions; packages that are not installed count as unchanged.
         """
         known = self.versions | versions
         if any(known[name] != number for name, number in self.versions.items()):
@@ -150,13 +149,13 @@ class Results(msgspec.Struct, kw_only=True):
         models: Iterable[str],
         columns: tuple[Column, ...] = COLUMNS,
     ) -> None:
-        """Add cells in the place of older ones; what the collection has no longer goes.
+        """Replace older cells, and remove cells of models that the collection no longer has.
 
         Args:
             cells: The new cells.
             date: The day they were measured.
-            models: The collection's, in order.
-            columns: The ways that they go, in order.
+            models: The models of the collection, in order.
+            columns: The backends and exporters, in order.
         """
         row = {name: place for place, name in enumerate(models)}
         known = {(cell.model, cell.column): cell for cell in (*self.cells, *cells)}
@@ -166,7 +165,7 @@ class Results(msgspec.Struct, kw_only=True):
 
 
 def installed(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str]:
-    """The versions of what the figures depend on, as far as it is there."""
+    """Return the versions of the installed packages that the figures depend on."""
     found = {}
     for name in distributions:
         with suppress(PackageNotFoundError):
@@ -175,11 +174,11 @@ def installed(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str]:
 
 
 def keep_first(results: Results, models: Collection) -> None:
-    """Add what was measured for the first time to the file that is never renewed.
+    """Add the first results of models to the file that is never renewed.
 
     Args:
-        results: All results; of what could not be built, which is the collection's mistake, the
-            next one counts.
+        results: All results; if a model could not be built, which is a mistake of the collection,
+            its next result counts.
         models: The collection.
     """
     if models.first is None:
@@ -192,10 +191,10 @@ def keep_first(results: Results, models: Collection) -> None:
 
 
 def load(path: Path = RESULTS) -> Results:
-    """The results so far; an empty set where there are none."""
+    """Return the stored results, or empty results if the file does not exist."""
     return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else Results()
 
 
 def save(results: Results, path: Path = RESULTS) -> None:
-    """Write them, in a form that shows changes line by line."""
+    """Write the results, indented, so that a diff shows changes line by line."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""Each batch: models that nobody had deployed before it was measured, with their users' inputs."""
+"""The batches: models with typical inputs, never deployed before their batch was measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from . import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What builds a model with its example inputs.
+#: A function that builds a model with its example inputs.
 Build: TypeAlias = "Callable[[], tuple[Any, Any]]"
 
 BATCHES: dict[str, dict[str, Build]] = {

@@ -26,7 +26,7 @@ def hdemucs() -> tuple[Any, Any]:
 
 
 def conformer() -> tuple[Any, Any]:
-    """torchaudio's encoder; it wants the length of each sample."""
+    """torchaudio's encoder, whose second input is the length of each sample."""
     import torch
     from torchaudio.models import Conformer
 
@@ -76,7 +76,7 @@ def wav2vec2() -> tuple[Any, Any]:
 
 
 def deepspeech() -> tuple[Any, Any]:
-    """A recurrent layer between linear ones."""
+    """A recurrent layer between linear layers."""
     import torch
     from torchaudio.models import DeepSpeech
 
@@ -102,7 +102,7 @@ def wavernn() -> tuple[Any, Any]:
 
 
 def melspectrogram() -> tuple[Any, Any]:
-    """The transform in front of most of them."""
+    """The transform in front of most of these models."""
     import torch
     from torchaudio.transforms import AmplitudeToDB, MelSpectrogram
 
@@ -195,7 +195,7 @@ def openunmix() -> tuple[Any, Any]:
 
 
 def torchcrepe() -> tuple[Any, Any]:
-    """The pitch of a voice."""
+    """A network that estimates the pitch of a voice."""
     import torch
     from torchcrepe import Crepe
 
@@ -208,7 +208,7 @@ def whisper() -> tuple[Any, Any]:
     from whisper.model import ModelDimensions, Whisper
 
     model = Whisper(ModelDimensions(16, 20, 32, 4, 2, 50, 12, 32, 4, 2))
-    model.decoder.positional_embedding.normal_()  # which is left to be loaded
+    model.decoder.positional_embedding.normal_()  # loaded later
     return model, (torch.randn(1, 16, 40), torch.randint(0, 50, (1, 6)))
 
 

@@ -1,4 +1,4 @@
-"""What a table of names and options becomes: models and their example inputs."""
+"""Builders of models and their example inputs from tables of names and options."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.zoo.models import SMALL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: What a config with names of its own for sizes refuses.
+#: Options that a config with different names for sizes refuses.
 _OWN_SIZES = ("max_position_embeddings", "num_hidden_layers", "hidden_size", "num_attention_heads")
 
 
 def backbone(name: str, side: int) -> tuple[Any, Any]:
-    """One by timm's name, and a picture of that side."""
+    """Return a timm model by name, and an image of that side."""
     import timm
     import torch
 
@@ -25,12 +25,12 @@ def backbone(name: str, side: int) -> tuple[Any, Any]:
 def architecture(
     kind: str, inputs: Callable[[], Any], config: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """A class of transformers with random weights, as it starts them.
+    """Return a model of transformers with its random initial weights.
 
     Args:
         kind: The class.
         inputs: Makes its inputs.
-        config: What its config gets besides the zoo's ``SMALL``.
+        config: Its config on top of the zoo's ``SMALL``.
     """
     import transformers
 
@@ -47,7 +47,7 @@ def by_class(
     options: Mapping[str, Any],
     shapes: tuple[tuple[int, ...], ...],
 ) -> tuple[Any, Any]:
-    """A class of a package, and noise between 0 and 1 of these shapes."""
+    """Return a model of a package, and noise between 0 and 1 of these shapes."""
     import torch
 
     module, _, kind = place.rpartition(".")

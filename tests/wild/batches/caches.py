@@ -1,4 +1,4 @@
-"""Decoding step by step, and recurrent networks whose states come and go."""
+"""Decoding step by step, and recurrent networks with states as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def packed() -> tuple[Any, Any]:
 
 
 def encoder_decoder() -> tuple[Any, Any]:
-    """A translation's next token, from what the encoder made of the sentence."""
+    """A translation's next token, from the encoder's output for the sentence."""
     import torch
     from transformers import BartConfig, BartForConditionalGeneration
     from transformers.modeling_outputs import BaseModelOutput
@@ -150,7 +150,7 @@ def encoder_decoder() -> tuple[Any, Any]:
 
 
 def voice_activity() -> tuple[Any, Any]:
-    """A detector of speech that keeps its state between pieces of sound."""
+    """A detector of speech that stores its state between pieces of sound."""
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""The networks of diffusers' pipelines, and others that remove noise."""
+"""The networks of diffusers' pipelines, and other networks that remove noise."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def autoencoder_kl() -> tuple[Any, Any]:
 
 
 def vae_decoder() -> tuple[Any, Any]:
-    """The half of it that pipelines deploy."""
+    """The half of the autoencoder that pipelines deploy."""
     import torch
 
     model, _ = autoencoder_kl()

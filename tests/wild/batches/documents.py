@@ -1,4 +1,4 @@
-"""Text in pictures, faces, matching of pictures, pictures with text."""
+"""Text in images, faces, matching of images, images with text."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def kornia_filter(name: str, *arguments: Any) -> tuple[Any, Any]:
 
 
 def augmentation() -> tuple[Any, Any]:
-    """What is done to a picture before a model sees it."""
+    """The preprocessing of an image."""
     import torch
     from kornia import augmentation, enhance
 
@@ -76,7 +76,7 @@ def facenet() -> tuple[Any, Any]:
 
 
 def perceptual() -> tuple[Any, Any]:
-    """How alike two pictures look."""
+    """The similarity of two images."""
     import lpips
     import torch
 

@@ -1,4 +1,4 @@
-"""One or two more from each package, by what its users deploy: nothing was left out for failing."""
+"""One or two more models of each package that users deploy; none was left out for failing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIDES = {
     "xception41": 64,
 }
 
-#: Of transformers: the class, what makes its inputs, its config besides the zoo's ``SMALL``.
+#: Of transformers: the class, the function of its inputs, its config on top of the zoo's ``SMALL``.
 ARCHITECTURES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "bamba": (
         "BambaForCausalLM",
@@ -329,7 +329,7 @@ def clicks(kind: str) -> tuple[Any, Any]:
 
 
 def value_function() -> tuple[Any, Any]:
-    """What stable-baselines3's DQN thinks that each move is worth, from a picture of a game."""
+    """The values of moves in a game from an image, by stable-baselines3's DQN."""
     import numpy as np
     import torch
     from gymnasium import spaces
@@ -341,7 +341,7 @@ def value_function() -> tuple[Any, Any]:
 
 
 def disk() -> tuple[Any, Any]:
-    """Where a picture has points and what they look like, by a method of the module."""
+    """The key points of an image and their descriptors, by a method of the module."""
     import torch
     from kornia.feature import DISK
 
@@ -349,7 +349,7 @@ def disk() -> tuple[Any, Any]:
 
 
 def lookup_free() -> tuple[Any, Any]:
-    """A codebook of the signs."""
+    """A codebook made of signs."""
     import torch
     from vector_quantize_pytorch import LFQ
 

@@ -1,4 +1,4 @@
-"""Of each package what the batches before do not have: nothing was left out for failing."""
+"""Models of each package that earlier batches do not have; none was left out for failing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIDES = {
     "skresnet18": 64,
 }
 
-#: Of transformers: the class, what makes its inputs, its config besides the zoo's ``SMALL``.
+#: Of transformers: the class, the function of its inputs, its config on top of the zoo's ``SMALL``.
 ARCHITECTURES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "biogpt": ("BioGptForCausalLM", tokens(), {}),
     "codegen": (

@@ -1,4 +1,4 @@
-"""Segmentation of pictures and of volumes, and restoration: smp, MONAI and spandrel."""
+"""Segmentation of images and of volumes, and restoration: smp, MONAI and spandrel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 SMP = ("Unet", "UnetPlusPlus", "MAnet", "PSPNet", "DeepLabV3Plus", "FPN", "PAN", "UPerNet")
-#: The side that the pooling of one of them wants.
+#: The side that the pooling of one model requires.
 SIDE = 128
 VOLUME = {"spatial_dims": 3, "in_channels": 1, "out_channels": 2}
 #: MONAI's classes, their options, and the shape of their input.
@@ -79,7 +79,7 @@ def spandrel(name: str) -> tuple[Any, Any]:
     module, _, kind = place.rpartition(".")
     model = getattr(import_module(f"spandrel.architectures.{module}"), kind)(**options)
     picture = torch.rand(1, 3, 32, 32)
-    if channels == 4:  # with the mask of what is to be filled in
+    if channels == 4:  # with the mask of the area to fill
         return model, (picture, (torch.rand(1, 1, 32, 32) > 0.5).float())
     return model, picture
 

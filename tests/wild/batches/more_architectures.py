@@ -1,4 +1,4 @@
-"""Further architectures of transformers, timm and diffusers, each with an operator of its own."""
+"""Further architectures of transformers, timm and diffusers, each with a different operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.zoo.models import GROUPED, pixels, tokens, values
 from .builders import architecture, backbone
 
 PATCHES = {"image_size": 32, "patch_size": 8}
-#: By name: the class, what makes its inputs, and what its config gets besides the zoo's ``SMALL``.
+#: By name: the class, the function of its inputs, and its config on top of the zoo's ``SMALL``.
 ARCHITECTURES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "jamba": (
         "JambaForCausalLM",

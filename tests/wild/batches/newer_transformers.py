@@ -1,4 +1,4 @@
-"""Architectures of transformers that the zoo does not have, most of them of the last two years."""
+"""Architectures of transformers that are not in the zoo, mostly of the last two years."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINEAR = {
     "layer_types": ["linear_attention", "full_attention"],
 }
 PATCHES = {"image_size": 32, "patch_size": 8}
-#: By name: the class, what makes its inputs, and what its config gets besides the zoo's ``SMALL``.
+#: By name: the class, the function of its inputs, and its config on top of the zoo's ``SMALL``.
 ARCHITECTURES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "gemma3": (
         "Gemma3ForCausalLM",

@@ -8,7 +8,7 @@ SECOND = 8000
 
 
 def silero() -> tuple[Any, Any]:
-    """The voice activity detector with its weights, a script that keeps its state."""
+    """The voice activity detector with its weights, a script that stores its state."""
     import torch
     from silero_vad import load_silero_vad
 
@@ -76,7 +76,7 @@ def liquid(kind: str) -> tuple[Any, Any]:
 
 
 def quality(kind: str) -> tuple[Any, Any]:
-    """How near a picture is to another, a metric of piq."""
+    """The similarity of two images, a metric of piq."""
     import piq
     import torch
 
@@ -122,7 +122,7 @@ def nnunet() -> tuple[Any, Any]:
 
 
 def sentences() -> tuple[Any, Any]:
-    """A sentence transformer's layers, called with the features that its tokenizer gives."""
+    """A sentence transformer's layers, called with the features that its tokenizer returns."""
     import torch
     from sentence_transformers.models import Dense, Normalize, Pooling
     from transformers import BertConfig, BertModel

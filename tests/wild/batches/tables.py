@@ -60,7 +60,7 @@ def embeddings(name: str) -> tuple[Any, Any]:
 
 
 def tab_transformer() -> tuple[Any, Any]:
-    """The one of lucidrains."""
+    """The transformer for tables of lucidrains."""
     import torch
     from tab_transformer_pytorch import TabTransformer
 
@@ -91,7 +91,7 @@ def graph(name: str, **options: Any) -> tuple[Any, Any]:
 
 
 def graph_pooling() -> tuple[Any, Any]:
-    """Two graphs as one, and a class for each of them."""
+    """Two graphs in a batch, and a class for each graph."""
     import torch
     from torch_geometric.nn import GraphConv, Sequential, global_mean_pool
 
@@ -137,7 +137,7 @@ def policy(name: str) -> tuple[Any, Any]:
 
 
 def tcn() -> tuple[Any, Any]:
-    """Convolutions that do not look ahead."""
+    """Causal convolutions."""
     import torch
     from pytorch_tcn import TCN
 
