@@ -1,4 +1,4 @@
-"""``python -m benchmarks [GROUP …] [--json] [--page]``: exit code 1 where a limit does not hold."""
+"""``python -m benchmarks [GROUP …] [--json] [--page]``: exit code 1 over a limit."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmarks.table import Budget, Row, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Each is a module of this package; its ``run()`` returns rows, or names that end with a unit,
-#: figures and limits.
+#: Each group is a module of this package, whose ``run()`` returns rows, or names that end with a
+#: unit, figures and limits.
 GROUPS = (
     *("wrapper", "peers", "openvino", "ncnn", "tensorrt", "startup"),
     *("rewriting", "deploy", "evaluate", "calibration", "sweep"),
@@ -57,7 +57,7 @@ def _measure(groups: Sequence[str]) -> list[Row | Budget]:
 
 
 def _budget(group: str, name: str, measured: float, limit: float) -> Budget:
-    """A figure whose name ends with its unit."""
+    """Return a figure whose name ends with its unit."""
     what, _, unit = name.rpartition(", ")
     return Budget(group, what, measured, unit, limit)
 

@@ -24,7 +24,7 @@ SHAPE = (1, 3, 64, 64)
 
 
 def run() -> Iterator[Row]:
-    """Ten convolutions on ONNX Runtime and OpenVINO, both calibrated with 100 images."""
+    """Measure ten convolutions on ONNX Runtime and OpenVINO, calibrated with 100 images."""
     torch.manual_seed(0)
     layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU()]
     for _ in range(9):
@@ -46,7 +46,7 @@ def run() -> Iterator[Row]:
 
 
 def _image(function: Callable[[str, Path], None], backend: str, folder: Path) -> float:
-    """Seconds for an item."""
+    """Return the seconds per item."""
     start = time.perf_counter()
     function(backend, folder)
     return (time.perf_counter() - start) / ITEMS

@@ -23,7 +23,7 @@ Figure = TypeVar("Figure")
 
 
 def run() -> Iterator[Row]:
-    """ResNet-50: time and memory; then the memory of a model of a gigabyte."""
+    """Measure time and memory of ResNet-50, then the memory of a model of a gigabyte."""
     yield from _times()
     ours = min(_in_folder(_deploy, "resnet50", peak_memory) for _ in range(2))
     bare = min(_in_folder(_script, "resnet50", peak_memory) for _ in range(2))
@@ -33,14 +33,14 @@ def run() -> Iterator[Row]:
 
 
 def linear_bytes() -> int:
-    """The weights of the large model; torch is imported only here."""
+    """Return the size of the large model's weights; torch is imported only here."""
     from benchmarks.models import LINEAR_BYTES
 
     return LINEAR_BYTES
 
 
 def _times() -> Iterator[Row]:
-    """The clock's time, and the processors', which depends far less on what else runs here.
+    """Yield wall time, and processor time, which depends far less on other processes.
 
     The first pair is not counted: it fills the disk's cache.
     """

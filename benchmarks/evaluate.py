@@ -19,13 +19,13 @@ from benchmarks.turns import paired
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: As many digits as scikit-learn has; and so few that what is left is starting and ending.
+#: All digits of scikit-learn; and so few that start and end take most of the time.
 ITEMS, FEW = 1797, 64
 TURNS = 9
 
 
 def run() -> Iterator[Row]:
-    """An item of 8×8 pixels, without what each evaluation takes once: the engine's process."""
+    """Measure the time per item of 8×8 pixels, without the start of the engine's process."""
     model, example = models.digits()
     rng = np.random.default_rng(0)
     images = rng.random((ITEMS, 1, 1, 8, 8), np.float32)
@@ -47,7 +47,7 @@ def run() -> Iterator[Row]:
 
 
 def _ours(artifact: eb.Artifact, data: Path, model: torch.nn.Module) -> float:
-    """Seconds for an item."""
+    """Return the seconds per item."""
 
     def seconds(count: int) -> float:
         items = eb.DataSet(data, take=count)
@@ -59,7 +59,7 @@ def _ours(artifact: eb.Artifact, data: Path, model: torch.nn.Module) -> float:
 
 
 def _by_hand(artifact: eb.Artifact, data: Path, model: torch.nn.Module) -> float:
-    """The same: the file is read, and each item passes through both."""
+    """Do the same by hand: read the file, and pass each item through both."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,9 +1,9 @@
-"""What int8 costs and brings, by engine and network: ``python -m benchmarks.int8 [NETWORK …]``.
+"""Costs and gains of int8 by engine and network: ``python -m benchmarks.int8 [NETWORK …]``.
 
-Eleven small networks from timm, most of a family of its own, learn scikit-learn's digits, repeated
-to 32×32, in some minutes. Each is deployed in fp32 and in int8, which gives layers back where it
-has to: KEPT says how many. The digits that were held out are counted. Exit code 1 where int8 is not
-verified or loses more than 1 %.
+Eleven small networks from timm, mostly of different families, learn scikit-learn's digits, enlarged
+to 32×32, in some minutes. Each is deployed in fp32 and in int8, in which some layers may stay in
+floating point; KEPT is their number. Accuracy is that of the digits held out from the training.
+Exit code 1 if int8 is not verified or loses more than 1 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NETWORKS: dict[str, tuple[int, dict[str, Any]]] = {
     "mobilevit_xxs": (5, {}),
     "poolformer_s12": (4, {"layers": (1, 1, 2, 1), "embed_dims": (32, 64, 160, 256)}),
 }
-#: By engine, the parameter for its threads: with one, others on the machine disturb less.
+#: The parameter for threads by engine: with one thread, other processes disturb less.
 ENGINES = {"onnxruntime": "intra_op_threads", "openvino": "threads", "ncnn": "threads"}
 HELD_OUT = 360
 CALIBRATED_WITH = 100
@@ -53,7 +53,7 @@ HEAD = (
 
 
 class Measured(NamedTuple):
-    """One artifact: its verdict, the share of digits that it gets right, bytes, calls a second.
+    """An artifact: its verdict, accuracy, bytes and calls per second.
 
     Attributes:
         kept: Nodes that stay in floating point.
@@ -112,7 +112,7 @@ def trained(name: str, images: Tensor, labels: Tensor) -> nn.Module:
 def measured(
     model: nn.Module, images: Tensor, labels: Tensor, engine: str, precision: str
 ) -> Measured:
-    """Deploy for one image a call and run the digits held out."""
+    """Deploy for one image per call, and run the digits that were held out."""
     learned = zip(images[HELD_OUT:].numpy()[:, None], labels[HELD_OUT:].tolist(), strict=True)
     gate: dict[str, Any] = {}
     if precision == "int8":
@@ -139,13 +139,13 @@ def measured(
                 (logits,) = wrapper({"x": image[None]}).values()
                 seconds.append(time.perf_counter() - start)
                 right += int(logits.argmax() == int(label))
-    rate = 1 / statistics.quantiles(seconds, n=10)[0]  # others on the machine only add time
+    rate = 1 / statistics.quantiles(seconds, n=10)[0]  # other processes only add time
     kept = len(done.artifact.manifest.kept)
     return Measured(done.verification, right / HELD_OUT, size, rate, kept)
 
 
 def row(engine: str, name: str, full: Measured, coarse: Measured) -> str:
-    """One line of the table: int8 beside fp32."""
+    """Return a line of the table: int8 compared with fp32."""
     levels = [signal.decibels for signal in coarse.verification.signals]
     lowest = min((level for level in levels if level is not None), default=float("inf"))
     size = f"{full.size / 1e6:.2f} → {coarse.size / 1e6:.2f}"

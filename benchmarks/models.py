@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 
 class Add(nn.Module):
-    """One Add: all that is left of a call is what surrounds it."""
+    """A single Add, so that a call consists of its overhead."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """X + 1."""
+        """Return x + 1."""
         return x + 1.0
 
 
 def add(size: int) -> tuple[nn.Module, Tensor]:
-    """The Add with ``size`` floats."""
+    """Return the Add with ``size`` floats."""
     return Add(), torch.linspace(-1, 1, size)
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from benchmarks.turns import Measured
 
-#: One thread: two pools would take turns spinning.
+#: A single thread: two thread pools would wait for each other.
 PARAMS = {"threads": 1}
 
-#: Name, model with its input, calls a turn, turns, and how much longer ours may take.
+#: Name, model with its input, calls per turn, turns, and the limit of the ratio.
 CASES: tuple[tuple[str, Callable[[], tuple[nn.Module, Tensor]], int, int, float], ...] = (
     ("tiny", lambda: models.add(16), 200, 200, 1.3),
     ("ResNet-50", models.resnet50, 1, 40, 1.03),
@@ -30,7 +30,7 @@ CASES: tuple[tuple[str, Callable[[], tuple[nn.Module, Tensor]], int, int, float]
 
 
 def run() -> Iterator[Row]:
-    """One call in each case; then a batch of eight against eight bare calls."""
+    """Measure a call in each case; then a batch of eight against eight bare calls."""
     for name, model, calls_a_turn, turns, limit in CASES:
         yield _row(name, model(), 1, (calls_a_turn, turns), limit)
     yield _row("ResNet-50, a batch of 8", models.resnet50(), 8, (1, 10), 1.05)
@@ -75,7 +75,7 @@ def _measured(
 
 
 def _bare(artifact: eb.Artifact, x: np.ndarray[Any, Any]) -> Callable[[], Any]:
-    """The least that a caller of ncnn does: one extractor, one input, one output."""
+    """Call ncnn with the least code: one extractor, one input, one output."""
     import ncnn
     import numpy as np
 

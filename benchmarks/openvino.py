@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.turns import Measured
 
-#: One thread on both sides: two pools would take turns spinning.
+#: A single thread on both sides: two thread pools would wait for each other.
 PARAMS = {"threads": 1}
 
 
@@ -38,7 +38,7 @@ CASES = (
 
 
 def run() -> Iterator[Row]:
-    """A row for each model."""
+    """Measure a row for each model."""
     for case in CASES:
         found = _measured(case)
         unit = "ms" if found.bare > 1e-3 else "µs"
@@ -62,10 +62,10 @@ def _measured(case: _Case) -> Measured:
 
 
 def _bare(artifact: eb.Artifact, array: np.ndarray[Any, Any]) -> Callable[[], Any]:
-    """The quickest of the ways to call a request: the array shared, the result a view.
+    """Call a request in the fastest way: with a shared array, and a view as the result.
 
     ``infer({name: array}, share_inputs=True, share_outputs=True)`` takes twice as long on a tiny
-    model: it looks at the dict in Python.
+    model, because it processes the dict in Python.
     """
     import openvino as ov
 

@@ -24,7 +24,7 @@ PLOTS = (
         {"wrapper", "openvino", "ncnn", "tensorrt", "deploy", "evaluate", "calibration"},
     ),
 )
-#: Colours that can be read on a light and on a dark page.
+#: Colours that are readable on light and dark pages.
 STYLE = {
     "background": "transparent",
     "plot_background": "transparent",

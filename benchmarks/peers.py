@@ -1,7 +1,7 @@
 """A wrapper's call against the same call through other toolkits, on one ONNX Runtime session each.
 
 All run the same file with one thread. Polygraphy's runner and Optimum's model check and convert
-what they are given, as ours does.
+their inputs, as Enginebay's wrapper does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGES = {"polygraphy": "polygraphy", "optimum.onnxruntime": "optimum-onnx[onn
 
 
 def run() -> Iterator[Row]:
-    """Each model through ours and each peer that is installed."""
+    """Measure each model through the wrapper and each installed peer."""
     missing = [pip for module, pip in PACKAGES.items() if not _is_installed(module)]
     for name in missing:
         print(f"peers: {name} is not installed, and was not measured", file=sys.stderr)

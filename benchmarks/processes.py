@@ -19,7 +19,7 @@ _INTERVAL = 0.005
 
 
 class Cost(NamedTuple):
-    """The seconds that a command took: by the clock, and of the processors with its children."""
+    """The wall seconds of a command, and its processor seconds with its children."""
 
     wall: float
     processor: float
@@ -35,10 +35,10 @@ def cost(command: Sequence[str]) -> Cost:
 
 
 def peak_memory(command: Sequence[str]) -> int:
-    """The most resident memory that a command and its children held at one moment, in bytes.
+    """Return the peak of the resident memory of a command and its children, in bytes.
 
-    Sampled every 5 ms as the sum over the processes, pages that they share counted in each; never
-    less than what the system has seen in the command's own process.
+    Sampled every 5 ms as the sum over the processes, in which shared pages count repeatedly; at
+    least the peak of the command's own process as the system measured it.
     """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     root = psutil.Process(process.pid)
@@ -55,25 +55,25 @@ def peak_memory(command: Sequence[str]) -> int:
 
 
 def _resident(root: psutil.Process) -> int:
-    """The memory of a process and its children.
+    """Return the memory of a process and its children.
 
-    A child whose command line is still its parent's is about to become another program, and until
-    then all its memory is the parent's own.
+    A child with its parent's command line is about to become a different program; until then all
+    its memory belongs to the parent.
     """
     try:
         command = root.cmdline()
         children = [child for child in root.children(recursive=True) if child.cmdline() != command]
         now = sum(process.memory_info().rss for process in (root, *children))
         return max(now, _highest(root.pid))
-    except (psutil.Error, OSError):  # one has ended in between; there will be another sample
+    except (psutil.Error, OSError):  # a process has ended meanwhile; the next sample follows
         return 0
 
 
 def _highest(pid: int) -> int:
-    """The most that a process has held until now; 0 for one that has ended.
+    """Return the peak of a process until now; 0 if it has ended.
 
-    The end's ``ru_maxrss`` will not do: before it runs the command, the child is a part of this
-    process, and what this one holds counts.
+    ``ru_maxrss`` at the end would be wrong: before the child runs the command, it is a copy of this
+    process, whose memory counts.
     """
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)

@@ -17,11 +17,11 @@ from enginebay.rewriting import RewriterSet, rewrite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Functions that models call, with Python ones and those of torch mixed half and half.
+#: Functions that models call, half of them in Python and half of torch.
 TORCH_FUNCTIONS = 100
 PYTHON_FUNCTIONS = 100
 ELSEWHERE = 10_000
-#: How often each side exports: some 20 seconds' worth. One export takes 1.6 s and 0.15 s.
+#: The number of exports by each side, for some 20 seconds: one takes 1.6 s and 0.15 s.
 EXPORTS = {"dynamo": 8, "torchscript": 50}
 
 
@@ -65,7 +65,7 @@ def _two_hundred() -> RewriterSet:
 
 
 def _functions(name: str, count: int) -> Any:
-    """A loaded module with functions ``f0``, ``f1`` … of its own."""
+    """Return a loaded module with its own functions ``f0``, ``f1`` …"""
     module = sys.modules[name] = types.ModuleType(name)
     for index in range(count):
         exec(f"def f{index}(x): return x", vars(module))  # noqa: S102 - the text stands here
@@ -80,14 +80,14 @@ def _with_elsewhere() -> tuple[RewriterSet, RewriterSet]:
 
 
 def _c_function() -> RewriterSet:
-    """One whose aliases in loaded modules must be looked for at every entry."""
+    """Return a rewriter whose aliases must be searched in the loaded modules at every entry."""
     rewriters = RewriterSet(backend="bench")
     rewriters.function("math.erf")(_handed_back)
     return rewriters
 
 
 def _context(*sets: RewriterSet) -> float:
-    """Seconds to enter and leave: the median of 60 times after three that warm up."""
+    """Return the seconds to enter and leave: the median of 60 runs after a warm-up of three."""
 
     def once() -> None:
         with rewrite(backend="bench", rewriters=sets):
@@ -107,7 +107,7 @@ def _times(function: Callable[[], Any], count: int) -> list[float]:
 
 
 def _over(call: Callable[[], Any], *names: str) -> float:
-    """Seconds that a call takes longer inside a context: the median of 7 rounds of 20,000."""
+    """Return the added seconds of a call inside a context: the median of 7 rounds of 20,000."""
 
     def round_of_calls() -> None:
         for _ in range(20_000):
@@ -151,10 +151,11 @@ def _other_call() -> float:
 
 
 def _export(*, dynamo: bool) -> float:
-    """Per cent of processor time that a context with 200 rewriters adds to an export.
+    """Return the per cent of processor time that a context with 200 rewriters adds to an export.
 
-    The medians of many each, taken in turns. The quickest of each is no measure here: of two
-    times 45 exports without any context, the quickest were 4.7 % apart and the medians 0.2 %.
+    It compares the medians of many exports, taken in turns. The fastest would be unreliable: of
+    two series of 45 exports without any context, the fastest differed by 4.7 %, the medians by
+    0.2 %.
     """
     import torch
     from torch import nn
@@ -193,7 +194,7 @@ def _processor_time(call: Callable[[], None]) -> float:
 
 
 def main() -> int:
-    """Print the table; 1 where a figure is over its limit."""
+    """Print the table; 1 if a figure is over its limit."""
     figures = run()
     for name, measured, limit in figures:
         mark = "ok" if measured <= limit else "OVER"

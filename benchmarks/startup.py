@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.turns import Side
 
-#: What pip's script does, which may be in the environment that this one shares.
+#: The code of pip's script, which may be in an environment that this environment shares.
 COMMAND = (sys.executable, "-c", "import sys; from enginebay.cli import main; sys.exit(main())")
 BARE = (sys.executable, "-c", "pass")
 BACKENDS, DISTRIBUTIONS = 50, 300
@@ -27,7 +27,7 @@ TURNS = 40
 
 
 def run() -> Iterator[Row]:
-    """``--version``, and ``backends`` as installed here and with many more."""
+    """Measure ``--version``, and ``backends`` with the installed plugins and with many more."""
     yield _row("enginebay --version", ("--version",), 2.5)
     yield _row("enginebay backends", ("backends",), 5.5)
     with _crowd() as environment:
@@ -49,7 +49,7 @@ def _row(
 
 
 def _starts(command: Sequence[str], environment: dict[str, str] | None) -> Side:
-    """A side that runs a command to its end ``n`` times and returns the seconds of one."""
+    """Return a side that runs a command ``n`` times and returns the seconds of one run."""
 
     def side(n: int) -> float:
         start = time.perf_counter()
@@ -62,7 +62,7 @@ def _starts(command: Sequence[str], environment: dict[str, str] | None) -> Side:
 
 @contextmanager
 def _crowd() -> Iterator[dict[str, str]]:
-    """An environment with a further site folder, full of distributions."""
+    """Return an environment with another site folder, full of distributions."""
     with TemporaryDirectory(prefix="enginebay-crowd-") as folder:
         for number in range(DISTRIBUTIONS):
             _install(Path(folder), number, is_backend=number < BACKENDS)
@@ -71,7 +71,7 @@ def _crowd() -> Iterator[dict[str, str]]:
 
 
 def _install(site: Path, number: int, *, is_backend: bool) -> None:
-    """A distribution as pip leaves it: metadata, a record, and a package that must not run."""
+    """Write a distribution as pip does: metadata, a record, and a package that must not run."""
     name = f"crowd_{number}"
     info = site / f"{name}-1.0.dist-info"
     for made in (info, site / name):
@@ -92,7 +92,7 @@ def _install(site: Path, number: int, *, is_backend: bool) -> None:
 
 
 def _check_crowd(environment: dict[str, str]) -> None:
-    """All backends are listed as usable, and none was imported: that would end the command."""
+    """Check that all backends are listed as usable; an import of one would end the command."""
     listed = subprocess.run(
         (*COMMAND, "backends"), env=environment, capture_output=True, text=True, check=True
     ).stdout

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-#: A deployment of five seconds and more, and so many of them in a turn.
+#: A deployment of more than five seconds, and their number per turn.
 MODEL, CELLS = "benchmarks.models:resnet50", 2
 TURNS = 3
-#: Tasks that do nothing, in a turn.
+#: Tasks per turn that do nothing.
 EMPTY = 200
 
 
 def run() -> Iterator[Row]:
-    """A cell, which brings checks, digests and a row; and a task that does nothing."""
+    """Measure a cell, with its checks, digests and row, and a task that does nothing."""
     with TemporaryDirectory(prefix="enginebay-benchmark-") as name:
         folder = Path(name)
         with Cluster(folder / "dask", 1) as cluster, dask_executor(cluster.address) as executor:
@@ -48,7 +48,7 @@ def run() -> Iterator[Row]:
 
 
 def _ours(executor: Executor, folder: Path, turn: int) -> float:
-    """Seconds of a cell."""
+    """Return the seconds of a cell."""
     cells = [
         lab.Cell(model=MODEL, backend="onnxruntime", seed=CELLS * turn + number)
         for number in range(CELLS)
@@ -60,7 +60,7 @@ def _ours(executor: Executor, folder: Path, turn: int) -> float:
 
 
 def _small(executor: Executor, folder: Path, name: str) -> float:
-    """Seconds of eight cells of a small model."""
+    """Return the seconds of eight cells of a small model."""
     cells = [
         lab.Cell(model="benchmarks.models:digits", backend="onnxruntime", seed=number)
         for number in range(8)
@@ -87,7 +87,7 @@ def deployed(work_dir: str) -> str:
 
 
 def _tasks(executor: Executor) -> float:
-    """Seconds of a task that does nothing."""
+    """Return the seconds of a task that does nothing."""
     tasks = [
         ExecutorTask(str(number), "benchmarks.sweep:nothing", b"", 60) for number in range(EMPTY)
     ]
@@ -104,5 +104,5 @@ def _calls(executor: Executor) -> float:
 
 
 def nothing(data: bytes) -> bytes:
-    """Return what it was given; called on a worker."""
+    """Return the argument; called on a worker."""
     return data

@@ -1,4 +1,4 @@
-"""The rows that a group returns, and the one table that they end in."""
+"""The rows that a group returns, and their table."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
     from benchmarks.turns import Measured
 
-#: How a figure of each unit is written: its factor from seconds or bytes, and its digits.
+#: The format of each unit: the factor from seconds or bytes, and the digits.
 _UNITS = {"µs": (1e6, 2), "ms": (1e3, 1), "s": (1.0, 2), "MB": (1e-6, 0)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison.
+    """A comparison.
 
     Attributes:
         group: The group that measured it.
-        what: What was done.
-        against: What the bare side is.
+        what: The measured action.
+        against: The bare side.
         ours: Enginebay's seconds or bytes.
-        bare: The other side's.
-        unit: What they are printed in: ``µs``, ``ms``, ``s`` or ``MB``.
+        bare: The bare side's seconds or bytes.
+        unit: The printed unit: ``µs``, ``ms``, ``s`` or ``MB``.
         ratio: Ours to bare.
-        limit: What the ratio may be at most.
-        low: The lower end of the ratio's 95 % confidence interval; None where it has none.
+        limit: The largest allowed ratio.
+        low: The lower end of the ratio's 95 % confidence interval; None without an interval.
         high: The upper end.
     """
 
@@ -46,18 +46,18 @@ class Row:
     def of(
         cls, group: str, what: str, against: str, found: Measured, unit: str, limit: float
     ) -> Row:
-        """The row of what was measured in turns."""
+        """Return the row of figures that were measured in turns."""
         figures = (found.ours, found.bare, unit, found.ratio)
         return cls(group, what, against, *figures, limit, found.low, found.high)
 
     @property
     def interval(self) -> str:
-        """The interval as text; empty where there is none."""
+        """The interval as text; empty without an interval."""
         return "" if self.low is None else f"{self.low:.2f}–{self.high:.2f}"
 
     @property
     def holds(self) -> bool:
-        """True where the ratio is within its limit."""
+        """True if the ratio is within its limit."""
         return self.ratio <= self.limit
 
     def to_json(self) -> dict[str, Any]:
@@ -85,14 +85,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Budget:
-    """A figure that is not a ratio, and what it may be at most.
+    """A figure that is not a ratio, and its limit.
 
     Attributes:
         group: The group that measured it.
-        what: What was done.
+        what: The measured action.
         ours: The figure, in ``unit``.
-        unit: Any: ``ms``, ``us``, ``%``.
-        limit: What the figure may be at most, in the same unit.
+        unit: Any unit: ``ms``, ``us``, ``%``.
+        limit: The largest allowed figure, in the same unit.
     """
 
     group: str
@@ -103,7 +103,7 @@ class Budget:
 
     @property
     def holds(self) -> bool:
-        """True where the figure is within its limit."""
+        """True if the figure is within its limit."""
         return self.ours <= self.limit
 
     def to_json(self) -> dict[str, Any]:

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 SIDES = {"bare": "the bare builder", "polygraphy": "Polygraphy"}
 BY_HAND = "a script by hand"
-#: Names, models, turns, and how much longer a build may take. That the plan goes to the disk in
-#: pieces makes BERT's peak smaller, and takes a twentieth of the time of a quick build.
+#: Names, models, turns, and the limit of a build's ratio. Writing the plan to the disk in pieces
+#: reduces BERT's peak, and takes a twentieth of the time of a short build.
 CASES = (
     ("ResNet-50", models.resnet50, 12, 1.15),
     ("BERT-base", models.bert_base, 6, 1.1),
 )
-#: Of the commands, which start and import much more than they build.
+#: Turns of the commands, whose start and imports take longer than the build.
 COMMANDS = 3
 
 
 def run() -> Iterator[Row]:
-    """The time of a build, the time of the command around it, and the memory of both."""
+    """Measure the time of a build, the time of the command around it, and the memory of both."""
     if find_spec("tensorrt_rtx_bindings") is None:
         print("tensorrt: TensorRT for RTX is not installed, and was not measured", file=sys.stderr)
         return
@@ -61,7 +61,7 @@ def _exported(model: Callable[[], tuple[nn.Module, Tensor]], path: Path) -> Path
 def _times(
     what: str, files: tuple[Path, ...], turns: int, side: str, limit: float
 ) -> Iterator[Row]:
-    """The clock's time, and the processors', which depends far less on what else runs here."""
+    """Yield wall time, and processor time, which depends far less on other processes."""
     pairs = [(_build("ours", *files), _build(side, *files)) for _ in range(1 + turns)]
     for number, kind in enumerate(("wall", "processor")):
         found = paired([(mine[number], theirs[number]) for mine, theirs in pairs[1:]])

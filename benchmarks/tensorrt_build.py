@@ -1,8 +1,8 @@
 """Builds in a process of their own: ``python -m benchmarks.tensorrt_build SIDE FOLDER MODEL …``.
 
-Prints the seconds of the last one, by the clock and of the processors. A small model before it
-takes the imports out of them. Several large ones in one process would favour the bare side: its
-allocator keeps memory for the next.
+Prints the wall and processor seconds of the last build. A small model before it excludes the
+imports. Several large models in one process would favour the bare side, whose allocator reuses its
+memory for the next.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def bare(model: Path, folder: Path) -> None:
     parser = trt.OnnxParser(network, logger)
     assert parser.parse_from_file(str(model))
     config = builder.create_builder_config()
-    config.clear_flag(trt.BuilderFlag.TF32)  # as Enginebay does, which computes fp32 in fp32
+    config.clear_flag(trt.BuilderFlag.TF32)  # as in Enginebay, which computes fp32 in fp32
     plan = builder.build_serialized_network(network, config)
     (folder / "bare.engine").write_bytes(plan)
 
 
 def polygraphy(model: Path, folder: Path) -> None:
-    """Build with NVIDIA's Polygraphy, which imports the bindings by their other name."""
+    """Build with NVIDIA's Polygraphy, which imports the bindings by a different name."""
     import tensorrt_rtx_bindings as trt
 
     os.environ["POLYGRAPHY_USE_TENSORRT_RTX"] = "1"

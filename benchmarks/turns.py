@@ -1,4 +1,4 @@
-"""Two sides measured turn by turn, so that what slows the machine slows both.
+"""Two sides measured turn by turn, so that a slow phase of the machine slows both.
 
 The statistics are those of ``enginebay benchmark``: the ratio is the median of the turns' ratios,
 with its 95 % confidence interval.
@@ -49,15 +49,15 @@ def calls(function: Callable[..., object], *args: object) -> Side:
 
 
 def compare(ours: Side, bare: Side, *, calls_a_turn: int, turns: int, warmup: int = 3) -> Measured:
-    """Run both sides in turns, either of them first in every other one.
+    """Run both sides in turns, each side first in every other turn.
 
     Args:
         ours: Enginebay's side: given a number of calls, returns the seconds of one.
         bare: The same without Enginebay.
-        calls_a_turn: How many calls make one figure: some milliseconds' worth, shorter than the
-            time for which the system leaves a process alone.
-        turns: How many pairs of figures.
-        warmup: How many first pairs are not counted.
+        calls_a_turn: The number of calls per figure: some milliseconds, shorter than the time for
+            which the system runs a process without interruption.
+        turns: The number of pairs of figures.
+        warmup: The number of first pairs that are not counted.
     """
     pairs = []
     for turn in range(warmup + turns):

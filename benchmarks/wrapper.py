@@ -26,7 +26,7 @@ class Engine(NamedTuple):
     """An engine without Enginebay.
 
     Attributes:
-        params: What both sides run with. One thread: two pools would take turns spinning.
+        params: The parameters of both sides. A single thread: two pools would wait for each other.
         bare: Given an artifact and a feed, the engine's best call on NumPy arrays and its
             arguments.
     """
@@ -66,7 +66,7 @@ CASES = (
 
 
 def run() -> Iterator[Row]:
-    """One row for each installed engine, model and kind of array."""
+    """Measure a row for each installed engine, model and kind of array."""
     installed = {status.name for status in eb.list_backends() if status.state == "installed"}
     for name in ENGINES.keys() & installed:
         for case in CASES:

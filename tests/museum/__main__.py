@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _totals(found: dict[str, Outcome]) -> Iterator[list[object]]:
-    """Return the number of exhibits in each room, by outcome."""
+    """Yield the number of exhibits in each room, by outcome."""
     for room, exhibits in ROOMS.items():
         pairs = [(each, found[each.thread]) for each in exhibits if each.thread in found]
         yield [
