@@ -57,31 +57,31 @@ QUICK = ("--seconds", "0")
 
 @pytest.mark.filterwarnings("ignore:inference precision f16")  # the processor may have none
 def test_compare_has_a_row_per_backend_and_precision(tmp_path: Path) -> None:
-    found = compare(
+    comparison = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, precisions=["fp32", "fp16"]
     )
-    assert [(row.label, row.verdict) for row in found.rows] == [
+    assert [(row.label, row.verdict) for row in comparison.rows] == [
         ("onnxruntime fp32", "verified"),
         ("onnxruntime fp16", "verified"),
         ("openvino fp32", "verified"),
         ("openvino fp16", "verified"),
     ]
-    for row in found.rows:
+    for row in comparison.rows:
         assert row.artifact is not None
         artifact = eb.open_artifact(row.artifact)
         assert artifact.manifest.params["precision"] == row.precision
         assert row.size == sum(file.size for file in artifact.manifest.files)
         assert eb.verify(artifact).verdict == "verified"
     saved = json.loads((tmp_path / "all" / "comparison.json").read_text())
-    assert [row["artifact"] for row in saved["rows"]] == [row.artifact for row in found.rows]
+    assert [row["artifact"] for row in saved["rows"]] == [row.artifact for row in comparison.rows]
 
 
 def test_unseeded_model_has_the_same_weights_in_all_rows(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "net.py").write_text(NET)  # without a seed
-    found = compare(f"{tmp_path}/net.py:build", work_dir=tmp_path / "all", backends=ENGINES)
-    first, second = (eb.open_artifact(row.artifact).samples()[0] for row in found.rows)
+    comparison = compare(f"{tmp_path}/net.py:build", work_dir=tmp_path / "all", backends=ENGINES)
+    first, second = (eb.open_artifact(row.artifact).samples()[0] for row in comparison.rows)
     assert (first.outputs["output"] == second.outputs["output"]).all()
 
 
@@ -92,15 +92,20 @@ def test_failed_deployment_is_a_row_with_its_reason(tmp_path: Path) -> None:
     def doubled(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         return ctx.origin_func(x) * 2
 
-    found = compare(
+    comparison = compare(
         *(Net(), EXAMPLE),
         work_dir=tmp_path / "all",
         backends=ENGINES,
         precisions=["fp32", "bf16"],
         export=eb.ExportOptions(rewriters=[wrong]),
     )
-    rows = {row.label: row for row in found.rows}
-    assert [row.verdict for row in found.rows] == ["verified", "failed", "mismatched", "mismatched"]
+    rows = {row.label: row for row in comparison.rows}
+    assert [row.verdict for row in comparison.rows] == [
+        "verified",
+        "failed",
+        "mismatched",
+        "mismatched",
+    ]
     assert rows["onnxruntime bf16"].reason == (
         "'bf16' does not fit OnnxruntimeParams.precision: expected one of 'fp32', 'fp16', 'int8'"
     )
@@ -152,16 +157,16 @@ def test_artifacts_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
         compare(Net(), EXAMPLE, work_dir=folder / "onnxruntime", backends=ENGINES)
     assert (folder / "onnxruntime" / "manifest.json").read_bytes() == before
     assert not (folder / "openvino").exists()
-    found = compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, overwrite=True)
-    assert len(found.verified) == 2
+    comparison = compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, overwrite=True)
+    assert len(comparison.verified) == 2
 
 
 def test_parameters_go_to_the_backends_that_have_them(tmp_path: Path) -> None:
-    found = compare(
+    comparison = compare(
         *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, params={"streams": 2}
     )
-    params = [eb.open_artifact(row.artifact).manifest.params for row in found.rows]
-    assert [each.get("streams") for each in params] == [None, 2]
+    params = [eb.open_artifact(row.artifact).manifest.params for row in comparison.rows]
+    assert [values.get("streams") for values in params] == [None, 2]
 
 
 def test_command_line_prints_a_row_per_backend(cli: Run, here: Path) -> None:
@@ -222,14 +227,14 @@ def test_bad_command_line_is_refused(cli: Run, here: Path, flags: list[str], mes
 
 def test_every_artifact_is_measured_in_the_same_run(tmp_path: Path) -> None:
     folder = tmp_path / "all"
-    found = lab.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
-    for row in found.rows:
+    comparison = lab.compare(Net(), EXAMPLE, work_dir=folder, backends=ENGINES, seconds=0.3)
+    for row in comparison.rows:
         assert row.speed is not None
         assert row.speed.artifact == row.artifact
         assert row.latency is not None
-    assert found.machine is not None
-    assert 1 <= len(found.fastest) <= len(found.rows)
-    assert found.fastest[0].latency == min(row.latency for row in found.rows)
+    assert comparison.machine is not None
+    assert 1 <= len(comparison.fastest) <= len(comparison.rows)
+    assert comparison.fastest[0].latency == min(row.latency for row in comparison.rows)
     saved = json.loads((folder / "comparison.json").read_text())
     assert [row["speed"]["backend"] for row in saved["rows"]] == list(ENGINES)
 
@@ -240,10 +245,12 @@ def test_crash_during_the_benchmark_leaves_the_verdict(
     monkeypatch.setattr(
         "enginebay_lab.measurement.benchmark_subject._CHILD_MODULE", "tests.nowhere"
     )
-    found = lab.compare(*(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3)
-    assert len(found.verified) == 2
-    assert found.fastest == ()
-    assert "no artifact could be measured: " in found.notes[0]
+    comparison = lab.compare(
+        *(Net(), EXAMPLE), work_dir=tmp_path / "all", backends=ENGINES, seconds=0.3
+    )
+    assert len(comparison.verified) == 2
+    assert comparison.fastest == ()
+    assert "no artifact could be measured: " in comparison.notes[0]
 
 
 @pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan")])

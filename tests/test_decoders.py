@@ -91,13 +91,13 @@ def test_decoding_step_matches_at_every_cache_length(
     engine = eb.load(tmp_path / "out")
     for past in (1, 2, 7, 16, 32):
         given = step(model, past)
-        found = engine(arrays(given))
+        outputs = engine(arrays(given))
         with torch.no_grad():
             logits = model(**given).logits
-        assert list(found) == ["logits", *PRESENT]
-        np.testing.assert_allclose(found["logits"], logits, rtol=1e-4, atol=1e-5)
+        assert list(outputs) == ["logits", *PRESENT]
+        np.testing.assert_allclose(outputs["logits"], logits, rtol=1e-4, atol=1e-5)
         for name, layer in zip(PRESENT[::2], given["past_key_values"].layers, strict=True):
-            np.testing.assert_allclose(found[name], layer.keys, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(outputs[name], layer.keys, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["torchscript", "exported_program"])

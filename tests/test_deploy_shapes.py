@@ -158,16 +158,16 @@ def test_precision_fp16_widens_the_tolerance(cli: Run) -> None:
     words = ("deploy", "models.py:build", "--exporter", "torchscript", "--backend", "onnxruntime")
     half = cli(*words, "--precision", "fp16", "--work-dir", "half", "--json").document
     full = cli(*words, "--work-dir", "full", "--json").document
-    found = {
+    verifications = {
         name: document["manifest"]["verification"]
         for name, document in {"fp16": half, "fp32": full}.items()
     }
-    assert {name: one["precision"] for name, one in found.items()} == {
+    assert {name: verification["precision"] for name, verification in verifications.items()} == {
         "fp16": "fp16",
         "fp32": "fp32",
     }
-    assert found["fp16"]["outputs"][0]["rtol"] > found["fp32"]["outputs"][0]["rtol"]
-    assert found["fp16"]["outputs"][0]["max_abs_error"] > 0
+    assert verifications["fp16"]["outputs"][0]["rtol"] > verifications["fp32"]["outputs"][0]["rtol"]
+    assert verifications["fp16"]["outputs"][0]["max_abs_error"] > 0
 
 
 def test_external_data_travels_with_the_artifact(cli: Run, here: Path) -> None:

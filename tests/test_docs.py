@@ -99,11 +99,11 @@ def name_of(page: Path) -> str:
 def blocks_of(page: Path) -> Iterator[Block]:
     text = page.read_text(encoding="utf-8")
     end = -1
-    for found in BLOCK.finditer(text):
-        line = text.count("\n", 0, found.start("language")) + 1
-        follows = found.start() == end
-        end = found.end()
-        part = found.groupdict()
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("language")) + 1
+        follows = match.start() == end
+        end = match.end()
+        part = match.groupdict()
         yield Block(
             *(page, line, part["language"], part["file"], int(part["exit"] or 0)),
             *(part["code"], part["comment"] or "", follows),
@@ -322,14 +322,14 @@ def shown_on(page: str) -> set[str]:
 
 
 def test_the_reference_has_every_public_name() -> None:
-    wanted = {f"enginebay.{name}" for name in eb.__all__}
-    wanted |= {f"enginebay.authors.{name}" for name in authors.__all__}
-    wanted |= {f"enginebay.commands.{name}" for name in commands.__all__}
-    wanted |= {f"enginebay_lab.{name}" for name in lab.__all__}
-    wanted |= {f"enginebay_vision.{name}" for name in vision.__all__}
+    names = {f"enginebay.{name}" for name in eb.__all__}
+    names |= {f"enginebay.authors.{name}" for name in authors.__all__}
+    names |= {f"enginebay.commands.{name}" for name in commands.__all__}
+    names |= {f"enginebay_lab.{name}" for name in lab.__all__}
+    names |= {f"enginebay_vision.{name}" for name in vision.__all__}
     on_the_page_of_the_hooks = {f"enginebay.{name}" for name in ("API_VERSION", "BackendInfo")}
     in_words = {"enginebay.hookimpl", "enginebay.__version__"}
-    assert wanted - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
+    assert names - on_the_page_of_the_hooks - in_words <= shown_on("python.md")
 
 
 #: Suffixes of the classes that hooks take and return.

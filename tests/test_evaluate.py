@@ -49,17 +49,17 @@ def network() -> nn.Module:
 
 
 def test_three_engines_agree_on_the_same_items(folder: Path) -> None:
-    found = lab.evaluate(
+    evaluation = lab.evaluate(
         [folder / backend for backend in BACKENDS],
         folder / "data.npz",
         ["accuracy", "top-5", "cosine"],
         model=(network(), torch.zeros(1, 1, 8, 8)),
     )
-    assert [row.backend for row in found.rows[::3]] == list(BACKENDS)
-    for row in found.rows:
+    assert [row.backend for row in evaluation.rows[::3]] == list(BACKENDS)
+    for row in evaluation.rows:
         assert (row.error, row.count, row.agreement) == ("", 100, 1.0)
         assert row.drop == pytest.approx(0, abs=1e-4)
-    assert found.rows[0].value == found.rows[0].reference == 0.9
+    assert evaluation.rows[0].value == evaluation.rows[0].reference == 0.9
 
 
 def test_batches_of_tensors_are_evaluated(tmp_path: Path) -> None:

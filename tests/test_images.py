@@ -159,14 +159,17 @@ def test_every_vision_task_predicts_and_draws_an_image(cli: Run, picture: Path, 
     from PIL import Image
 
     deployed(cli, name)
-    found = answer(cli, str(picture))
-    wanted, size = ANSWERS[name]
-    named = [{key: one[key] for key in each} for each, one in zip(wanted, found, strict=True)]
-    assert named == wanted
+    predictions = answer(cli, str(picture))
+    expected, size = ANSWERS[name]
+    named = [
+        {key: prediction[key] for key in fields}
+        for fields, prediction in zip(expected, predictions, strict=True)
+    ]
+    assert named == expected
     with Image.open("drawn.png") as drawn:
         assert drawn.size == size
     with eb.load("out") as model:
-        assert msgspec.to_builtins(model.predict(picture)) == found
+        assert msgspec.to_builtins(model.predict(picture)) == predictions
 
 
 def test_miou_of_right_masks_is_1(cli: Run, picture: Path) -> None:

@@ -72,14 +72,14 @@ def quantize(model: Any, items: list[Any], folder: Path, **over: Any) -> lab.Qua
 def test_sensitivity_lists_the_costliest_layers_first(
     model: nn.Module, items: list[Any], engine: str
 ) -> None:
-    found = lab.sensitivity(
+    ranking = lab.sensitivity(
         model, torch.from_numpy(IMAGES[0]), data=items, backend=engine, params=INT8
     )
-    levels = [one.decibels for one in found.nodes]
-    assert (found.backend, found.precision, found.items) == (engine, "int8", 24)
+    levels = [layer.decibels for layer in ranking.nodes]
+    assert (ranking.backend, ranking.precision, ranking.items) == (engine, "int8", 24)
     assert levels == sorted(levels)
     assert levels[0] < 20 < levels[2]
-    first = {one.node.partition("/")[0] for one in found.nodes[:2]}
+    first = {layer.node.partition("/")[0] for layer in ranking.nodes[:2]}
     assert first & {"node_conv2d_1", "node_conv2d_2"}
 
 
@@ -89,13 +89,16 @@ def test_quantize_excludes_layers_until_the_engine_is_accurate(
 ) -> None:
     with pytest.raises(NotVerifiedError, match="run the worst layers in floating point"):
         deploy(model, items, tmp_path / "out", backend=engine)
-    found = quantize(
+    quantization = quantize(
         model, items, tmp_path / "out", backend=engine, metric="accuracy", max_drop=0.01
     )
-    done, accuracy = found.deployment, found.accuracy
+    done, accuracy = quantization.deployment, quantization.accuracy
     assert done.verdict == "verified"
     assert 0 < len(done.artifact.manifest.kept) <= 3
-    assert (sorted(found.kept), found.layers) == (sorted(done.artifact.manifest.kept), 4)
+    assert (sorted(quantization.kept), quantization.layers) == (
+        sorted(done.artifact.manifest.kept),
+        4,
+    )
     assert (accuracy.metric, accuracy.reference, accuracy.count) == ("accuracy", 1.0, 24)
     assert eb.verify(done.artifact).passed
     (row,) = lab.evaluate(done.artifact, items, "accuracy", model=model).rows
@@ -126,13 +129,13 @@ def test_quantize_excludes_no_layer_of_an_accurate_engine(items: list[Any], tmp_
         model.wide.weight[0] /= 3000
         model.narrow.weight[:, 0] *= 3000
     steps: list[str] = []
-    found = quantize(
+    quantization = quantize(
         *(model, items, tmp_path / "out"),
         metric="cosine",
         max_drop=0.01,
         watch=lambda step: steps.append(step.name),
     )
-    assert (found.kept, found.layers) == ((), 0)
+    assert (quantization.kept, quantization.layers) == ((), 0)
     assert set(steps) == {"quantize", "deploy"}
 
 

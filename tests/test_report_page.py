@@ -34,7 +34,7 @@ EVIL = "</title></script><script>document.title='taken'</script><img src=x onerr
 
 
 @pytest.fixture(scope="module")
-def found() -> lab.Report:
+def example_report() -> lab.Report:
     """The report that the site shows: three engines at two precisions, measured and evaluated."""
     report = lab.report(ROOT / "docs" / "report-example.json")
     (comparison,) = report.comparisons
@@ -96,8 +96,10 @@ def column(page: Any, name: str) -> list[str]:
     return texts
 
 
-def test_page_shows_verdicts_problems_plots_and_commands(found: lab.Report, show: Any) -> None:
-    page = show(found)
+def test_page_shows_verdicts_problems_plots_and_commands(
+    example_report: lab.Report, show: Any
+) -> None:
+    page = show(example_report)
     assert page.title() == "examples/digits/digits.py:trained · Enginebay report"
     assert column(page, "Backend")[:2] == ["PyTorch", "onnxruntime fp32"]
     assert column(page, "Verdict") == ["–", *["✓ verified"] * 6, "✗ failed"]
@@ -122,9 +124,9 @@ def test_page_shows_verdicts_problems_plots_and_commands(found: lab.Report, show
     assert words == ["deploy", "benchmark", "evaluate", "report"]
 
 
-def test_page_names_the_engine_of_simulated_figures(found: lab.Report) -> None:
+def test_page_names_the_engine_of_simulated_figures(example_report: lab.Report) -> None:
     """Figures of a simulated graph belong to the engine that ran it."""
-    first, *others = found.artifacts
+    first, *others = example_report.artifacts
     verification = first.manifest.verification
     assert verification is not None
     simulation = Simulation(engine="another 1", samples=5, outputs=verification.outputs)
@@ -138,14 +140,16 @@ def test_page_names_the_engine_of_simulated_figures(found: lab.Report) -> None:
         verification=msgspec.structs.replace(verification, simulation=simulation),
     )
     first = msgspec.structs.replace(first, manifest=manifest)
-    page = msgspec.structs.replace(found, comparisons=(), artifacts=(first, *others)).to_html()
+    page = msgspec.structs.replace(
+        example_report, comparisons=(), artifacts=(first, *others)
+    ).to_html()
     assert "<dt>its graph alone</dt><dd>another 1 ran the graph: " in page
     assert "<dt>built for</dt><dd>a board</dd>" in page
     assert "<dt>ran on</dt><dd>B 1, verified, then on lab</dd>" in page
 
 
-def test_click_on_a_header_sorts_the_table(found: lab.Report, show: Any) -> None:
-    page = show(found)
+def test_click_on_a_header_sorts_the_table(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report)
     before = column(page, "Backend")
     page.click("#overview thead button:has-text('Backend')")
     assert column(page, "Backend") == sorted(before, key=str.lower)
@@ -164,8 +168,10 @@ def test_click_on_a_header_sorts_the_table(found: lab.Report, show: Any) -> None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_in_both_themes(found: lab.Report, show: Any, scheme: Any) -> None:
-    page = show(found, color_scheme=scheme)
+def test_text_has_contrast_in_both_themes(
+    example_report: lab.Report, show: Any, scheme: Any
+) -> None:
+    page = show(example_report, color_scheme=scheme)
     colour = "getComputedStyle(document.body).backgroundColor"
     own = page.evaluate(colour)
     assert (own == "rgb(255, 255, 255)") == (scheme == "light")
@@ -184,7 +190,7 @@ def test_text_has_contrast_in_both_themes(found: lab.Report, show: Any, scheme: 
 
 def contrast(page: Any, selector: str) -> float:
     """Return the contrast of a text with its background, as WCAG 2 defines it."""
-    found: float = page.evaluate(
+    ratio: float = page.evaluate(
         """(selector) => {
         const luminance = (colour) => {
           const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => {
@@ -201,11 +207,11 @@ def contrast(page: Any, selector: str) -> float:
       }""",
         selector,
     )
-    return found
+    return ratio
 
 
-def test_on_a_phone_only_the_tables_scroll_sideways(found: lab.Report, show: Any) -> None:
-    page = show(found, viewport={"width": 390, "height": 800}, has_touch=True)
+def test_on_a_phone_only_the_tables_scroll_sideways(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report, viewport={"width": 390, "height": 800}, has_touch=True)
     for details in page.locator("details").all():
         details.locator("summary").click()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -218,8 +224,8 @@ def test_on_a_phone_only_the_tables_scroll_sideways(found: lab.Report, show: Any
     assert size > 8  # pixels: readable
 
 
-def test_details_open_and_a_command_is_copied(found: lab.Report, show: Any) -> None:
-    page = show(found, permissions=["clipboard-read", "clipboard-write"])
+def test_details_open_and_a_command_is_copied(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report, permissions=["clipboard-read", "clipboard-write"])
     detail = page.locator("#verdicts details").first
     assert not detail.locator("dl").is_visible()
     detail.locator("summary").click()
@@ -230,8 +236,8 @@ def test_details_open_and_a_command_is_copied(found: lab.Report, show: Any) -> N
     assert page.evaluate("navigator.clipboard.readText()") == "enginebay report all"
 
 
-def test_print_is_black_on_white_with_open_details(found: lab.Report, show: Any) -> None:
-    page = show(found, color_scheme="dark")
+def test_print_is_black_on_white_with_open_details(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report, color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -240,22 +246,24 @@ def test_print_is_black_on_white_with_open_details(found: lab.Report, show: Any)
     assert page.locator("#verdicts dl").last.is_visible()
 
 
-def test_page_is_readable_without_scripts(found: lab.Report, show: Any) -> None:
-    page = show(found, java_script_enabled=False)
+def test_page_is_readable_without_scripts(example_report: lab.Report, show: Any) -> None:
+    page = show(example_report, java_script_enabled=False)
     assert "✓ verified" in page.inner_text("#overview")
     assert not page.locator("#theme").is_visible()
     assert page.locator("#commands pre").last.inner_text() == "enginebay report all"
 
 
-def test_text_of_a_record_is_escaped(found: lab.Report, swept: lab.Report, show: Any) -> None:
-    comparison, evaluation = found.comparisons[0], found.evaluations[0]
+def test_text_of_a_record_is_escaped(
+    example_report: lab.Report, swept: lab.Report, show: Any
+) -> None:
+    comparison, evaluation = example_report.comparisons[0], example_report.evaluations[0]
     rows = [
         msgspec.structs.replace(row, backend=EVIL, reason=EVIL, hint=EVIL, notes=(EVIL,))
         for row in comparison.rows
     ]
     metrics = [msgspec.structs.replace(row, metric=EVIL) for row in evaluation.rows]
     evil = msgspec.structs.replace(
-        found,
+        example_report,
         comparisons=(
             msgspec.structs.replace(comparison, model=EVIL, command=EVIL, rows=tuple(rows)),
         ),
@@ -276,7 +284,7 @@ def test_text_of_a_record_is_escaped(found: lab.Report, swept: lab.Report, show:
     assert EVIL in page.inner_text("#commands")
 
 
-def test_layer_errors_and_times_are_plotted(found: lab.Report, show: Any) -> None:
+def test_layer_errors_and_times_are_plotted(example_report: lab.Report, show: Any) -> None:
     places = [
         Place(module="features.0", accumulated=1e-7, alone=1e-7),
         Place(module="features.1", accumulated=0.02, alone=0.02, wrong=True, wrong_alone=True),
@@ -292,11 +300,14 @@ def test_layer_errors_and_times_are_plotted(found: lab.Report, show: Any) -> Non
         nodes=(NodeSensitivity("node_conv", "Conv", 21.5), NodeSensitivity("node_fc", "Gemm", 40)),
     )
     layer = Layer(name="conv_relu", operator="Conv", seconds=2e-5, share=1.0, modules=("features",))
-    benchmark = found.benchmarks[0]
+    benchmark = example_report.benchmarks[0]
     rows = [msgspec.structs.replace(row, layers=(layer,)) for row in benchmark.rows[:2]]
     page = show(
         lab.report(
-            found, bisection, sensitivity, msgspec.structs.replace(benchmark, rows=tuple(rows))
+            example_report,
+            bisection,
+            sensitivity,
+            msgspec.structs.replace(benchmark, rows=tuple(rows)),
         )
     )
     titles = page.locator("figure h3").all_inner_texts()
@@ -312,14 +323,16 @@ def test_layer_errors_and_times_are_plotted(found: lab.Report, show: Any) -> Non
 
 
 @pytest.fixture(scope="module")
-def swept(found: lab.Report) -> lab.Report:
+def swept(example_report: lab.Report) -> lab.Report:
     """Four models on six engines and two hosts, with cells of each verdict and a lost cell."""
-    machine = found.benchmarks[0].machine
+    machine = example_report.benchmarks[0].machine
     planted = {("b.py", 1): "mismatched", ("c.py", 2): "failed", ("d.py", 3): "crashed"}
     rows = []
     for model in ("a.py", "b.py", "c.py", "d.py"):
-        for number, row in enumerate(found.comparisons[0].rows[:6]):
-            fields = msgspec.structs.asdict(row) | {"speed": found.benchmarks[0].rows[number + 1]}
+        for number, row in enumerate(example_report.comparisons[0].rows[:6]):
+            fields = msgspec.structs.asdict(row) | {
+                "speed": example_report.benchmarks[0].rows[number + 1]
+            }
             verdict = planted.get((model, number), row.verdict)
             if verdict != row.verdict:
                 fields |= {"verdict": verdict, "reason": f"planted on {model}", "hint": "look"}
@@ -384,9 +397,9 @@ def test_a_cell_that_failed_has_the_precision_of_its_backends_other_cells() -> N
             *(("a.py", "openvino", "failed"), ("b.py", "openvino", "failed")),
         ]
     ]
-    found = sweep_section.describe_sweep(lab.Sweep(rows=tuple(rows)))["tables"][0]
-    assert found.columns == ("Model", "ncnn fp32", "openvino")
-    assert [[cell.text for cell in row] for row in found.rows] == [
+    table = sweep_section.describe_sweep(lab.Sweep(rows=tuple(rows)))["tables"][0]
+    assert table.columns == ("Model", "ncnn fp32", "openvino")
+    assert [[cell.text for cell in row] for row in table.rows] == [
         ["a.py", "verified", "failed"],
         ["b.py", "failed", "failed"],
     ]
@@ -410,8 +423,10 @@ def test_sweep_page_fits_a_phone_in_both_themes(swept: lab.Report, show: Any, sc
     assert contrast(page, ".worse li") > 20
 
 
-def test_extreme_figures_and_long_names_do_not_widen_the_page(found: lab.Report, show: Any) -> None:
-    comparison, benchmark = found.comparisons[0], found.benchmarks[0]
+def test_extreme_figures_and_long_names_do_not_widen_the_page(
+    example_report: lab.Report, show: Any
+) -> None:
+    comparison, benchmark = example_report.comparisons[0], example_report.benchmarks[0]
     rows = []
     for row, error in zip(comparison.rows, (0.0, -1.0, None, 1e300, 1e-300, 1.0), strict=False):
         assert row.verification is not None
@@ -426,7 +441,7 @@ def test_extreme_figures_and_long_names_do_not_widen_the_page(found: lab.Report,
         msgspec.structs.replace(row, quantiles=(0.0,) * 101, batch=0) for row in benchmark.rows
     ]
     odd = msgspec.structs.replace(
-        found,
+        example_report,
         artifacts=(),
         comparisons=(msgspec.structs.replace(comparison, rows=tuple(rows), model="z" * 300),),
         benchmarks=(msgspec.structs.replace(benchmark, rows=tuple(speeds)),),
@@ -435,10 +450,10 @@ def test_extreme_figures_and_long_names_do_not_widen_the_page(found: lab.Report,
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_page_is_small_self_contained_and_deterministic(found: lab.Report) -> None:
-    html = found.to_html()
+def test_page_is_small_self_contained_and_deterministic(example_report: lab.Report) -> None:
+    html = example_report.to_html()
     assert len(html.encode()) < 150_000
-    assert html == found.to_html()
+    assert html == example_report.to_html()
     for part in ("src=", "href=", "@import", "url("):
         assert part not in html
     addresses = html.replace('xmlns="http://www.w3.org/2000/svg"', "")
@@ -454,7 +469,7 @@ def test_schema_in_the_docs_matches_the_records() -> None:
     jsonschema.validate(example, schema)
 
 
-def test_the_plots_are_the_same_with_lxml(found: lab.Report) -> None:
+def test_the_plots_are_the_same_with_lxml(example_report: lab.Report) -> None:
     """pygal draws with lxml if it is installed, unless ``NO_LXML`` is set."""
     pytest.importorskip("lxml", reason="lxml is not installed")
     code = (

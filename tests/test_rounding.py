@@ -114,22 +114,22 @@ def planes() -> torch.nn.Module:
 @pytest.mark.parametrize("backend", ["onnxruntime", "openvino", "ncnn"])
 def test_rounding_of_long_sums_is_verified(backend, tmp_path):
     example = torch.rand(1, 3, 384, 384)
-    found = eb.deploy(planes(), example, backend=backend, work_dir=tmp_path / "a")
-    assert found.verdict == "verified"
+    deployment = eb.deploy(planes(), example, backend=backend, work_dir=tmp_path / "a")
+    assert deployment.verdict == "verified"
 
 
 @pytest.mark.filterwarnings("ignore::enginebay.VerdictWarning")
 def test_error_of_a_thousandth_in_a_large_image_is_a_mismatch(tmp_path):
     rewriters = eb.RewriterSet()
     rewriters.function(f"{__name__}.Brighter.forward")(lambda ctx, self, x: x * 1.001)
-    found = eb.deploy(
+    deployment = eb.deploy(
         *(planes(), torch.rand(1, 3, 384, 384)),
         backend="ncnn",
         work_dir=tmp_path / "a",
         export=eb.ExportOptions(rewriters=[rewriters]),
         verify=eb.VerifyOptions(allow_mismatch=True),
     )
-    assert found.verdict == "mismatched"
+    assert deployment.verdict == "mismatched"
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])

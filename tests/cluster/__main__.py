@@ -1,4 +1,4 @@
-"""``python -m tests.cluster``: sixty cells of the zoo on four workers, two of which are lost.
+"""``python -m tests.cluster``: sixty cells of the zoo on four workers, of which two fail.
 
 The program kills a worker and stops another in the middle. Then it removes a row and resumes the
 sweep, plants a mismatch and a slowdown, and compares the time per task with bare Dask.

@@ -86,7 +86,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def found(output: str, executor: Executor | None = None, model: str | None = None) -> Any:
+def evaluate(output: str, executor: Executor | None = None, model: str | None = None) -> Any:
     metrics = ["own.py:Slow", "mean-absolute-error", *(["cosine"] if model else [])]
     return lab.evaluate(
         *("one", "data.npz", metrics),
@@ -116,8 +116,8 @@ def killed(folder: Path, pids: Callable[[], Iterable[int]]) -> Iterator[None]:
 
     def kill() -> None:
         while not over.wait(0.01):
-            if found := next(in_the_middle(), None):
-                os.kill(found, signal.SIGKILL)
+            if pid := next(in_the_middle(), None):
+                os.kill(pid, signal.SIGKILL)
                 over.set()
 
     thread = threading.Thread(target=kill)
@@ -133,10 +133,10 @@ def test_killed_worker_loses_and_repeats_no_item(folder: Path) -> None:
         dask_executor(cluster.address) as executor,
         killed(folder, lambda: [worker.pid for worker in cluster.workers]),
     ):
-        parts = found("rows.jsonl", executor, "net.py:build")
+        parts = evaluate("rows.jsonl", executor, "net.py:build")
     before = seen(folder)
     assert before > 2 * 384, "a second worker repeats the shard of the killed worker"
-    assert parts == found("whole.jsonl", model="net.py:build")
+    assert parts == evaluate("whole.jsonl", model="net.py:build")
     assert seen(folder) == before + 2 * 384
     assert [row.count for row in parts.rows] == [384] * 3
 
@@ -148,12 +148,12 @@ def test_broken_pool_resumes_after_its_finished_items(folder: Path) -> None:
         killed(folder, lambda: list(pool._processes)),
         pytest.raises(EnginebayError) as caught,
     ):
-        found("rows.jsonl", pool)
+        evaluate("rows.jsonl", pool)
     assert str(caught.value).startswith("items ")
     assert " of 'data.npz' were not evaluated" in str(caught.value)
     assert "BrokenProcessPool" in str(caught.value)
     before = seen(folder)
     with ProcessPoolExecutor(1, mp_context=spawned) as pool:
-        parts = found("rows.jsonl", pool)
+        parts = evaluate("rows.jsonl", pool)
     assert seen(folder) - before < 384, "finished items are not evaluated again"
-    assert parts == found("whole.jsonl")
+    assert parts == evaluate("whole.jsonl")

@@ -57,13 +57,13 @@ def test_killed_and_stopped_workers_lose_and_repeat_no_task(
 
         thread = threading.Thread(target=disturb)
         thread.start()
-        found = list(run_tasks(tasks, executor, on_begin=lambda _, host: hosts.append(host)))
+        results = list(run_tasks(tasks, executor, on_begin=lambda _, host: hosts.append(host)))
         thread.join()
-    assert sorted(int(one.key) for one in found) == list(range(40))
-    assert [one.fault for one in found] == [None] * 40
-    assert {one.value for one in found} == {task.data for task in tasks}
+    assert sorted(int(result.key) for result in results) == list(range(40))
+    assert [result.fault for result in results] == [None] * 40
+    assert {result.value for result in results} == {task.data for task in tasks}
     begun = {path.name: len(path.read_text()) for path in notes.iterdir()}
-    again = {one.key: one.attempts for one in found if one.attempts > 1}
+    again = {result.key: result.attempts for result in results if result.attempts > 1}
     # The tasks of the two workers; a task that had only begun may have no note.
     assert 1 <= len(again) <= 4, again
     # dask itself repeats tasks whose results a lost worker had not sent.
@@ -81,11 +81,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, soon: int) -> None:
 def test_absent_scheduler_is_refused_with_a_hint() -> None:
     wanted = r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"
     with (
-        pytest.raises(UsageError, match=wanted) as found,
+        pytest.raises(UsageError, match=wanted) as caught,
         dask_executor("tcp://127.0.0.1:1"),
     ):
         pass
-    assert found.value.hint == (
+    assert caught.value.hint == (
         "dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786"
     )
 
@@ -101,11 +101,11 @@ def test_invalid_scheduler_address_is_refused(address: str) -> None:
 def test_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
     with (
         Cluster(tmp_path, 0) as cluster,
-        pytest.raises(UsageError, match="has no worker") as found,
+        pytest.raises(UsageError, match="has no worker") as caught,
         dask_executor(cluster.address),
     ):
         pass
-    assert found.value.hint == f"dask worker {cluster.address}"
+    assert caught.value.hint == f"dask worker {cluster.address}"
 
 
 def test_workers_of_a_different_version_are_refused(
@@ -114,8 +114,8 @@ def test_workers_of_a_different_version_are_refused(
     monkeypatch.setattr("enginebay_lab.executors.dask.__version__", "9.9")
     with (
         Cluster(tmp_path, 1) as cluster,
-        pytest.raises(UsageError, match=r"has enginebay .*; expected 9\.9") as found,
+        pytest.raises(UsageError, match=r"has enginebay .*; expected 9\.9") as caught,
         dask_executor(cluster.address),
     ):
         pass
-    assert found.value.hint == "pip install enginebay==9.9 there, or install its version here"
+    assert caught.value.hint == "pip install enginebay==9.9 there, or install its version here"

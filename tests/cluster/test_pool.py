@@ -39,14 +39,16 @@ def test_crash_loses_its_task_and_a_dead_worker_every_task(
         return ExecutorTask(key, f"pool_work:{function}", key.encode(), 30)
 
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        found = {one.key: one for one in run_tasks([task("a"), task("b", "crash")], pool)}
-        assert found["a"].value == b"a"
-        assert found["b"].fault
-        assert found["b"].fault.kind == "crashed"
+        results = {
+            result.key: result for result in run_tasks([task("a"), task("b", "crash")], pool)
+        }
+        assert results["a"].value == b"a"
+        assert results["b"].fault
+        assert results["b"].fault.kind == "crashed"
         (worker,) = pool._processes.values()
         os.kill(worker.pid, signal.SIGKILL)
         lost = list(run_tasks([task(each) for each in "cde"], pool))
-    assert sorted(one.key for one in lost) == ["c", "d", "e"]
-    faults = [one.fault for one in lost if one.fault]
+    assert sorted(result.key for result in lost) == ["c", "d", "e"]
+    faults = [result.fault for result in lost if result.fault]
     assert {fault.kind for fault in faults} == {"worker died"}
     assert "BrokenProcessPool" in faults[-1].reason

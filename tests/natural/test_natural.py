@@ -15,5 +15,5 @@ SOME = ("relu6", ">> 2 int64", "floor_divide int32", "index of an input", "cumsu
 @pytest.mark.parametrize("operator", [one for one in OPERATORS if one.name in SOME], ids=str)
 @pytest.mark.one_in(3)
 def test_wrong_outputs_beyond_the_example_are_reported(operator: Operator, engine: str) -> None:
-    found = deployed(operator, engine)
-    assert not found.is_silent, found.wrong
+    outcome = deployed(operator, engine)
+    assert not outcome.is_silent, outcome.wrong

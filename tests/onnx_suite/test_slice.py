@@ -36,17 +36,17 @@ def _importable_in_children(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("engine", BARE)
 def test_wrapper_passes_every_case_of_its_engine(engine: str) -> None:
     names = sorted(load_cases())[::100]
-    found = run_all(engine, names)
-    assert sum(outcome == "pass" for (_, way), outcome in found.items() if way == "bare") >= 12
-    assert lost_cases(found) == {}
+    outcomes = run_all(engine, names)
+    assert sum(outcome == "pass" for (_, way), outcome in outcomes.items() if way == "bare") >= 12
+    assert lost_cases(outcomes) == {}
 
 
 def test_wrong_output_and_crash_are_lost_cases_and_end_no_run() -> None:
     names = ["node/test_abs", "node/test_neg", "node/test_relu", "node/test_exp"]
     with derived("brittle", BROKEN):
-        found = run_all("onnxruntime", names, backend="brittle")
-    lost = lost_cases(found)
+        outcomes = run_all("onnxruntime", names, backend="brittle")
+    lost = lost_cases(outcomes)
     assert list(lost) == ["node/test_neg", "node/test_relu"]
     assert "SIGSEGV" in lost["node/test_neg"]
     assert lost["node/test_relu"].startswith("AssertionError: ")
-    assert found["node/test_exp", "wrapped"] == "pass"
+    assert outcomes["node/test_exp", "wrapped"] == "pass"

@@ -68,12 +68,12 @@ def test_bisection_names_two_nodes_wrong_only_together(tmp_path: Path) -> None:
         export=eb.ExportOptions(exporter="torchscript"),
         verify=eb.VerifyOptions(allow_mismatch=True),
     ).artifact
-    found = lab.bisect(artifact, model)
-    assert (found.module, found.operator, found.step) == (
+    bisection = lab.bisect(artifact, model)
+    assert (bisection.module, bisection.operator, bisection.step) == (
         *("bit.embedder.pooler", "MaxPool"),
         "engine",
     )
-    assert found.together == (
+    assert bisection.together == (
         "/model/bit/embedder/pad/Pad",
         "/model/bit/embedder/pooler/MaxPool",
     )

@@ -1,7 +1,7 @@
 """The models: published architectures with random weights, at the sizes of their inputs.
 
-Of an architecture with several widths it has a small width, to save memory and time. A new model is
-a line in :data:`REAL`, as in the zoo.
+If an architecture has several widths, this list has a small width, to save memory and time. A new
+model is a line in :data:`REAL`, as in the zoo.
 """
 
 from __future__ import annotations

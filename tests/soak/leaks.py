@@ -39,7 +39,7 @@ def changes(before: Functions, after: Functions, module: str) -> list[str]:
 
 
 def is_altered(module: nn.Module) -> bool:
-    """Return True if a module's dictionaries are not those that torch created."""
+    """Return True if a module's dictionaries were not created by torch."""
     plain = vars(nn.Module())
     return any(type(vars(module)[name]) is not type(value) for name, value in plain.items())
 

@@ -40,13 +40,13 @@ def test_stored_claims_match_the_plugin(status: eb.BackendStatus) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_stored_report_matches_the_last_run_of_the_kit(name: str) -> None:
-    found = reports.made(name)
-    if found is None:
+    report = reports.made(name)
+    if report is None:
         session = STAND_INS.partition("-")[0] if name == STAND_INS else name
         pytest.skip(f"nox -s {session} has not run here, which leaves {name}.json")
-    kept = load()[name]
-    assert (kept.claims, kept.laws, kept.left_out) == (
-        *(found.claims, found.laws, found.left_out),
+    stored = load()[name]
+    assert (stored.claims, stored.laws, stored.left_out) == (
+        *(report.claims, report.laws, report.left_out),
     ), KEEP
 
 

@@ -35,11 +35,11 @@ def test_missing_backend_loses_the_cell(net) -> None:
 
 def test_different_model_file_on_the_worker_loses_the_cell(net) -> None:
     job = build_job(cell_of(), None, "")
-    wanted = hashlib.sha256(net.read_bytes()).hexdigest()
+    digest = hashlib.sha256(net.read_bytes()).hexdigest()
     net.write_text("# another model")
     row = receive_row(cell_of(), run_cell(job), None)
     assert (row.verdict, row.fault) == ("lost", "not seen")
-    assert row.reason == f"{row.host} has a different file '{net}', expected sha256 {wanted}"
+    assert row.reason == f"{row.host} has a different file '{net}', expected sha256 {digest}"
     assert row.hint == "put it on a file system that all machines mount at the same path"
 
 
@@ -78,16 +78,22 @@ def test_reply_cannot_choose_names_or_paths(net, tmp_path) -> None:
         )
         for name in elsewhere:
             reply = encode_message(msgspec.structs.replace(row, artifact=name, digest=made.digest))
-            found = receive_row(cell, reply, output)
-            assert (found.verdict, found.fault, found.artifact) == ("lost", "damaged", None)
+            received = receive_row(cell, reply, output)
+            assert (received.verdict, received.fault, received.artifact) == (
+                "lost",
+                "damaged",
+                None,
+            )
         assert made.path.is_dir()
         other = encode_message(msgspec.structs.replace(row, digest="0" * 64))
         assert "is a different artifact" in receive_row(cell, other, output).reason
         foreign = {"key": "../../../mine", "backend": "../..", "model": "/", "params": {"a": 1}}
-        found = receive_row(cell, encode_message(msgspec.structs.replace(row, **foreign)), output)
-    assert (found.key, found.backend, found.model) == (cell.key, cell.backend, cell.model)
-    assert found.artifact == str((output / "artifacts" / artifact_folder_name(cell)).resolve())
-    assert eb.open_artifact(found.artifact).digest == row.digest
+        received = receive_row(
+            cell, encode_message(msgspec.structs.replace(row, **foreign)), output
+        )
+    assert (received.key, received.backend, received.model) == (cell.key, cell.backend, cell.model)
+    assert received.artifact == str((output / "artifacts" / artifact_folder_name(cell)).resolve())
+    assert eb.open_artifact(received.artifact).digest == row.digest
 
 
 NESTED = b"\x91" * 100_000 + b"\xc0"

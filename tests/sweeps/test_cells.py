@@ -166,11 +166,11 @@ def test_metrics_are_in_the_row(net, tmp_path) -> None:
     cell = cell_of(data="data.npz", take=8, metrics=("accuracy", "cosine"))
     row = swept(cell, tmp_path / "out")
     assert row.verdict == "verified"
-    assert [(each.metric, each.count, each.drop) for each in row.metrics] == [
+    assert [(metric.metric, metric.count, metric.drop) for metric in row.metrics] == [
         ("accuracy", 8, 0.0),
         ("cosine", 8, pytest.approx(0, abs=1e-5)),
     ]
-    assert {each.artifact for each in row.metrics} == {row.artifact}
+    assert {metric.artifact for metric in row.metrics} == {row.artifact}
     row = swept(cell_of(data="data.npz", metrics=("accuracyy",)))
     assert row.verdict == "verified"
     assert "unknown metric 'accuracyy'" in row.metrics[0].failure()

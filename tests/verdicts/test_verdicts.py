@@ -56,6 +56,6 @@ def test_stored_state_changes_a_later_output(name: str, build) -> None:
 
 
 def test_rules_produce_at_least_200_distinct_plants() -> None:
-    found = list(plants())
-    assert len(found) >= 200
-    assert len({(each.kind, each.operation, each.name) for each in found}) == len(found)
+    made = list(plants())
+    assert len(made) >= 200
+    assert len({(plant.kind, plant.operation, plant.name) for plant in made}) == len(made)

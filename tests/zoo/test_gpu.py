@@ -16,7 +16,7 @@ WAYS = [Column(BACKEND, "dynamo"), Column(BACKEND, "torchscript")]
 
 @pytest.mark.parametrize("model", ["bert", "convnext", "llama", "resnet", "swin", "vit"])
 def test_a_few_models_are_verified_on_a_gpu(model: str) -> None:
-    found = measure_model(model, WAYS)
-    assert [(cell.column, cell.state, cell.reason) for cell in found] == [
-        (way, "verified", "") for way in WAYS
+    measured = measure_model(model, WAYS)
+    assert [(cell.column, cell.state, cell.reason) for cell in measured] == [
+        (column, "verified", "") for column in WAYS
     ]

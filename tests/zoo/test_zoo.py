@@ -39,11 +39,11 @@ FEW = [
 
 @pytest.mark.parametrize("model", ["llama", "resnet", "swin"])
 def test_a_few_models_are_verified_on_every_engine(model: str) -> None:
-    found = measure_model(model, FEW)
-    assert [(cell.column, cell.state, cell.reason) for cell in found] == [
+    measured = measure_model(model, FEW)
+    assert [(cell.column, cell.state, cell.reason) for cell in measured] == [
         (column, "verified", "") for column in FEW
     ]
-    assert all(cell.worst is not None and cell.worst < 1e-4 and cell.via for cell in found)
+    assert all(cell.worst is not None and cell.worst < 1e-4 and cell.via for cell in measured)
 
 
 @pytest.mark.skipif(
@@ -119,20 +119,20 @@ def crash_at_the_end(model: str, columns: list[Column], journal: Path, package: 
 
 
 def test_crash_loses_a_single_cell() -> None:
-    found = measure_model("bert", FEW, f"{HERE}:crash_at_openvino")
-    assert [cell.state for cell in found] == ["verified", "crashed", "verified"]
-    assert [cell.column for cell in found] == FEW
-    assert "SIGSEGV" in found[1].reason
+    measured = measure_model("bert", FEW, f"{HERE}:crash_at_openvino")
+    assert [cell.state for cell in measured] == ["verified", "crashed", "verified"]
+    assert [cell.column for cell in measured] == FEW
+    assert "SIGSEGV" in measured[1].reason
 
 
 def test_hanging_model_is_ended_with_crashed_cells() -> None:
-    found = measure_model("bert", FEW, f"{HERE}:late_everywhere")
-    assert {(cell.state, cell.reason) for cell in found} == {("crashed", "it ran past 180 s")}
+    measured = measure_model("bert", FEW, f"{HERE}:late_everywhere")
+    assert {(cell.state, cell.reason) for cell in measured} == {("crashed", "it ran past 180 s")}
 
 
 def test_crash_after_the_last_cell_changes_no_cell() -> None:
-    found = measure_model("bert", FEW, f"{HERE}:crash_at_the_end")
-    assert [cell.state for cell in found] == ["verified"] * 3
+    measured = measure_model("bert", FEW, f"{HERE}:crash_at_the_end")
+    assert [cell.state for cell in measured] == ["verified"] * 3
 
 
 def test_each_cell_is_written_as_soon_as_it_is_measured(
@@ -164,14 +164,14 @@ def test_results_hold_the_newest_of_each_cell_in_zoo_order(tmp_path: Path) -> No
     results.put([a_cell("vit", COLUMNS[1], seconds=3.0)], "2026-01-03", ZOO)
     results.put([a_cell("bert", COLUMNS[4])], "2026-01-04", ZOO)
     save(results, path)
-    kept = load(path)
-    assert kept == results
-    assert [(c.model, c.column, c.seconds) for c in kept.cells] == [
+    stored = load(path)
+    assert stored == results
+    assert [(c.model, c.column, c.seconds) for c in stored.cells] == [
         ("bert", COLUMNS[4], 0.0),
         ("vit", COLUMNS[0], 0.0),
         ("vit", COLUMNS[1], 3.0),
     ]
-    assert (kept.date, load(tmp_path / "none.json").cells) == ("2026-01-04", [])
+    assert (stored.date, load(tmp_path / "none.json").cells) == ("2026-01-04", [])
     assert installed()["torch"] == version("torch")
 
 
