@@ -153,7 +153,7 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
     [
         (
             {"int8_keep": ["Conv"], "params": {}},
-            "int8_keep keeps layers out of int8, and precision fp32 has no such layers",
+            "int8_keep keeps layers out of int8, but precision fp32 has no 8-bit layers",
             "--precision int8",
         ),
         (

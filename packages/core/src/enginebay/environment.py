@@ -50,7 +50,7 @@ CUSTOM_OPS = "custom ops"
 
 
 class Tier(StrEnum):
-    """The depth of a check. The tiers are checked in the order of the enum."""
+    """One stage of a backend's check; the stages run in the order of the enum."""
 
     METADATA = "metadata"  #: distributions are installed; nothing is imported
     IMPORT = "import"  #: the runtime imports
@@ -62,7 +62,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check.
 
     Attributes:
-        tier: The depth of the check.
+        tier: The stage to which the check belongs.
         name: A short name of what is checked: ``onnxruntime``, ``CUDAExecutionProvider``.
         status: The result of the check.
         found: The found state in one line, such as the version or the reason for a failure.
@@ -140,7 +140,7 @@ def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: s
     Call this in the device tier if ``request.with_custom_ops`` is true.
 
     Args:
-        names: The libraries, classes or packages with the operators; the check fails without any.
+        names: The libraries, classes or packages with the operators; if empty, the check fails.
         load: A function that loads all operators, or raises an
             :class:`~enginebay.errors.EnginebayError`.
         fix: The flag that specifies custom operators, for failures without another hint.
@@ -226,7 +226,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of the first installed alternative, even if the version does not fit.
+    """Return the version of the first installed alternative, even if it is too old or too new.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.
@@ -281,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Return a description of the installed distribution, or "", and whether it fits."""
+    """Describe the installed distribution ("" without one); return also if it is sufficient."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

@@ -10,11 +10,11 @@ A backend is a module whose functions, marked with :data:`hookimpl`, implement t
 
 Each hook takes one frozen request, so that a new field does not break plugins. A request is
 generic in its parameters: with ``ConvertRequest[MyParams]``, type checkers know the class of
-``request.params``. A plugin that sees every backend writes ``ConvertRequest`` alone.
+``request.params``. A plugin for every backend writes ``ConvertRequest`` alone.
 
 The distribution announces the module with one entry point: group ``enginebay.backends``, entry
 name = backend name. Packs of rewriters, model sources and wrappers around these hooks use the
-group ``enginebay.plugins`` and see every backend.
+group ``enginebay.plugins``; their hooks are called for every backend.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
         irs: The supported IRs, in order of preference.
         params: The class that declares the backend's parameters.
         opset: The default ONNX operator set of an export; None for the exporter's default.
-        api_version: The :data:`API_VERSION` that the plugin was written for, as a number.
+        api_version: The :data:`API_VERSION` that the plugin was written for, as a literal number.
         devices: The supported kinds of devices; the first is the default.
         dtypes: The supported dtypes of inputs and outputs, in NumPy's names. Core refuses inputs
             of any other dtype.
@@ -141,7 +141,7 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             device tier calls :func:`enginebay.environment.check_custom_ops`; otherwise core
             reports that the backend loads no custom operators.
         work_dir: An empty folder, which core removes after the check.
-        backend: The backend's name, for plugins that see every backend.
+        backend: The backend's name, needed by plugins for every backend.
     """
 
     tier: Tier
@@ -187,7 +187,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
         shapes: The smallest, usual and largest shape of each input, from the example, the dynamic
             shapes and the parameters; None for a size without a bound. Empty if an IR is converted
             without its model: then only the parameters specify shapes.
-        backend: The backend's name, for plugins that see every backend:
+        backend: The backend's name, needed by plugins for every backend:
             ``eb.get_backend(request.backend)`` has its versions and its :class:`BackendInfo`.
         samples: The sets of inputs, NumPy arrays by name, that the artifact will be verified with,
             starting with the caller's example. A backend can test the files with them, but the
@@ -195,7 +195,7 @@ class ConvertRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             model.
         calibration: The calibration data of a precision in ``BackendInfo.calibrated``, checked
             against the IR's inputs when it is read; None for any other precision.
-        keep: Nodes of :func:`quantizable_nodes` that must stay in floating point.
+        keep: Names of nodes, from :func:`quantizable_nodes`, that must stay in floating point.
         unordered: Outputs that a comparator will compare as sets: a backend that compares outputs
             itself must accept any order.
         simulation: An empty folder for the graph that the engine is built from, if the engine
@@ -239,7 +239,7 @@ class WrapperRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
             cannot run here: load its graph with a different engine, and name this engine in the
             wrapper's receipt. Raise a ``MissingDependencyError`` if no such engine is installed.
             Only for backends with :func:`built_for`.
-        backend: The backend's name, for plugins that see every backend.
+        backend: The backend's name, needed by plugins for every backend.
     """
 
     directory: Path
@@ -283,7 +283,7 @@ class BuiltFor(msgspec.Struct, frozen=True):
     lacking: str = ""
 
     def describe(self) -> str:
-        """Return why an engine cannot run here, as a part of a sentence."""
+        """Return the machines and what this one lacks, as the end of a sentence."""
         return f"built for {self.machines}, and this machine has {self.lacking}"
 
 
@@ -292,7 +292,7 @@ class BindingRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
     Attributes:
         params: The parameters of the conversion or of the loading.
-        backend: The backend's name, for plugins that see every backend.
+        backend: The backend's name, needed by plugins for every backend.
     """
 
     params: P_co
@@ -304,7 +304,7 @@ class RewritersRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend: The backend that the model is exported for; empty for an export without a
-            backend, for which only plugins that see every backend are called.
+            backend, for which only plugins for every backend are called.
         ir: The IR of the export.
     """
 
@@ -365,7 +365,7 @@ class Task(Protocol):
     """The task of a model, as an object of the plugin that declares its kind.
 
     A task is a frozen ``msgspec.Struct`` or dataclass. Its fields as JSON, with the kind under
-    ``type``, are the record in an artifact.
+    ``type``, are stored in an artifact as its record.
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
@@ -373,9 +373,10 @@ class Task(Protocol):
         ...
 
     def preparation(self) -> object:
-        """Return a key of the preprocessing: equal keys produce equal inputs and targets.
+        """Return a key that identifies the preprocessing.
 
-        The key does not contain the names and dtypes of inputs.
+        Tasks with equal keys produce equal inputs and targets. The names and dtypes of inputs are
+        not part of the key.
         """
         ...
 
@@ -386,7 +387,8 @@ class Task(Protocol):
     def open_folder(self, path: Path) -> Any:
         """Return a folder's items in a form for ``eb.DataSet``: pairs of inputs and a target.
 
-        If the result has an attribute ``targets``, records name its text as the targets' numbering.
+        If the result has an attribute ``targets``, a text about the meaning of class indices, then
+        manifests and rows of results record this text.
         """
         ...
 
@@ -437,7 +439,7 @@ def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
 
 @hookspec(firstresult=True)
 def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
-    """Return all parts of an IR that the backend or the engine does not support, with reasons.
+    """Return the nodes or operators of an IR that the backend or engine lacks, with reasons.
 
     ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
     file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few

@@ -1,4 +1,4 @@
-"""Plugins that see every backend: rewriter packs, model sources, wrappers."""
+"""Plugins that are called for every backend: rewriter packs, model sources, wrappers."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_plugins_that_see_every_backend_are_named(tmp_path: Path, loopback: str)
     )
     with temporary_backend("log", source, group="enginebay.plugins"):
         ran = kit(tmp_path, "--backend", loopback, "-k", "says_what_it")
-    assert "  with the plugin log of temporary-log 0, which sees every backend\n" in ran.stdout
+    assert "  with the plugin log of temporary-log 0, which is for every backend\n" in ran.stdout
 
 
 def test_in_several_processes_the_report_is_whole_and_in_order(

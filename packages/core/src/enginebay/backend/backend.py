@@ -124,7 +124,7 @@ class Backend:
         timeout: float = 120.0,
         log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
-        """Check in four tiers, each in a child process, if the backend works on this machine.
+        """Check in four stages (tiers), each in a child process, if the backend works here.
 
         Args:
             params: The parameters to check with; by default the backend's defaults.
@@ -142,7 +142,7 @@ class Backend:
         )
 
     def check_tier(self, request: CheckEnvRequest) -> EnvReport:
-        """Run the plugin's own checks of one tier, in this process."""
+        """Run the plugin's own checks of one tier (stage), in this process."""
         from enginebay.environment import EnvReport
 
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
@@ -279,7 +279,7 @@ class Backend:
         # A deployment passes its own function, which knows the caller's rewriters.
         if lower is not_lowered:
             lower = self.lowering(request.ir.kind)
-        # The name is for plugins that see every backend.
+        # Plugins for every backend need the name.
         return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
@@ -315,7 +315,7 @@ class Backend:
 
         Args:
             params: The backend's parameters.
-            purpose: The beginning of the message: a sentence about the operation on 8-bit layers.
+            purpose: The beginning of the message: a clause about the operation on 8-bit layers.
 
         Raises:
             UsageError: The precision is not calibrated.
@@ -323,7 +323,7 @@ class Backend:
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
             raise UsageError(
-                f"{purpose}, and precision {precision} has no such layers",
+                f"{purpose}, but precision {precision} has no 8-bit layers",
                 hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
@@ -339,7 +339,7 @@ class Backend:
             unused: Inputs of the model that the exporter has dropped; they may be in the data.
 
         Raises:
-            InputError: The data does not fit the IR's inputs, or all its elements are equal.
+            InputError: The data does not fit the IR's inputs, or every float input is constant.
         """
         from enginebay.data import CheckedItems, DataSet
 
@@ -481,7 +481,7 @@ class Backend:
     # -- rewriters and configs ----------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """Return the rewriters of this plugin, and of the plugins that see every backend.
+        """Return the rewriters of this plugin, and of the plugins for every backend.
 
         Raises:
             PluginError: A plugin did not return a ``RewriterSet``.

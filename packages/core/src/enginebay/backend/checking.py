@@ -1,4 +1,4 @@
-"""Check of a backend in one tier; the last tier builds, runs and compares a tiny model."""
+"""One tier (stage) of a backend's check; the last tier builds, runs and compares a tiny model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check of a backend in four tiers, each in a child process with a time limit."""
+"""Check of a backend in four stages, called tiers, each in a child process with a time limit."""
 
 from __future__ import annotations
 

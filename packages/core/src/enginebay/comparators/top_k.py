@@ -83,7 +83,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Pair the best scores of both by rank, with their indices in the reference's output."""
+        """Pair the best scores of reference and engine by rank, with the reference's indices."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T

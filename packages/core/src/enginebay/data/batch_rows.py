@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def detect_batch_form(
     first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
 ) -> str:
-    """Detect from its first item whether a data set must be adapted to the model's batch axis.
+    """Detect whether items must be adapted to the model's batch axis, from the first item.
 
     Returns:
         ``rows`` if the item lacks the model's batch axis, whose size is 1 or open; ``batches`` if

@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return the data set with a folder's files converted by the model's task, if it has one.
+        """Return the data set; the model's task, if there is one, converts a folder's files.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.

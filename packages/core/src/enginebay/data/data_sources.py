@@ -175,7 +175,7 @@ class IterableSource:
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:
-        """Convert errors of the data set's code, SystemExit included, to errors that name it."""
+        """Convert errors of the data set's code, and SystemExit, to errors with its name."""
         try:
             yield
         # GeneratorExit: the reader needs no more items.

@@ -87,7 +87,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def short_path(path: Path) -> str:
-    """Return the path to type: relative if it is inside the current folder."""
+    """Return a path as users type it: relative if it is inside the current folder."""
     folder = path.cwd()
     if path != folder and path.is_relative_to(folder):
         relative = str(path.relative_to(folder))

@@ -19,7 +19,7 @@
     ├── ConversionError               1   IR → engine failed
     │   └── LackingOperatorsError     1   the engine lacks operators; carries ``.operators``
     ├── InferenceError                1   the engine failed on good inputs
-    ├── ArtifactError                 1   an artifact is damaged, foreign or from a newer version
+    ├── ArtifactError                 1   an artifact is damaged, too new or for another machine
     ├── FallbackError                 1   the engine does not run on the requested device
     ├── NotVerifiedError              1   the outputs are not verified; carries ``.verdict``
     └── IsolationError                1   a child process failed
@@ -224,7 +224,7 @@ class InferenceError(EnginebayError):
 
 
 class ArtifactError(EnginebayError):
-    """An artifact is damaged, foreign, incomplete or from a newer version."""
+    """An artifact is damaged, incomplete, for another machine or from a newer version."""
 
 
 class FallbackError(EnginebayError):

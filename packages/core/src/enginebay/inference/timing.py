@@ -1,4 +1,4 @@
-"""Timing of a wrapper's engine calls, and of the methods that it marks as parts."""
+"""Timing of a wrapper's engine calls, and of other methods that its backend has marked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIN_DURATIONS_ABOVE = 2
 
 
 class Timing:
-    """Durations in seconds of a wrapper's engine calls and of its marked parts, by name.
+    """Durations in seconds of a wrapper's engine calls and of its marked methods, by name.
 
     Args:
         warmup: The number of calls under each name that are not counted, starting with the first.
@@ -67,7 +67,7 @@ class Timing:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """``engine``, and the names of the parts that were called and counted."""
+        """``engine``, and the names of the marked methods that were called and counted."""
         counted = [name for name, counter in self._counters.items() if counter.seconds]
         return tuple(dict.fromkeys((ENGINE, *counted)))
 
@@ -124,12 +124,12 @@ class Counter:
 
 
 def count_time(name: str) -> Callable[[F], F]:
-    """Mark a method of a wrapper as a part that :meth:`~enginebay.Wrapper.time_execution` times.
+    """Mark a method of a wrapper, so that :meth:`~enginebay.Wrapper.time_execution` times it.
 
-    Outside of this context the method is called directly, without any overhead.
+    Outside of ``time_execution`` the method is called directly, without any overhead.
 
     Args:
-        name: The name of the part in the statistics; ``engine`` is reserved for ``execute``.
+        name: The name of the method in the statistics; ``engine`` is reserved for ``execute``.
 
     Example:
         >>> class Decoder:
@@ -146,7 +146,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield the attribute's name, the part's name and the bound method of each marked method."""
+    """Yield the attribute's name, the name in statistics and the bound method, for each mark."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)

@@ -25,7 +25,7 @@ Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class FileDescription(msgspec.Struct, frozen=True):
-    """The content of the extra file.
+    """The specs of a model's inputs and outputs, as the IR file contains them.
 
     Attributes:
         inputs: The model's inputs, in order.
@@ -43,7 +43,7 @@ def describe(
     outputs: Sequence[TensorSpec],
     example_shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, str]:
-    """Return ``{KEY: description}``, as torch's functions for saving take extra files."""
+    """Return ``{KEY: description}``, in the form of torch's argument ``_extra_files``."""
     shapes = {name: tuple(shape) for name, shape in example_shapes.items()}
     description = FileDescription(tuple(inputs), tuple(outputs), shapes)
     return {KEY: msgspec.json.encode(description).decode()}

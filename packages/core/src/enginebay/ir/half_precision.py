@@ -168,7 +168,7 @@ class _Converter:
         self._half_outputs |= made
 
     def _convert_value(self, value: onnx_ir.Value, graph: onnx_ir.Graph) -> None:
-        """Set the type of a value, and connect readers of the other type to a converted copy."""
+        """Set the type of a value, and insert a Cast before nodes that read the other type."""
         is_half = value in self._half_outputs
         if is_half:
             value.dtype = self._dtype

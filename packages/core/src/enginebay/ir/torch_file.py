@@ -96,7 +96,7 @@ def program_specs(
 def _name_outputs(
     program: torch.export.ExportedProgram, outputs: Sequence[object]
 ) -> dict[str, object]:
-    """Return path in the value that the model returns → output of the graph."""
+    """Return the graph's outputs by their paths in the value that the model returns."""
     from torch.utils import _pytree as pytree
 
     from enginebay.tensors import output_leaves

@@ -93,7 +93,7 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 def serve_call(function: str) -> None:
-    """Call a function with the arguments on standard input, and append the reply to that file.
+    """Read arguments from standard input, call a function, and append its reply to that file.
 
     Args:
         function: The function's name, ``module:qualname``.
@@ -174,7 +174,7 @@ def _prepare_process() -> None:
 
 
 def _take_standard_input() -> BinaryIO:
-    """Return standard input as a file, and replace it by an empty one."""
+    """Return standard input as a file, and connect standard input to the null device."""
     return os.fdopen(_take_descriptor(), "r+b")
 
 

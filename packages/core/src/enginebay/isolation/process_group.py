@@ -159,7 +159,7 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log, and yield after each chunk or POLL_SECONDS; True if the output is open."""
+    """Feed the log; after each chunk or POLL_SECONDS, yield True while the output is open."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

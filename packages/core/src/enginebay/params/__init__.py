@@ -1,8 +1,8 @@
 """Parameters of backends: fields that are checked in Python, and become flags and config keys.
 
 A backend declares its parameters once, as annotated fields with defaults and a docstring; see
-:class:`BackendParams`. Instances are frozen, and checked when they are created. Every field in the
-docstring becomes a command-line flag, and every field a key of a config.
+:class:`BackendParams`. Instances are frozen, and checked when they are created. Every field is a
+key of a config, and every field in the docstring is a command-line flag too.
 """
 
 from __future__ import annotations

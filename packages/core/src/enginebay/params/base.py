@@ -91,9 +91,9 @@ class BackendParams(Declared):
     def allowed_precision(self) -> str:
         """The coarsest precision in which an engine may compute; empty for the backend's default.
 
-        It determines the verdict's tolerances, and an engine whose receipt states a coarser
-        precision is a mismatch. Override it if the params have no field ``precision``, or if
-        another field allows a coarser precision.
+        It determines the verdict's tolerances. An engine whose receipt states a coarser
+        precision gets the verdict ``mismatched``. Override it if the params have no field
+        ``precision``, or if another field allows a coarser precision.
         """
         return getattr(self, "precision", "")
 

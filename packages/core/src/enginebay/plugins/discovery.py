@@ -105,7 +105,7 @@ class BackendStatus(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why a plugin cannot be used, and what the user can type or change."""
+    """The reason why a plugin cannot be used, and what the user can type or change."""
 
     reason: str
     fix: str
@@ -133,7 +133,7 @@ def installed_backends() -> list[str]:
 
 
 def list_plugins() -> list[BackendStatus]:
-    """List the installed plugins that see every backend, as :func:`list_backends` does.
+    """List the installed plugins for every backend, as :func:`list_backends` does.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Build the error about a plugin that was not requested by name, with the reason."""
+    """Build the error about a broken plugin that only ENGINEBAY_STRICT_PLUGINS makes an error."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

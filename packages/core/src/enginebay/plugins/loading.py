@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """A plugin that sees every backend is broken and is not used.
+    """A plugin that was installed for every backend is broken and is not used.
 
     This is a warning and not a log message: results may differ without the plugin, so users must
     see it without configured logging, and a test run can turn it into an error.
@@ -45,7 +45,7 @@ class PluginWarning(UserWarning):
 class PluginTeam:
     """A fixed set of plugins whose hooks are called together.
 
-    A backend's team contains this backend and the plugins that see every backend, but no other
+    A backend's team contains this backend and the plugins for every backend, but no other
     backend. It has its own plugin manager: a backend that another thread loads is never called.
 
     Attributes:
@@ -95,7 +95,7 @@ class PluginTeam:
 
 
 class LoadedPlugin(PluginTeam):
-    """A loaded backend, together with the plugins that see every backend.
+    """A loaded backend, together with the plugins for every backend.
 
     Attributes:
         status: The backend's distribution and module.
@@ -113,7 +113,7 @@ class LoadedPlugin(PluginTeam):
         """Return the first result of a hook that is not None, after a check of its type.
 
         Returns:
-            The result; None if no plugin returns another value.
+            The result; None if every plugin returns None.
 
         Raises:
             PluginError: The result is not a ``result_type``, or a plugin raised an exception other
@@ -155,7 +155,7 @@ def wrong_result(hook: str, status: BackendStatus, result: object, wanted: str) 
 
 _lock = RLock()  # re-entrant: the import of one plugin may load another plugin
 _backends: dict[str, LoadedPlugin] = {}
-_plugins: list[PluginTeam] = []  # at most one: the team of the plugins that see every backend
+_plugins: list[PluginTeam] = []  # at most one: the team of the plugins for every backend
 
 
 def load_backend(name: str) -> LoadedPlugin:
@@ -178,7 +178,7 @@ def load_backend(name: str) -> LoadedPlugin:
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins that see every backend, once in this process.
+    """Load the plugins for every backend, once in this process.
 
     A broken plugin is skipped with a :class:`PluginWarning`.
 

@@ -63,7 +63,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
 
 
 def check_plugin(module: ModuleType) -> None:
-    """Check the module of a plugin that sees every backend.
+    """Check the module of a plugin for every backend.
 
     Raises:
         PluginError: The module implements no hook, an unknown hook, or a hook with other arguments.

@@ -1,6 +1,6 @@
 """Import trial of a plugin: its first load is in a child process, since it may crash or hang.
 
-The result is cached, so that only a new plugin costs a process.
+The result is cached, so that only a new plugin needs a child process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Key-value caches of transformers' decoders, opened as containers of their layers' tensors."""
+"""Key-value caches of transformers' decoders, treated as containers of their layers' tensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def is_cache(value: object) -> bool:
 
 
 def _tensor_attributes(cache: object) -> list[str]:
-    """Return the names of attributes that may contain tensors; private ones are constants."""
+    """Return the names of attributes that may contain tensors: neither private nor constant."""
     return [
         name
         for name, part in vars(cache).items()

@@ -39,7 +39,7 @@ class Sample(NamedTuple):
         outputs: Output name → array.
         kind: ``example``: the caller's example, at its own and other sizes; ``item``: an item of a
             data set; ``probe``: generated inputs, which need not resemble real ones;
-            ``non_finite``: the example with NaN and infinity, for which an artifact may differ.
+            ``non_finite``: the example with NaN and infinity, on which an artifact may differ.
     """
 
     inputs: dict[str, NumpyArray]

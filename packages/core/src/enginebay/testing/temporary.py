@@ -42,7 +42,7 @@ def temporary_backend(
         module: The name of a module that can be imported, or the source text of one.
         distribution: The name of its distribution; by default ``temporary-NAME``.
         version: The distribution's version.
-        group: The entry-point group; ``enginebay.plugins`` for a plugin that sees every backend.
+        group: The entry-point group: ``enginebay.plugins`` if the plugin is for every backend.
 
     Yields:
         The folder on ``sys.path``.

@@ -137,7 +137,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """Describe the ratio, the agreement, the accuracy and the required figures in one line."""
+        """Describe the ratio in dB, the equal best classes and the accuracy, with their limits."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""
@@ -148,7 +148,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def accuracy(self) -> str:
-        """Describe how often engine and model predict the true class; "" if not on data items."""
+        """Describe how often engine and model predict the true class; "" without data items."""
         if self.right is None:
             return "accuracy was not measured" if self.place == "items" else ""
         return (

@@ -55,8 +55,8 @@ class Aligned(msgspec.Struct, frozen=True, kw_only=True):
         output: The output's name.
         expected: The reference's values, an array of any shape.
         found: The artifact's values, an array of the same shape in the same order.
-        places: The index of each ``expected[i]`` in the reference's output, a row of integers for
-            each; None if ``expected`` is the whole output.
+        places: Integers with one row per value, which is the index of ``expected[i]`` in the
+            reference's output; None if ``expected`` is the whole output.
         scale: The values whose magnitude the tolerance is relative to; None for ``expected``.
         part: The kind of the values, if the output holds several kinds: ``scores``.
         noise_only: True for values without a match, which are paired with 0. They are not compared,

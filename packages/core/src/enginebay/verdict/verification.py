@@ -42,8 +42,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         labels: Label of each recorded sample: ``example``, ``redrawn``.
         beyond: Labels of the samples that have values outside the example's range.
-        dropped: Labels of the probes that were left out, each with the reason: the model raises an
-            error on them, or returns only NaN.
+        dropped: Labels of the probes (generated inputs) that were left out, each with the reason:
+            the model raises an error on them, or returns only NaN.
         undecided: Labels of the samples on which rounding errors change the model's own outputs by
             more than the tolerance. Probes among them are left out; the caller's own samples stay,
             and make the verdict ``unverified``.

@@ -83,7 +83,7 @@ class Report(msgspec.Struct, kw_only=True):
         python: Python's version.
         platform: The operating system.
         claims: The backend's information; empty if the backend cannot be loaded.
-        plugins: The plugins that see every backend, which may influence the laws.
+        plugins: The plugins for every backend, which may influence the laws.
         findings: The outcomes of the laws.
         operators: The outcomes of the networks of one operator, with ``--operators``.
         schema: The version of this format; it increases if readers must change.
@@ -149,7 +149,7 @@ def collect_reports(outcomes: Iterable[object]) -> list[Report]:
 def summary_lines(report: Report) -> list[str]:
     """Return a line with the counts, then a line for each law that did not pass."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
-    plugins = (f"  with the plugin {text}, which sees every backend" for text in report.plugins)
+    plugins = (f"  with the plugin {text}, which is for every backend" for text in report.plugins)
     lines = [counts, *plugins] if report.findings else []
     for outcome in ("broken", "excused", "skipped"):
         findings = [f for f in report.findings if f.outcome == outcome]
