@@ -262,7 +262,7 @@ def test_a_mount_point_cannot_be_replaced(tmp_path, needs_mounts):
     done = in_own_mounts(f"mount -t tmpfs none '{tmp_path}'", python_command(REFUSED, tmp_path))
     assert done.stderr == ""
     assert done.stdout == (
-        f'"{tmp_path}" is a mount point and cannot be replaced: expected a directory of its own\n'
+        f'"{tmp_path}" is a mount point and cannot be replaced: expected another directory\n'
         f'--work-dir "{tmp_path}/model"\n'
     )
 

@@ -224,7 +224,7 @@ def test_the_current_directory_cannot_be_replaced(tmp_path, monkeypatch, name):
     monkeypatch.chdir(here)
     error = refused(name)
     assert str(error) == (
-        f'"{here}" is the current directory and cannot be replaced: expected a directory of its own'
+        f'"{here}" is the current directory and cannot be replaced: expected another directory'
     )
     assert error.hint == f'--work-dir "{here}/model"'
 

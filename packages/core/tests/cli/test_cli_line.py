@@ -321,7 +321,7 @@ def test_verify_an_artifact_without_records(cli: Run) -> None:
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: '")
     assert ran.err.endswith(
-        "out' was built without a reference, so nothing is recorded in it\n"
+        "out' was built without a reference, so it contains no expected outputs\n"
         "hint: name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE\n"
     )
     assert cli("verify", "out", "--model", "tiny.onnx", "--input", "x=1x3x4x4").code == 0

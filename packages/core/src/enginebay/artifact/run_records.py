@@ -1,6 +1,6 @@
-"""Records in the manifest of ``verify`` runs on the machines that the engine is built for.
+"""Records of ``verify`` runs, which the manifest of an engine for other machines contains.
 
-Only the manifest is replaced, atomically and by one writer at a time. The folder cannot be
+Only the manifest is replaced, atomically and by one writer at a time. The artifact's folder is not
 replaced, since it may be a mount point or the current directory of a process.
 """
 

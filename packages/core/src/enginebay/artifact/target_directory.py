@@ -17,7 +17,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     """Check that a new artifact can have this path, and return the absolute path.
 
     The path must not exist or be an empty directory. With ``overwrite`` it may also be an artifact,
-    but without files of others, which would be lost.
+    but without further files, which would be lost.
 
     Raises:
         ArtifactExistsError: The path exists; the message names the file or folder.
@@ -61,7 +61,7 @@ def _check_position(target: Path) -> None:
     else:
         return
     raise ArtifactExistsError(
-        f'"{target}" {state} and cannot be replaced: expected a directory of its own',
+        f'"{target}" {state} and cannot be replaced: expected another directory',
         hint=f'--work-dir "{target / "model"}"',
     )
 

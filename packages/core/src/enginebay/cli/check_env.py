@@ -1,4 +1,4 @@
-"""``enginebay check-env``: check the requirements of a backend, in four tiers."""
+"""``enginebay check-env``: check the requirements of a backend, in four stages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         type=float,
         default=120.0,
         metavar="SECONDS",
-        help="time limit for each tier (default: 120)",
+        help="time limit for each of the four stages, in seconds (default: 120)",
     )
     named = {status.name for status in list_backends()}.intersection(argv)
     if len(named) == 1:

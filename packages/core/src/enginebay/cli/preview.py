@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=float,
         default=600.0,
         metavar="SECONDS",
-        help="time limit for the child process of each engine (default: 600)",
+        help="time limit for the child process of each engine, in seconds (default: 600)",
     )
 
 

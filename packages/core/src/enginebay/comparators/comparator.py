@@ -66,7 +66,7 @@ class Comparator(NamedTuple):
     def _check_aligned(self, aligned: object) -> None:
         if not isinstance(aligned, Aligned) or aligned.output not in self.outputs:
             raise UsageError(
-                f"comparator '{self.name}' aligned the wrong value: expected an "
+                f"comparator '{self.name}' returned a wrong item in 'aligned': expected an "
                 f"enginebay.hooks.Aligned of {', '.join(self.outputs)}, found {aligned!r:.80}"
             )
         if np.shape(aligned.expected) != np.shape(aligned.found):

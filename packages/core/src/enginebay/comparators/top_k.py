@@ -104,8 +104,8 @@ class TopK:
         if len(outputs) > 2 or values.ndim == 0 or values.dtype.kind not in "iuf":
             found = ", ".join(f"'{n}' {array.dtype} {array.shape}" for n, array in outputs)
             raise UsageError(
-                "top-k compares the last axis of one output of numbers, or two outputs of "
-                f"torch.topk; found {found}"
+                "top-k compares scores or class indices along the last axis of one output, or the "
+                f"two outputs of torch.topk; found {found}"
             )
         if values.shape[-1] < self.k:
             raise UsageError(

@@ -78,7 +78,7 @@ class _SectionReader:
         self._aliases: dict[str, Mapping[str, Any]] = {dotted: {} for dotted in self._keys}
 
     def collect_fields(self) -> dict[str, Any]:
-        """Return the fields; a field's own name overrides aliases, a later alias an earlier one."""
+        """Return fields by name; the own name overrides aliases, later aliases override earlier."""
         result = dict(self._shapes)
         for fields in self._aliases.values():
             result.update(fields)
@@ -121,7 +121,7 @@ class _SectionReader:
 
 
 def _convert_value(field: Field, value: object) -> object:
-    """Convert a value to the field's type; the case of a choice is ignored."""
+    """Convert a value to the field's type; choices match in upper and lower case."""
     if isinstance(value, str) and value not in field.choices:
         for choice in field.choices:
             if isinstance(choice, str) and choice.casefold() == value.casefold():

@@ -129,7 +129,7 @@ class _Loader:
 def _list_bases(
     path: Path, config: PythonConfig | ValueConfig
 ) -> list[tuple[Path, Location | None]]:
-    """Return the files that a config inherits from, and the location that names each."""
+    """Return the files that a config inherits from, each with the location of ``_base_``."""
     bases, location = config.read_bases()
     names = [] if bases is None else [bases] if isinstance(bases, str) else bases
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
@@ -139,7 +139,7 @@ def _list_bases(
             raise error_at(
                 location,
                 f"'{name}' in '_base_' is not a path",
-                hint="write the path of the file, relative to this file",
+                hint="write the base's path, relative to the folder of this config",
             )
     folder = str(path.parent)
     return [(_absolute_path(os.path.join(folder, name)), location) for name in names]  # noqa: PTH118  # half the time of Path's

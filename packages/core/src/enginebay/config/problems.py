@@ -17,7 +17,7 @@ class Problems(list[ConfigError]):
 
     Args:
         errors: The first errors.
-        name: What contains the top-level keys, in messages.
+        name: The text for the config in messages about top-level keys.
 
     Attributes:
         notes: Sentences about valid keys that have no effect, with the reason.

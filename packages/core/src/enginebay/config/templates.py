@@ -139,7 +139,7 @@ class Templates:
 
 
 def _parse_literal(text: str) -> object:
-    """Return the number, bool or None whose literal a text is; any other text unchanged."""
+    """Convert the literal of a number, bool or None; return any other text unchanged."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _LONGEST_NUMBER:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """An exporter; the value is its name in the conditions of rewriters."""
+    """An exporter; the enum's value is its name in the conditions of rewriters."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"

@@ -19,8 +19,8 @@ def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value,
     """Find the marks at which a graph is to be cut.
 
     Returns:
-        The cuts without those at the edges of the model, and a map from the output of each mark
-        that is cut to the index of its cut.
+        The cuts inside the model (not at its inputs or outputs), and a dict: the output of each
+        mark at a cut → the index of this cut.
 
     Raises:
         UsageError: No mark has the name of a cut, or two cuts have the same name.
@@ -91,7 +91,7 @@ def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True for a mark with only marks before it, or only marks after it."""
+    """Return True if only other marks are between a mark and the model's inputs or outputs."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]

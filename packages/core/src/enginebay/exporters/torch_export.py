@@ -30,7 +30,7 @@ def export_trace(job: ExportJob) -> ExportedFiles:
     """Trace the model after one warm-up, and compare the trace's outputs with the model's.
 
     If the model cannot be traced, its graph from ``torch.export`` is traced instead. The file also
-    contains the names, dtypes and shapes, which TorchScript itself does not store.
+    contains the specs of inputs and outputs, which TorchScript itself does not store.
     """
     import torch
 
@@ -51,7 +51,7 @@ def export_trace(job: ExportJob) -> ExportedFiles:
 
 
 def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
-    """Trace the model; if that fails, trace its graph from ``torch.export`` and change the notes.
+    """Trace the model; if that fails, trace its graph from ``torch.export`` and replace the notes.
 
     A tracer turns sizes into tensors, which some functions refuse.
     """
@@ -76,7 +76,7 @@ def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.ji
 
 
 def export_torch(job: ExportJob) -> ExportedFiles:
-    """Capture the model with ``torch.export``, and write the program with the user's names.
+    """Capture the model with ``torch.export``, and write it with the user's input and output names.
 
     Raises:
         ExportError: A dimension that should be open is fixed in the program.

@@ -228,7 +228,7 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Give all dimensions with one name the only range that any of them has."""
+    """Give all dimensions of the same name one range, which the caller may write only once."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         # A name alone, without a range, equals DynamicDim(name).

@@ -238,7 +238,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return each input's shape profile; missing smallest and largest shapes are the usual one.
+    """Return each input's shape profile; the usual shape replaces missing minima and maxima.
 
     Raises:
         ParamsError: The shapes do not match the usual ones.

@@ -169,7 +169,7 @@ def _are_same_sums(after: tuple[float, ...], before: tuple[float, ...]) -> bool:
 
 
 def _is_state(value: object) -> TypeGuard[Tensor]:
-    """Return True for a tensor that is not a parameter, and not an uninitialised lazy one."""
+    """Return True for a tensor that is neither a parameter nor an uninitialised lazy tensor."""
     import torch
 
     if not isinstance(value, torch.Tensor) or isinstance(value, torch.nn.Parameter):

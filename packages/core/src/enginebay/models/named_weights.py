@@ -12,7 +12,7 @@ _FILE = "weights="
 
 
 def split_weights(text: str) -> tuple[str, dict[str, Any]]:
-    """Split a model's name into the model and the options of a model source that set its weights.
+    """Split a model's name at its ``?`` into the model and the options that set its weights.
 
     Raises:
         ModelSourceError: The text after the ``?`` is not a request for weights.

@@ -115,7 +115,7 @@ def load_model(source: object, *, schemes: Schemes | None = None) -> ModelSource
     """Load a model.
 
     Args:
-        source: A name in a form above; a module, a TorchScript module or an exported program; a
+        source: A name as in the module's docstring; a module, TorchScript or exported program; a
             callable without arguments, such as a class, that returns one of these; a function with
             arguments, which is itself the model; or a tuple of a model or function, its example
             inputs and, optionally, its task and the origin of its weights. A :class:`ModelSource`

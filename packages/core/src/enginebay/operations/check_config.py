@@ -36,8 +36,8 @@ def check(config: Mapping[str, object]) -> ConfigCheck:
     """Check all sections of a config, with the backend's own check of its parameters.
 
     Args:
-        config: The config. If :func:`enginebay.config.read` has read it, problems have file and
-            line.
+        config: The config. If :func:`enginebay.config.read_table` has read it, problems have the
+            file and line.
     """
     problems = Problems()
     sections = read_sections(config, problems)

@@ -80,7 +80,7 @@ class Preview(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """True if every backend is clear."""
+        """True if no backend has an obstacle or an error."""
         return all(backend.clear for backend in self.backends)
 
     def __repr__(self) -> str:

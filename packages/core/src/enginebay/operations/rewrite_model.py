@@ -28,7 +28,7 @@ def rewrite(
     config: Mapping[str, object] | None = None,
     **options: Any,
 ) -> Rewriting:
-    """Return the context of an export, inside which the rewriters for an engine apply.
+    """Return a context manager, inside which the rewriters for an engine are applied.
 
     Args:
         model: The model whose modules may be replaced; None to rewrite functions only.

@@ -230,7 +230,7 @@ def _recorded_basis(artifact: Artifact) -> Basis:
 
 def _no_reference_error(artifact: Artifact) -> UsageError:
     return UsageError(
-        f"'{artifact.path}' was built without a reference, so nothing is recorded in it",
+        f"'{artifact.path}' was built without a reference, so it contains no expected outputs",
         hint="name the model: enginebay verify ARTIFACT --model MODEL --input NAME=SHAPE",
     )
 

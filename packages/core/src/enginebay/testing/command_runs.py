@@ -69,5 +69,5 @@ def command(*words: object) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which a child process finds the same modules as this process."""
+    """Return environment variables with which a child process finds this process's modules."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}

@@ -34,13 +34,13 @@ _COLLECTOR = "enginebay-outcomes"
 
 
 class OutcomeCollector:
-    """Collects the outcomes of the laws from all processes of pytest-xdist."""
+    """Collects the outcomes of conformance tests from all processes of pytest-xdist."""
 
     def __init__(self) -> None:
         self.outcomes: list[object] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the outcome that pytest's report of a law holds."""
+        """Collect the outcome that pytest's report of a conformance test holds."""
         outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
             self.outcomes.append(outcome)
@@ -108,7 +108,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach a law's outcome to pytest's report, which pytest-xdist sends to the controller."""
+    """Attach the outcome of a conformance test to pytest's report, which pytest-xdist sends on."""
     report = yield
     if _is_law(item):
         from enginebay.testing.conformance.report import law_outcome
@@ -120,7 +120,7 @@ def pytest_runtest_makereport(
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print the number of laws that each backend passed, and the reasons for all others."""
+    """Print how many conformance tests each backend passed, and why others did not pass."""
     collector = config.pluginmanager.get_plugin(_COLLECTOR)
     if not (collector and collector.outcomes) or hasattr(config, "workerinput"):
         return  # no law ran, or this is a worker of pytest-xdist: only the controller reports
@@ -135,6 +135,6 @@ def pytest_terminal_summary(
 
 
 def _is_law(item: pytest.Item) -> bool:
-    """Return True if a test is a law of the kit, without importing the kit."""
+    """Return True if a test is one of the conformance kit, without importing the kit."""
     families = getattr(getattr(item, "cls", None), "__mro__", ())
     return any(cls.__module__.startswith(f"{KIT}.conformance") for cls in families)

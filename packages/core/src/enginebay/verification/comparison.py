@@ -42,7 +42,7 @@ def compare_outputs(
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
         apart: The slices whose elements are compared relative to the slice's own magnitude, by
-            output; see :func:`find_small_slices`. By default, this sample alone decides.
+            output; see :func:`find_small_slices`. By default, those in this sample.
 
     Returns:
         One comparison per output: the outputs of ``expected`` in their order, then outputs that

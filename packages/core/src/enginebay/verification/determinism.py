@@ -30,7 +30,7 @@ _MAX_NAMED = 3
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Name the tensors and attributes with which a run changes later outputs; "" if none does."""
+    """Name the tensors and attributes by which one run changes the next run's outputs, or ""."""
     if state is None:
         return ""
     if written := state.changed_parameters():

@@ -135,7 +135,7 @@ def run_in_child(
 
 
 def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine; check that its inputs are unchanged and its outputs of the same type."""
+    """Run the engine; check that inputs are unchanged, and that outputs have their array type."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))

@@ -75,7 +75,7 @@ class ValueGenerator:
         return self._draw_normal(array, array.shape, mean, 10 * max(spread, _MIN_SPREAD))
 
     def can_invert(self, name: str, array: NumpyArray) -> bool:
-        """Return True for integers other than a mask, indices of a table, or a single value."""
+        """Return True for integers that are no mask, no indices of a table, and not all equal."""
         if array.dtype.kind not in "iu" or not array.size or name in self._below:
             return False
         # Lengths, positions and time steps mostly come as a single number.
@@ -103,7 +103,7 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield other values for an input with a single value, each with a suffix for its label.
+        """Yield other values for an input whose elements are all equal, each with a label's suffix.
 
         Floats are redrawn by other probes, so they are varied only if they are a mask.
         """
@@ -150,7 +150,7 @@ def _is_mask(array: NumpyArray) -> bool:
 
 
 def _add_holes(mask: NumpyArray) -> NumpyArray:
-    """Return a constant mask with the other value at the end of each row, and once inside it."""
+    """Return a constant mask with the other value at the end of each row and once before it."""
     rows = mask.copy().reshape(-1, mask.shape[-1] if mask.ndim else 1)
     other = np.asarray(1 - int(mask.flat[0])).astype(mask.dtype)
     length = rows.shape[1]

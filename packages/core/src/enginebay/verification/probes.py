@@ -88,7 +88,7 @@ class ProbeSettings:
 
 
 class ProbeGenerator:
-    """Draws probes that resemble an example.
+    """Draws probes (generated inputs) that resemble an example.
 
     Args:
         example: The example inputs by name.
@@ -134,7 +134,7 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Draw probes that vary a single open size, or a single input that holds one value."""
+        """Draw probes that vary one open dimension, or one input whose elements are all equal."""
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
         is_only_input = len(self._example) == 1
@@ -148,7 +148,7 @@ class ProbeGenerator:
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Draw the probes that ``count`` limits; those that find most faults come first."""
+        """Draw the probes whose number ``count`` limits; those that find most faults come first."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
@@ -196,7 +196,7 @@ class ProbeGenerator:
         return self._make_probe("redrawn", self._values.redraw)
 
     def draw_at(self, shapes: Shapes, *, required: bool = False) -> Probe:
-        """Draw a probe in the given shapes, with values as in :meth:`draw_similar`."""
+        """Draw inputs of the given shapes, with values as in :meth:`draw_similar`."""
         tiled = {name: resize(array, shapes[name]) for name, array in self._example.items()}
         probe = self._make_probe(
             f"the sizes {_format_sizes(shapes)}",

@@ -63,7 +63,7 @@ class SampleCollection:
             self.dropped.append(f"the probes: {reason}")
 
     def accept_outputs(self, label: str, outputs: Arrays) -> bool:
-        """Return True if any output has finite values; otherwise note the probe as dropped."""
+        """Return True if any output has finite values; otherwise record the probe as dropped."""
         if all(map(is_all_non_finite, outputs.values())):
             self.dropped.append(f"{label}: the model returns nothing but NaN and infinity")
             return False
@@ -84,7 +84,7 @@ class SampleCollection:
             self.beyond.append(label)
 
     def note_untried(self, example: Arrays) -> None:
-        """Note the inputs that hold one single value, the same in all samples."""
+        """Record the names of inputs with one single value, the same in all samples."""
         self.untried = tuple(
             name
             for name, array in example.items()

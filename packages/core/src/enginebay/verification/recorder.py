@@ -38,7 +38,7 @@ _BUDGET_BYTES = 1 << 27
 
 @dataclass
 class Recorder(SampleCollection):
-    """Runs a model on samples, and records its outputs and the values that Python code reads."""
+    """Runs a model on samples, and records its outputs and the tensor values that Python reads."""
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
@@ -51,7 +51,7 @@ class Recorder(SampleCollection):
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
     def record_example(self, state: ModelState | None) -> None:
-        """Record the example's first outputs; run it again to find hidden state and randomness."""
+        """Record the outputs for the example; run the model again to find state and randomness."""
         first, second = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
@@ -64,13 +64,13 @@ class Recorder(SampleCollection):
         self.add_sample(EXAMPLE, Sample(self.model.examples, first))
 
     def record_item(self, item: Item) -> None:
-        """Record an item of a data set, which the model must accept."""
+        """Record the model's outputs for an item of a data set; an error of the model is raised."""
         # Copied: a data set may fill the same array again for each item.
         inputs = {name: array.copy() for name, array in item.inputs.items()}
         self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record_probe(self, probe: Probe) -> None:
-        """Record a probe, or note why it is dropped."""
+        """Record the model's outputs for a probe (generated inputs), or why it is dropped."""
         if probe.tied and self.orders:
             self.dropped.append(f"{probe.label}: the model sorts values, and these are all equal")
             return
@@ -88,7 +88,7 @@ class Recorder(SampleCollection):
             self._record_tiled(probe, None)
 
     def record_non_finite(self, inputs: Arrays) -> None:
-        """Record inputs with NaN and infinity, unless the model raises on them."""
+        """Record the outputs for inputs with NaN and infinity, unless the model raises an error."""
         # A model whose Python code reads values might loop on NaN for ever.
         if any(run.readings for runs in self.observed.values() for run in runs):
             return
@@ -97,7 +97,7 @@ class Recorder(SampleCollection):
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
-        """Record the example's values at the probe's sizes: the model rejects random values."""
+        """Record the example, repeated to a probe's sizes: the model rejects random values."""
         assert probe.tiled is not None
         try:
             self._add_probe(probe, probe.tiled, self._run(probe.tiled))
@@ -105,12 +105,12 @@ class Recorder(SampleCollection):
             if probe.tiled is probe.inputs:
                 raise
             raise ModelError(
-                f"the model fails at {probe.label}, which should be open: {error or err}",
+                f"the model fails at {probe.label}, which the ranges include: {error or err}",
                 hint=self.advise_on_sizes(),
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Return a hint: open other dimensions of the same size, or else narrow the range."""
+        """Return a hint to open other dimensions of the same size, or else to limit the range."""
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
             shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
@@ -168,7 +168,7 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield the outputs without floats that never change, unless no output changes."""
+        """Yield the integer, bool and empty outputs that never change, if other outputs change."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
             return  # then the verdict has a doubt, see engine_verdict

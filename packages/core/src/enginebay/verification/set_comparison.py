@@ -145,7 +145,7 @@ class _SetTolerances(NamedTuple):
     def _resolve(
         self, output: str, values: NumpyArray, scale: ArrayLike | None
     ) -> tuple[Tolerance, NumpyArray]:
-        """Return the tolerance and the scale of some values; a small column has its own scale."""
+        """Return the tolerance and the scale of values; columns of small values have their own."""
         tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:
@@ -164,7 +164,7 @@ def _to_native_dtype(array: Array) -> NumpyArray:
 def _merge_parts(
     whole: OutputComparison, parts: Sequence[OutputComparison | None]
 ) -> OutputComparison:
-    """Return the worst part with the element counts of all parts; ``whole`` if there are none."""
+    """Merge comparisons of parts of an output: the worst one, with the sums of element counts."""
     compared = [part for part in parts if part is not None]
     if not compared:
         return whole

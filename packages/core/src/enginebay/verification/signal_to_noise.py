@@ -145,7 +145,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Add the required number of equal best classes, and the accuracy if all targets are known."""
+    """Add the required number of equal best classes, and the accuracy if all classes are known."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():

@@ -1,4 +1,4 @@
-"""Laws about artifacts: they are complete and portable."""
+"""Laws (conformance tests) about artifacts: they are complete and portable."""
 
 from __future__ import annotations
 

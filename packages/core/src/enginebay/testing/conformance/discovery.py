@@ -1,4 +1,4 @@
-"""Laws about discovery: an installed plugin costs nothing, a loaded plugin costs little."""
+"""Laws (conformance tests) about discovery: listing and loading a plugin import no engine."""
 
 from __future__ import annotations
 

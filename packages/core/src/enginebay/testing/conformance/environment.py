@@ -1,4 +1,4 @@
-"""Laws about ``check-env``: green means that a model runs, red has a reason and a fix."""
+"""Laws (conformance tests) about ``check-env``: green only if a model runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws about inference: a call returns tensors, and changes nothing else."""
+"""Laws (conformance tests) about inference: a call returns tensors, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixture of the laws: a backend with its artifacts and wrappers, and child processes."""
+"""The fixture of the conformance tests (laws): a backend with its artifacts and wrappers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 300.0
 
 
 class Kit:
-    """A backend under test, with the artifacts that its laws share.
+    """A backend under test, with the artifacts that its laws (conformance tests) share.
 
     Args:
         name: The backend's name.
@@ -91,23 +91,23 @@ class Kit:
     # -- laws that do not apply -----------------------------------------------------------------
 
     def skip(self, reason: str) -> NoReturn:
-        """Skip a law that does not apply; the reason is in the report."""
+        """Skip a law (conformance test) that does not apply; the reason is in the report."""
         pytest.skip(reason)
 
     def require_engine(self) -> None:
-        """Skip a law if check-env fails; other laws test check-env itself."""
+        """Skip a conformance test if check-env fails; other tests test check-env itself."""
         failed = self.environment.failed
         if failed is not None:
             self.skip(f"check-env, {failed.tier.value}: {failed.name}: {failed.found}")
 
     def require_dtypes(self, *dtypes: str) -> None:
-        """Skip a law if the backend does not list all of these dtypes."""
+        """Skip a conformance test if the backend does not list all of these dtypes."""
         for dtype in dtypes:
             if dtype not in self.backend.info.dtypes:
                 self.skip(f"the backend lists no {dtype} among its dtypes")
 
     def require_dynamic_shapes(self) -> None:
-        """Skip a law about dynamic shapes if the backend does not support them."""
+        """Skip a conformance test about dynamic shapes if the backend does not support them."""
         if not self.backend.info.dynamic_shapes:
             self.skip("the backend says dynamic_shapes=False")
 
@@ -120,7 +120,7 @@ class Kit:
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 
     def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
-        """Deploy a reference model to the backend; skip the law if that is not possible here."""
+        """Deploy a reference model to the backend; skip the test if that is not possible here."""
         self.require_engine()
         example = self.example(model)
         self.require_dtypes(*example.dtypes)
@@ -135,7 +135,7 @@ class Kit:
         )
 
     def artifact(self, model: str) -> eb.Artifact:
-        """Return a reference model's artifact, which is built once; laws must not change it.
+        """Return a reference model's artifact, which is built once; tests must not change it.
 
         Its outputs may be wrong: only the laws about numbers report that.
         """
@@ -146,7 +146,7 @@ class Kit:
         return self._artifacts[model]
 
     def wrapper(self, model: str) -> eb.Wrapper:
-        """Return a reference model's wrapper, which is loaded once; laws must not close it."""
+        """Return a reference model's wrapper, which is loaded once; tests must not close it."""
         if model not in self._wrappers:
             self._wrappers[model] = eb.load(self.artifact(model))
         return self._wrappers[model]

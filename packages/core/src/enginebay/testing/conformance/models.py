@@ -59,7 +59,7 @@ class Names(nn.Module):
 
 
 class Twice(nn.Module):
-    """A model that concatenates its input twice: without arithmetic, for every dtype."""
+    """A model that concatenates its input with itself: no arithmetic, so it suits every dtype."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x], 1)
@@ -147,7 +147,7 @@ class Lookup(nn.Module):
 
 
 class Matrices(nn.Module):
-    """A model that multiplies its two inputs as matrices, instead of weights."""
+    """A model with matrix products of its two inputs; it has no weights."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.relu(a @ b.transpose(1, 2)) @ b

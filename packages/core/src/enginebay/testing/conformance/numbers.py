@@ -1,4 +1,4 @@
-"""Laws about numbers: an engine returns the numbers of PyTorch."""
+"""Laws (conformance tests) about numbers: an engine returns the numbers of PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opt-outs from laws, with a reason."""
+"""Opt-outs of a backend from laws (conformance tests), with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OptOut(NamedTuple):
 
 
 def xfail(*, reason: str) -> Any:
-    """Opt out of a law: assign the result to the law's name in a subclass of the kit.
+    """Opt out of a law (conformance test): assign the result to its name in a subclass.
 
     The law still runs. If it passes, the test fails, because the reason is out of date.
 

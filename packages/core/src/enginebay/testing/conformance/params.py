@@ -1,4 +1,4 @@
-"""Laws about parameters: flags, configs and manifests agree with one declaration."""
+"""Laws (conformance tests) about parameters: flags, configs and manifests agree."""
 
 from __future__ import annotations
 

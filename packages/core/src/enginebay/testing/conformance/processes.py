@@ -1,4 +1,4 @@
-"""Laws about processes: no files outside the work folder, no processes left, safe kills."""
+"""Laws (conformance tests) about processes: no file outside the work folder, no process left."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
 
 
 def _kill_marked(mark: str) -> list[str]:
-    """Kill the marked descendants of a child process, and return their descriptions."""
+    """Kill the running descendants with this mark; return each as ``pid command``."""
     processes = _find_marked(mark)
     for process in processes:
         with suppress(ProcessLookupError):
@@ -248,7 +248,7 @@ def _kill_marked(mark: str) -> list[str]:
 
 
 def _find_marked(mark: str) -> list[str]:
-    """Return the running descendants with this mark, each as ``pid command``."""
+    """Return running processes with ``mark`` in their environment, each as ``pid command``."""
     processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():

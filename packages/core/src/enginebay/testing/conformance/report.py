@@ -24,7 +24,7 @@ Outcome = Literal["held", "broken", "skipped", "excused"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a law, or of one case of a law.
+    """The outcome of a law (a conformance test), or of one case of it.
 
     Attributes:
         family: The law's subject: ``inference``, ``artifacts`` …
@@ -104,7 +104,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def counts(self) -> Counter[str]:
-        """The number of laws with each outcome."""
+        """The number of conformance tests with each outcome."""
         return Counter(finding.outcome for finding in self.findings)
 
 
@@ -115,7 +115,7 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
-    """Return a law's outcome as JSON values for another process; None before the law has run."""
+    """Return the outcome of a conformance test (law) as JSON values; None before it has run."""
     if report.when != "call" and report.passed:
         return None
     # Without the parameters of the case.
@@ -137,7 +137,7 @@ def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
 
 
 def collect_reports(outcomes: Iterable[object]) -> list[Report]:
-    """Return a report for each backend, from return values of :func:`law_outcome` in any order."""
+    """Return a report for each backend, from results of :func:`law_outcome` in any order."""
     reports: dict[str, Report] = {}
     indexed = msgspec.convert(list(outcomes), list[tuple[int, Report, Finding]])
     for _, first, finding in sorted(indexed, key=lambda item: item[0]):
@@ -147,7 +147,7 @@ def collect_reports(outcomes: Iterable[object]) -> list[Report]:
 
 
 def summary_lines(report: Report) -> list[str]:
-    """Return a line with the counts, then a line for each law that did not pass."""
+    """Return a line with the counts, then a line for each conformance test that did not pass."""
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     plugins = (f"  with the plugin {text}, which is for every backend" for text in report.plugins)
     lines = [counts, *plugins] if report.findings else []
@@ -169,7 +169,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """Return Markdown with a badge, the versions and a table of the laws."""
+    """Return Markdown with a badge, the versions and a table of the conformance tests."""
     colour = "red" if report.counts["broken"] else "brightgreen"
     counts = ", ".join(f"{number} {outcome}" for outcome, number in report.counts.items())
     # shields.io shows an underscore as a blank.
@@ -220,7 +220,7 @@ def _operator_table(report: Report) -> list[str]:
 
 
 def _report_of(item: pytest.Item) -> Report:
-    """Return the report of a law's backend, without outcomes; it is created once per process."""
+    """Return the report of a test's backend, without outcomes; it is created once per process."""
     reports = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))

@@ -1,4 +1,4 @@
-"""Laws about rewriters: they are declared for the backend, and leave no trace."""
+"""Laws (conformance tests) about rewriters: they are declared, and restore what they replace."""
 
 from __future__ import annotations
 

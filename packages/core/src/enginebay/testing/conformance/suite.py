@@ -1,4 +1,4 @@
-"""All laws in one class."""
+"""All laws (conformance tests) in one class."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Conformance(
 
 
 class Law(NamedTuple):
-    """A law, for tables and for the documentation.
+    """A law (one conformance test), for tables and for the documentation.
 
     Attributes:
         family: The law's subject: ``inference``, ``artifacts`` …
