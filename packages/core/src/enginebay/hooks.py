@@ -130,7 +130,7 @@ class BackendInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
-    """Request to check one tier of the environment.
+    """Request to check one tier (stage) of the environment.
 
     Attributes:
         tier: The tier to check. Core requests the tiers in order, each in a child process with a
@@ -172,7 +172,7 @@ def _ignore_progress(_text: str) -> None:
 
 
 def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
-    """Raise an error: the default of ``lower`` in requests that are not for a conversion."""
+    """Raise an error; ``lower`` has this default in requests that core does not pass to hooks."""
     raise ConversionError("lower() is only available in the requests that core passes to hooks")
 
 
@@ -416,7 +416,7 @@ def backend_info() -> BackendInfo:
 
 @hookspec(firstresult=True)
 def check_env(request: CheckEnvRequest) -> EnvReport:
-    """Check one tier of the environment; return an empty report if there is nothing to check."""
+    """Run the plugin's checks of one tier (stage); return an empty report if it has none."""
     raise NotImplementedError
 
 

@@ -297,10 +297,10 @@ class Backend:
             )
 
     def check_dtypes(self, inputs: Iterable[TensorSpec]) -> None:
-        """Check that the backend lists the dtypes of a model's inputs.
+        """Check that the backend supports the dtypes of a model's inputs.
 
         Raises:
-            ConversionError: An input has a dtype that the backend does not list.
+            ConversionError: An input has a dtype that the backend does not support.
         """
         for spec in inputs:
             if spec.dtype not in self.info.dtypes:
@@ -565,7 +565,7 @@ def device_kind(device: str) -> str:
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
-    """Read an IR file; an IR is returned as it is.
+    """Read an IR file; an :class:`~enginebay.IRModel` is returned unchanged.
 
     Raises:
         UsageError: The file is not an IR file, but a Python file, for example.

@@ -26,9 +26,9 @@ class TopK:
     ``torch.topk`` returns them.
 
     An engine whose scores are within tolerance may exchange two classes only if their scores differ
-    by no more than twice the tolerance. So in the reference, the class that the engine has at a
-    rank must have the score of that rank, up to twice the tolerance. The sorted scores themselves
-    must be within the tolerance.
+    by no more than twice the tolerance. So the reference's score of the engine's class at a
+    rank may differ from the reference's score at this rank by at most twice the tolerance. The
+    sorted scores themselves must be within the tolerance.
     """
 
     def __init__(self, argument: str) -> None:

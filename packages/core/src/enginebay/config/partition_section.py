@@ -87,7 +87,7 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a name without MMDeploy's call index; only the first call is supported."""
+    """Return a mark's name without MMDeploy's call index, which must be that of the first call."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name

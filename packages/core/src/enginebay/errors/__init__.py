@@ -189,7 +189,7 @@ class MissingDependencyError(EnginebayError):
 
 
 class ModelError(EnginebayError):
-    """The model's own code raised."""
+    """The model's own code raised an exception."""
 
 
 class ExportError(EnginebayError):

@@ -67,7 +67,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 def write_draft(
     model: BoundModel, path: Path, *, patch: Patch, translated: Callable[[], Collection[str]]
 ) -> Draft:
-    """Export a draft of a model.
+    """Export a model to ONNX, with placeholders for operators that cannot be exported.
 
     Args:
         model: The model with its inputs bound.

@@ -110,7 +110,7 @@ def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
 
 
 def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
-    """Check that the requested dimensions are open in the exported graph."""
+    """Check that the requested dimensions are dynamic (open) in the exported graph."""
     # Needed since torch.onnx retries with suggestions of torch.export, which may fix a size.
     for spec in inputs:
         for axis, dim in job.dynamic.get(spec.name, {}).items():

@@ -1,4 +1,4 @@
-"""Open axes: example inputs whose sizes keep axes open, and a search for open output axes."""
+"""Dynamic (open) axes: example inputs whose sizes keep them open, and a search in outputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_samples(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict
 
 @dataclass(frozen=True)
 class OutputAxes:
-    """The open axes of the outputs.
+    """The dynamic (open) axes of the outputs.
 
     Attributes:
         axes: Output name → axis → name of the dimension; None if they are unknown.
@@ -44,7 +44,7 @@ class OutputAxes:
 
 
 def find_output_axes(job: ExportJob) -> OutputAxes:
-    """Find the open axes of the outputs by running the model at two sizes.
+    """Find the dynamic (open) axes of the outputs by running the model at two sizes.
 
     An axis whose size changes is open. If exactly one open dimension of the inputs has the same two
     sizes, the axis gets its name, otherwise a new name.

@@ -64,8 +64,8 @@ def call(
             encoded.
         ChildCrashedError: The function ended its process: by a signal, ``sys.exit`` or
             ``os._exit``.
-        ChildTimeoutError: The function exceeded its time limit. Its process and all children of
-            this process were ended.
+        ChildTimeoutError: The function exceeded its time limit. Its process was ended, with all
+            processes that it had started.
 
     Example:
         >>> call("math:hypot", 3.0, 4.0, timeout=60, result_type=float)

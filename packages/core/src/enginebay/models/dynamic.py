@@ -19,7 +19,7 @@ Shape: TypeAlias = Sequence[int]
 
 
 class DynamicDim(msgspec.Struct, frozen=True):
-    """One open dimension; dimensions with the same name have the same size.
+    """One dynamic (open) dimension; dimensions with the same name have the same size.
 
     Attributes:
         name: The dimension's name, a Python identifier.

@@ -182,7 +182,7 @@ def open_dimensions(
     max_shapes: Shapes,
     recorded: RecordedCalls | None,
 ) -> DynamicShapes:
-    """Return the open dimensions.
+    """Return the dynamic (open) dimensions.
 
     They are those in ``dynamic``; if it is None, the axes whose smallest and largest sizes differ;
     without these shapes, the axes with a ``?`` in the usual shapes. Axes whose sizes differ between

@@ -1,4 +1,4 @@
-"""Open dimensions of an exported program, which are chosen when it is captured."""
+"""Dynamic (open) dimensions of an exported program, which are chosen when it is captured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def captured_dimensions(
     program: ExportedProgram, inputs: Sequence[TensorSpec], named: Sequence[TensorSpec] = ()
 ) -> DynamicShapes:
-    """Return the dimensions that are open in a program.
+    """Return the dynamic (open) dimensions of a program.
 
     Args:
         program: The program.

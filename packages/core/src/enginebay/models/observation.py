@@ -182,7 +182,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Report calls of ``_METHODS``, which run no operator, to this thread's observer."""
+    """Report calls of the methods ``_METHODS``, which run no operator, to the observer."""
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:

@@ -1,4 +1,4 @@
-"""Input shapes with other sizes of open dimensions, at which an artifact is verified."""
+"""Input shapes with other sizes of dynamic (open) dimensions, to verify an artifact at."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Build:
-    """The input of a build.
+    """The input of :func:`build_engine`.
 
     Attributes:
         settings: The settings of the deployment.

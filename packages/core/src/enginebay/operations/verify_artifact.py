@@ -172,7 +172,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return samples with outputs as a reference; None for any other inputs."""
+    """Return the caller's inputs as a reference if they are samples with outputs; else None."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):

@@ -100,7 +100,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Remove the lines of code whose values the exporter did not turn into constants.
+        """Return the basis without the lines whose values the exporter did not make constants.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.

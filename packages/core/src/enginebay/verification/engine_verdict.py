@@ -235,7 +235,7 @@ def _find_insensitive_output(
 def _find_common_slices(
     samples: Sequence[Sample], precision: str
 ) -> dict[tuple[str, tuple[int, ...]], SmallSlices]:
-    """Find the slices that are small in all samples, by the output's name and shape."""
+    """Find the slices whose values are small in all samples, by the output's name and shape."""
     groups: dict[tuple[str, tuple[int, ...]], list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():

@@ -1,4 +1,4 @@
-"""Runs at larger sizes than the example's, for open dimensions without a largest size."""
+"""Runs at larger sizes than the example's, for dynamic dimensions without a largest size."""
 
 from __future__ import annotations
 

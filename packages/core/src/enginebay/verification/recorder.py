@@ -183,7 +183,7 @@ class Recorder(SampleCollection):
 def _compare_readings(
     groups: Iterable[Sequence[Observation]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Compare the values that Python read in the runs on inputs of the same shapes.
+    """Compare the tensor values that Python code read in runs on inputs of the same shapes.
 
     Returns:
         The lines of code whose values differ between such runs, and a warning for each other line.

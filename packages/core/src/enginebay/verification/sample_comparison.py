@@ -161,7 +161,7 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return a sample and the engine's outputs, with aligned values for outputs of comparators."""
+    """Return a sample and the engine's outputs, with matched values for comparators' outputs."""
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
     found = {name: array for name, array in outputs.items() if name not in compared_names}
