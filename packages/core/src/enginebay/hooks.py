@@ -369,7 +369,7 @@ class Task(Protocol):
     """
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Task:
-        """Return the task completed for a model; raise a ``UsageError`` if it does not fit."""
+        """Return the task with a model's tensor names; raise a ``UsageError`` if it cannot fit."""
         ...
 
     def preparation(self) -> object:

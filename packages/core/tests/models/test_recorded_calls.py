@@ -327,7 +327,7 @@ def test_recording_a_non_module_suggests_its_modules() -> None:
     assert str(caught.value) == (
         "an object of type Pipeline cannot be recorded; expected an nn.Module"
     )
-    assert caught.value.hint == "it has .model: record the one that is called"
+    assert caught.value.hint == "record the module that is called: .model"
     with pytest.raises(InputError, match="an object of type str"), eb.record("net.py:build"):
         pass
 

@@ -293,7 +293,7 @@ class Backend:
             raise ParamsError(
                 f"precision {precision} requires calibration data",
                 hint="--data FILE.npz: numpy.savez('data.npz', x=inputs), where inputs[0] "
-                "is the first whole input",
+                "is the input for the first item",
             )
 
     def check_dtypes(self, inputs: Iterable[TensorSpec]) -> None:

@@ -78,7 +78,7 @@ def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) ->
 
 
 def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run the command; raise an interruption again if foreign code swallowed it."""
+    """Run the command; raise an interruption again if other code has caught and ignored it."""
     try:
         return command(arguments)
     finally:
@@ -164,7 +164,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 
 def _describe_caller(frame: FrameType) -> str:
-    """Return the name and location of the outermost foreign function in the stack of a frame."""
+    """Return the name and location of the plugin's outermost function in a frame's stack."""
     # Plugins are called by pluggy, and their threads by threading.
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:

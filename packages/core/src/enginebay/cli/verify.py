@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "artifact",
         metavar="ARTIFACT",
         type=Path,
-        help="the folder of an artifact; if it is built for several machines, the result is "
+        help="the folder of an artifact; if its engine is built for other machines, the result is "
         "recorded in it, unless flags change the comparison",
     )
     parser.add_argument(

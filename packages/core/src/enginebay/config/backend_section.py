@@ -51,7 +51,7 @@ def backend_params(
 
 
 def _read_other_sections(sections: Sections) -> dict[str, Any]:
-    """Return the parameters that follow from the IR's section."""
+    """Return the backend's parameters that the IR's section determines."""
     ir, values = sections.ir, dict[str, Any]()
     if ir.save_file:
         values["file_name"] = PurePath(ir.save_file).stem
@@ -78,7 +78,7 @@ class _SectionReader:
         self._aliases: dict[str, Mapping[str, Any]] = {dotted: {} for dotted in self._keys}
 
     def collect_fields(self) -> dict[str, Any]:
-        """Return fields by name; the own name overrides aliases, later aliases override earlier."""
+        """Return fields by name; a field's own key overrides aliases, and later aliases win."""
         result = dict(self._shapes)
         for fields in self._aliases.values():
             result.update(fields)

@@ -27,7 +27,7 @@ _BUFFER_BYTES = 1 << 16
 _LOCAL_HEADER_BYTES = 30
 
 #: How to write a stacked file.
-NPZ_HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the first whole input"
+NPZ_HINT = "numpy.savez('data.npz', x=inputs), where inputs[0] is the input for the first item"
 
 
 class ItemSource(Protocol):

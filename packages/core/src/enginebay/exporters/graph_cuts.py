@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value, int]]:
-    """Find the marks at which a graph is to be cut.
+    """Find the marks (nodes of ``enginebay.mark``) at which a graph is to be cut.
 
     Returns:
         The cuts inside the model (not at its inputs or outputs), and a dict: the output of each

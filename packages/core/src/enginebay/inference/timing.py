@@ -146,7 +146,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield the attribute's name, the name in statistics and the bound method, for each mark."""
+    """Yield each marked method: its attribute's name, its name in statistics, and itself."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)

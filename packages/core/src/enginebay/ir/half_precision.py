@@ -237,7 +237,7 @@ def _node_schema(node: onnx_ir.Node, opset: int) -> OpSchema | None:
 def _pair_with_type_variables(
     values: Iterable[onnx_ir.Value | None], formal: Sequence[OpSchema.FormalParameter]
 ) -> Iterator[tuple[str, int, onnx_ir.Value]]:
-    """Yield type variable, index and value of those inputs or outputs that are present."""
+    """Yield the type variable, the index and the value of each input or output, if present."""
     for index, value in enumerate(values):
         if value is not None and value.name:
             # The last formal parameter may be variadic.

@@ -93,7 +93,7 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 def serve_call(function: str) -> None:
-    """Read arguments from standard input, call a function, and append its reply to that file.
+    """Read arguments from standard input (a file), call a function, and append the reply there.
 
     Args:
         function: The function's name, ``module:qualname``.

@@ -138,7 +138,7 @@ class OutputLog:
 
 
 def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
-    """Read a child's output until the child has ended; return False if the time is over before."""
+    """Read a child's output until the child has ended; return False if the time ends first."""
     deadline = None if seconds is None else time.monotonic() + seconds
     for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:

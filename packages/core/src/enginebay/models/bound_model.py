@@ -157,7 +157,7 @@ class BoundModel:
         return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """Return the file that the model was loaded from; None if it is of another kind."""
+        """Return the model's file, with specs, if it is an IR of this kind; else None."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None

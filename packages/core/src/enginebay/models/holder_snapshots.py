@@ -64,7 +64,7 @@ class HolderSnapshot:
         self.owner_type = type(self.owner)
 
     def is_valid(self) -> bool:
-        """Return False if the owner has changed its class since, as lazy modules do."""
+        """Return False if the owner's class has changed since the snapshot (a lazy module)."""
         return type(self.owner) is self.owner_type
 
     def held_values(self) -> Iterator[HeldValue]:

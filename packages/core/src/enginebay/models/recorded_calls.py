@@ -64,7 +64,7 @@ def record(model: object) -> Iterator[RecordedCalls]:
         modules = [f".{name}" for name, part in parts if isinstance(part, torch.nn.Module)]
         raise InputError(
             f"an object of type {type(model).__name__} cannot be recorded; expected an nn.Module",
-            hint=f"it has {', '.join(modules)}: record the one that is called" if modules else None,
+            hint=f"record the module that is called: {' or '.join(modules)}" if modules else None,
         )
     seen = RecordedCalls(model)
     hook = model.register_forward_pre_hook(seen.add, with_kwargs=True, prepend=True)
@@ -140,7 +140,7 @@ class RecordedCalls:
 
     @property
     def example(self) -> tuple[object, ...]:
-        """The last call with the most frequent sizes: its positional arguments, then a dict."""
+        """The last call with the most frequent sizes: positional arguments, then a keyword dict."""
         usual = self._usual()
         device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])

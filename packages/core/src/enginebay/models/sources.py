@@ -191,7 +191,7 @@ def _from_exported_program(path: Path) -> ModelSource:
 
 
 def _program_inputs(program: torch.export.ExportedProgram) -> tuple[object, ...] | None:
-    """Return an exported program's example inputs: the positional inputs, then a dict."""
+    """Return an exported program's example inputs: positional ones, then a dict of keywords."""
     if program.example_inputs is None:
         return None
     positional, keywords = program.example_inputs

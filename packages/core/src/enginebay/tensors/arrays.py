@@ -1,4 +1,4 @@
-"""Conversion between NumPy arrays and torch tensors, without importing torch for NumPy alone.
+"""Conversion between NumPy arrays and torch tensors; it imports torch only if necessary.
 
 A torch tensor exists only in a process that has imported torch. So ``sys.modules`` tells whether a
 value can be one, and inference on NumPy arrays never imports torch.

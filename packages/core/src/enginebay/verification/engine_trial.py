@@ -155,7 +155,7 @@ def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, Num
 
 
 def _check_input_forms(wrapper: Wrapper, inputs: Arrays, outputs: Arrays) -> None:
-    """Check that the engine returns the same outputs for the same values in other forms."""
+    """Check that the engine returns the same outputs for strided arrays and torch tensors."""
     # Compared with its own outputs an engine is exact, even in 8 bits.
     precision = min(wrapper.receipt.precision, "bf16", key=coarseness)
     for form, values in _other_input_forms(inputs, wrapper.native_device):

@@ -121,7 +121,7 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return masks, by axis, of the slices that are small in all of these outputs of one shape."""
+    """Return masks by axis of the slices whose values are small in all outputs (of one shape)."""
     # In a single output a slice may be small by chance, because its values are alike: rows of the
     # same query, for example.
     common: SmallSlices = {}

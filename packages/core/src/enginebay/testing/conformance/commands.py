@@ -23,7 +23,7 @@ print(json.dumps([code, [name for name in ("torch", "onnx") if name in sys.modul
 
 
 class CommandConformance:
-    """The laws of commands; a subclass returns the command's name in a fixture.
+    """The laws (conformance tests) of commands; the fixture ``command`` returns the name.
 
     ::
 

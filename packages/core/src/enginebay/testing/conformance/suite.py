@@ -63,7 +63,7 @@ class Conformance(
     DiscoveryLaws,
     UnderTest,
 ):
-    """The laws of every backend; a subclass returns its name in the fixture ``backend``."""
+    """The conformance tests (laws) of backends; the fixture ``backend`` returns the name."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
