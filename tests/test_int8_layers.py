@@ -224,7 +224,7 @@ def test_quantize_does_not_overwrite_other_files(
 def test_quantize_refuses_an_onnx_file(model: nn.Module, items: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     eb.export(model, torch.from_numpy(IMAGES[0]), path=path)
-    with pytest.raises(UsageError, match=r"net.onnx' is not a PyTorch model"):
+    with pytest.raises(UsageError, match=r"net.onnx' is an ONNX file, expected a PyTorch model"):
         quantize(str(path), items, tmp_path / "out", metric="cosine", max_drop=0.1)
 
 

@@ -34,7 +34,7 @@ def test_a_fixed_batch_cannot_change() -> None:
         UsageError, match=r"^the batch size is fixed: .* x float32\[2, 3\]\nhint: [^\n]+$"
     ) as caught:
         stack_batch({"x": ROWS}, [spec], 8)
-    hint = "deploy it with an open batch size: --min-shapes x:1x3 --max-shapes x:8x3"
+    hint = "deploy it with a dynamic batch size: --min-shapes x:1x3 --max-shapes x:8x3"
     assert caught.value.hint == hint
 
 

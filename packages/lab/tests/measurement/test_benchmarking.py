@@ -246,8 +246,8 @@ def test_an_error_is_raised_if_nothing_was_measured(monkeypatch: pytest.MonkeyPa
 def test_a_fixed_batch_is_a_row_with_its_reason() -> None:
     fixed, free = measure("good", "open", batch=(4,)).rows
     assert fixed.failure == (
-        "the batch size is fixed: the model takes input float32[2, 4]; deploy it with an "
-        "open batch size: --min-shapes input:1x4 --max-shapes input:8x4"
+        "the batch size is fixed: the model takes input float32[2, 4]; deploy it with a "
+        "dynamic batch size: --min-shapes input:1x4 --max-shapes input:8x4"
     )
     assert (free.batch, free.failure) == (4, "")
 
@@ -352,7 +352,7 @@ def test_a_note_says_why_layers_are_not_timed(tmp_path: Path, body: str, note: s
     ("model", "message"),
     [
         ("nothing.py:build", "nothing.py"),
-        ("good/model.onnx", "'good/model.onnx' is not a PyTorch model"),
+        ("good/model.onnx", "'good/model.onnx' is an ONNX file, expected a PyTorch model"),
     ],
 )
 def test_a_model_that_pytorch_cannot_run_is_refused_before_anything_is_measured(

@@ -136,8 +136,8 @@ def test_a_new_verdict_replaces_that_of_the_manifest(here: Path) -> None:
         (
             "weights",
             (
-                "their references recorded different outputs for the same inputs, as with "
-                "different weights"
+                "their references recorded different outputs for the same inputs, so their "
+                "weights may differ"
             ),
         ),
         (

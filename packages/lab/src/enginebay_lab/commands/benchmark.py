@@ -46,7 +46,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help="model for --against (default: the model of an artifact): " + MODEL_HELP,
+        help="model for --against (default: the model that an artifact was made from): "
+        + MODEL_HELP,
     )
     parser.add_argument(
         "--batch",
@@ -72,20 +73,22 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=float,
         default=10.0,
         metavar="N",
-        help="time limit for a row; it ends earlier if its windows agree (default: 10)",
+        help="time limit for each row; a measurement ends earlier if the medians of its short "
+        "windows agree (default: 10)",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="time limit for loading, and for each window (default: 1800)",
+        help="time limit for loading an engine, and for each window (default: 1800)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="write each window and row to this file at once, as lines of JSON",
+        help="write each window and each row to this file as soon as it is measured, as a line of "
+        "JSON",
     )
     add_inputs(parser, "the first inputs that the first artifact was verified with, else generated")
     add_run_flags(parser)

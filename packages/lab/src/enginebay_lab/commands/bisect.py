@@ -34,7 +34,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     )
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     parser.add_argument(
-        "--model", metavar="MODEL", help=f"the model, if it has moved: {MODEL_HELP}"
+        "--model",
+        metavar="MODEL",
+        help=f"the model, if it is not where the artifact was deployed from: {MODEL_HELP}",
     )
     add_inputs(parser, "the inputs that the artifact was verified with")
     parser.add_argument(

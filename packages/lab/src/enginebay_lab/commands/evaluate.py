@@ -60,7 +60,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--max-drop",
         type=float,
         metavar="X",
-        help="fail with exit code 1 if an artifact's value is worse than PyTorch's by more "
+        help="fail with exit code 1 if an artifact's metric is worse than PyTorch's by more "
         "than this",
     )
     parser.add_argument(
@@ -83,10 +83,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Evaluate, and print the rows.
+    """Evaluate the artifacts, and print the rows.
 
     Returns:
-        1 if an artifact was lost or dropped by more than ``--max-drop``, else 0.
+        1 if an engine failed or a metric dropped by more than ``--max-drop``, else 0.
     """
     import msgspec
 

@@ -35,7 +35,7 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
 
 def open_executor(args: Namespace) -> AbstractContextManager[Executor | None]:
-    """Return a context manager with the executor that the flags select; None without flags.
+    """Return a context manager that yields the executor of the flags, or None without flags.
 
     Raises:
         UsageError: Both flags are set, or the scheduler cannot be reached.

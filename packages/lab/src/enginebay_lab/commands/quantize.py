@@ -1,4 +1,4 @@
-"""``enginebay quantize``: deploy in 8 bits, with layers in float until it is accurate enough."""
+"""``enginebay quantize``: deploy in 8 bits, with as few float layers as the accuracy allows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Quantize, and print the accuracy that it cost."""
+    """Quantize the model, and print how much accuracy the artifact loses."""
     from enginebay import VerifyOptions
     from enginebay.commands import progress
     from enginebay_lab.diagnosis.quantization import quantize

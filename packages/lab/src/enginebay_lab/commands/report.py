@@ -1,4 +1,4 @@
-"""``enginebay report``: write one page about a model's artifacts, or a sweep of many models."""
+"""``enginebay report``: write a page about the artifacts of one model, or about sweeps."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         nargs="+",
         type=Path,
         help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
-        "with --json, --output or --report; except for sweeps, all paths must be about one model",
+        "with --json, --output or --report; all paths must be about the same model, except sweeps",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="the page as .html, or its data as .json; an existing report is replaced "
+        help="the file to write: .html for a page, .json for its data; replaces an older report "
         f"(default: {_OUTPUT}; none with --json)",
     )
 

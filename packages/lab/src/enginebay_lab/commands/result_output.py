@@ -37,10 +37,11 @@ def check_report_flag(args: Namespace, *artifacts: object) -> None:
 
     Args:
         args: The parsed command line.
-        artifacts: The artifacts of the report.
+        artifacts: The artifacts that the report will contain.
 
     Raises:
-        UsageError: The file cannot be a report, or the artifacts are of different models.
+        UsageError: The file cannot be written as a report, or the artifacts are of different
+            models.
         ArtifactError: An artifact is damaged.
         MissingDependencyError: A package that makes the page is not installed.
     """

@@ -49,8 +49,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="the folder for the artifacts, the report, and the row of each cell, which is written "
-        "when the cell ends",
+        help="the folder for the artifacts, the report, and a row for each cell (one model on one "
+        "backend), which is written when the cell ends",
     )
     parser.add_argument(
         "--resume",
@@ -65,13 +65,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--baseline",
         type=Path,
         metavar="ROWS.jsonl",
-        help="fail with exit code 1 if a cell is worse than in these rows of an earlier sweep",
+        help="fail with exit code 1 if a cell has a worse result than in an earlier sweep, which "
+        "wrote these rows",
     )
     add_report_flag(parser)
 
 
 def run(args: Namespace) -> int:
-    """Sweep, and print the rows.
+    """Run the cells of the sweep, and print their rows.
 
     Returns:
         1 if a cell is not verified, a metric dropped too much, or a regression was found; else 0.
@@ -109,7 +110,7 @@ def run(args: Namespace) -> int:
 
 
 def _default_report(output: Path | None) -> Path | None:
-    """Return the path of the page in the folder of ``--output``, if a page can be made."""
+    """Return the report's path in the folder of ``--output``; None if no page can be made."""
     from enginebay.errors import MissingDependencyError
     from enginebay_lab.reports.output_files import check_packages
 
@@ -135,7 +136,7 @@ def _print_folder(folder: Path, swept: Sweep, resume_command: str) -> None:
 
 
 def _list_errors(swept: Sweep) -> Iterator[str]:
-    """Yield the errors of a sweep: the number of failed cells, each drop and each regression."""
+    """Yield the errors of a sweep: failed cells, metrics that dropped, and regressions."""
     failed = Counter(row.verdict for row in swept.wrong)
     if failed:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in failed.items())

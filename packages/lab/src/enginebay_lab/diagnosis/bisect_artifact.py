@@ -95,7 +95,7 @@ def bisect(
 
 
 def check_one_engine(opened: Artifact) -> None:
-    """Raise unless an artifact has one engine, which runs on this machine and not in 8 bits.
+    """Raise unless an artifact has one engine that runs here and does not compute in 8 bits.
 
     Raises:
         UsageError: The artifact has several engines, cannot run here, or computes in 8 bits.
@@ -120,7 +120,7 @@ def check_one_engine(opened: Artifact) -> None:
 
 
 class _LabelledInputs(NamedTuple):
-    """A sample's inputs by name, or None for the model's example inputs, and the sample's name."""
+    """The name and the inputs of a sample; the inputs are None for the model's own example."""
 
     inputs: dict[str, NumpyArray] | None
     label: str

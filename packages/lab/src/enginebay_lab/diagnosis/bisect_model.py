@@ -106,7 +106,7 @@ def _engine_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[o
 def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model to inputs; return the bound model, and a piece of the whole model.
+    """Bind an artifact's model to inputs; return the bound model, and its call as a piece.
 
     Args:
         source: The model.
@@ -126,7 +126,10 @@ def bind_root(
 
 
 def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
-    """Return the model to search, with the module outputs whose shapes rewriters do not change."""
+    """Return the model in which the wrong module is searched, and the outputs to compare.
+
+    An output of a module is not compared if a rewriter changes its shape.
+    """
     shapes = record_shapes(root.module, root.call, root.tensors)
     try:
         with engines.rewriting(root.module) as rewriting:

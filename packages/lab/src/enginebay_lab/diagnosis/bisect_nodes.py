@@ -141,7 +141,7 @@ def find_wrong_node(
 
 
 def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """Run a TorchScript or torch.export IR in PyTorch, and return the step that is wrong."""
+    """Run a TorchScript or torch.export IR in PyTorch: is the export wrong, or the engine?"""
     import torch
 
     from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
@@ -173,7 +173,10 @@ def evaluate_tensors(
 
 
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """Return the last node outside of submodules on which an output depends, else its producer."""
+    """Return the last node of the module's own code that an output depends on.
+
+    If all of these nodes are in submodules, return the node that computes the output.
+    """
     last = graph.find_producer(output)
     if last is None:
         return None
@@ -209,8 +212,8 @@ def match_deployed_nodes(
         around: The module's path.
 
     Returns:
-        One node for each name. Nodes with the same operator and module path correspond in their
-        order; if the graphs have different numbers of them, the node of the module's graph.
+        One node for each name. Nodes with the same operator and module path are matched in their
+        order. If the graphs have different numbers of such nodes, the module's node is returned.
     """
     return [_match_deployed_node(whole, piece, name, around) for name in names]
 

@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The module's path, with the number of the call from the second call on."""
+        """A name for the call: ``body.l``, and ``body.l (call 2)`` for the second one."""
         return call_title(self.module, self.call)
 
 
@@ -173,7 +173,7 @@ class Bisection(
 
 
 def call_title(module: str, call: int) -> str:
-    """Return a module's path, with the number of the call from the second call on.
+    """Return a name for a call of a module: ``body.l``, and ``body.l (call 2)`` for the second.
 
     Args:
         module: The module's path; empty for the model itself.
@@ -188,7 +188,10 @@ def _describe_error(value: float | None) -> str:
 
 
 def _nearby_places(bisection: Bisection) -> tuple[Place, ...]:
-    """Return the calls around the culprit's first wrong call, else around the first wrong call."""
+    """Return some calls before and after the wrong module's first wrong call.
+
+    If no wrong module was found, return those around the first wrong call of any module.
+    """
     places = bisection.places
     wrong = [index for index, place in enumerate(places) if place.wrong]
     culprit = [index for index in wrong if places[index].module == bisection.module]

@@ -1,4 +1,4 @@
-"""The outputs of a model's modules as outputs of the model, so that an engine returns them too.
+"""Turns the outputs of a model's modules into outputs of the model, so that engines return them.
 
 Imported only when torch is used.
 """
@@ -42,7 +42,7 @@ class ModuleOutput(NamedTuple):
 
 
 class ModuleOutputsModel(nn.Module):
-    """A wrapper of a model that takes the model's tensors and returns the outputs of some modules.
+    """A wrapper of a model that takes its input tensors and returns the outputs of some modules.
 
     Args:
         model: The model.
@@ -95,7 +95,7 @@ def watch_outputs(
 
 
 def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path and module of each module whose forward hooks are called."""
+    """Yield the path and module of each module that calls forward hooks, unlike TorchScript."""
     for path, module in model.named_modules():
         # TorchScript calls its modules without their hooks.
         if not isinstance(module, torch.jit.ScriptModule):

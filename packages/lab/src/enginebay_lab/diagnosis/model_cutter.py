@@ -75,7 +75,8 @@ class ModelCutter:
                 or in the list of an earlier call of this method.
 
         Returns:
-            The pieces, without those that only return tensors of their inputs or inner calls.
+            The pieces. A call that computes nothing itself, and only returns tensors of its
+            arguments or of its inner calls, has no piece.
         """
         root = self._root
         needed = {*keys, *(inner for key in keys for inner in self._find_inner(key))}
@@ -153,7 +154,10 @@ def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) ->
 def _select_computed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> Iterator[int]:
-    """Yield the index of each result that is not empty, an unchanged input or an earlier result."""
+    """Yield the index of each result that the piece computed.
+
+    Empty and complex tensors, unchanged inputs and repeated results are left out.
+    """
     seen: list[Tensor] = []
     for index, (tensor, value) in enumerate(results):
         is_input = any(
@@ -169,13 +173,16 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a run wrote into its inputs, or into tensors that it had passed on."""
+    """Return True if a run changed its inputs, or tensors after it had passed them to a call."""
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return random inputs, or the original ones if random inputs fail or change output shapes."""
+    """Return random inputs; the original inputs if the piece fails on random ones.
+
+    The original inputs are also returned if random ones change the shapes of outputs.
+    """
     generator = torch.Generator().manual_seed(0)  # fixed: a second run gets the same inputs
     drawn = tuple(draw_values(tensor, generator) for tensor in piece.tensors)
     results = _run_piece(piece, [tensor.clone() for tensor in drawn])

@@ -132,12 +132,13 @@ class ModuleSearch:
         self._pieces: dict[Key, Piece] = {}
 
     def find_culprit(self) -> Culprit:
-        """Find the first call, in the order in which calls end, whose module is wrong alone.
+        """Find the first call whose module is wrong when the engine runs only this module.
 
-        Inner calls end first, so the result is the innermost wrong module. If no module is wrong
-        alone, the result is the model itself: the code between its modules is wrong, or modules
-        are wrong only if one engine runs all of them. If no engine can be built of a module alone,
-        this module is the result if it contains a wrong module that is right alone.
+        The calls are in the order in which they end: inner calls end first, so the result is the
+        innermost wrong module. If every module is right when it runs alone, the result is the model
+        itself: the code between its modules is wrong, or modules are wrong only if one engine runs
+        all of them. A module that no engine can run alone is the result if the first wrong output
+        comes from a module inside it, and that inner module is right when it runs alone.
         """
         self._scan_outputs()
         if not self._wrong_calls():
@@ -153,9 +154,10 @@ class ModuleSearch:
         return Culprit(self._target.as_piece(root), self._first_comparison(root), None)
 
     def _find_suspect(self) -> Key | None:
-        """Return the innermost call around the first wrong call that is not proved right alone.
+        """Return the innermost call that could have made the first wrong call wrong.
 
-        If no engine can be built of its module alone, it is the culprit by elimination.
+        It contains the first wrong call or is that call, and it was not right when its module ran
+        alone. If no engine can run the module alone, it is the culprit by elimination.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -255,7 +257,7 @@ class ModuleSearch:
     # -- alone ------------------------------------------------------------------------------------
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
-        """Yield lists of calls to measure alone, beginning with the first wrong call."""
+        """Yield lists of calls to run alone in an engine, beginning with the first wrong call."""
         # Without the model itself: as a whole, it is wrong alone in any case.
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:

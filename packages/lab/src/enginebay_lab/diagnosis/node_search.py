@@ -79,7 +79,10 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Return the start and the comparison of the shortest wrong range to the last node."""
+        """Return the first node and the comparison of the shortest wrong range of nodes.
+
+        All ranges end at the last node of ``order``.
+        """
         last = order[-1]
         # An engine fuses nodes, and a cut between two of them prevents this, so a node may be right
         # alone and wrong together with others.
@@ -95,7 +98,7 @@ class NodeSearch(NamedTuple):
         return order[low], comparison
 
     def _compare_range(self, last: int, first: int) -> OutputComparison | None:
-        """Compare an engine of a range of nodes; None if it is right or cannot be built."""
+        """Compare an engine that runs a range of nodes; None if it is right or cannot be built."""
         node = self.graph.nodes[last]
         output = node.output[0]
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")

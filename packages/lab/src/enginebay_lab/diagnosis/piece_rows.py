@@ -61,7 +61,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The module's path, with the number of the call from the second call on."""
+        """A name for the call: ``body.l``, and ``body.l (call 2)`` for the second one."""
         return call_title(self.module, self.call)
 
 

@@ -1,4 +1,4 @@
-"""The comparison of a model's pieces with PyTorch, with many pieces in each engine.
+"""Compares each piece of a model, one call of a module, with PyTorch; an engine runs many pieces.
 
 Imported only when torch is used.
 """
@@ -33,7 +33,7 @@ _MAX_BUILD_FAILURES = 24
 
 
 class _RankedRow(NamedTuple):
-    """A row, and its sort key: the larger, the worse the row."""
+    """A row, and its sort key, which is larger for a worse result."""
 
     row: PieceRow
     badness: tuple[bool, float, float]

@@ -126,7 +126,7 @@ class StandIn(nn.Module):
 
 
 def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Copy a module with some submodules replaced; submodules without children are shared."""
+    """Copy a module, with some submodules replaced; the copy shares submodules without children."""
     if module not in copies:
         copies[module] = module
         if module._modules:
@@ -213,7 +213,7 @@ class SideBySide(nn.Module):
         return [name for index in range(len(self.calls)) for name in self.piece_output_names(index)]
 
     def piece_output_names(self, index: int) -> list[str]:
-        """Return the names of one piece's compared tensors: ``piece_3_0``."""
+        """Return the names of a piece's outputs, such as ``piece_3_0`` for the first of piece 3."""
         return [f"piece_{index}_{leaf}" for leaf in self.calls[index].leaves]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:

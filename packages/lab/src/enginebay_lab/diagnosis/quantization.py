@@ -81,7 +81,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(NamedTuple):
-    """A trial: the artifact with these nodes in floating point, and its accuracy."""
+    """An artifact with some nodes in floating point, and the accuracy that it reached."""
 
     nodes: tuple[str, ...]
     deployment: eb.Deployment

@@ -177,7 +177,7 @@ def check_precision(
     engine.check_runs_here(
         checked,
         "measuring layers runs the engine",
-        hint="measure the layers on a machine that it is built for",
+        hint="measure the layers on a machine that can run the engine",
     )
     return engine, checked
 

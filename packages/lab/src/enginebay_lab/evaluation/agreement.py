@@ -1,4 +1,4 @@
-"""How well an artifact's outputs agree with PyTorch's: equal decisions, and their distance.
+"""Compares an artifact's outputs with PyTorch's: are the decisions equal, how far apart the values?
 
 Integer and boolean outputs are decisions themselves. The decision of a floating-point output of
 shape ``[..., classes]`` is its argmax over the classes, if there are at least two.

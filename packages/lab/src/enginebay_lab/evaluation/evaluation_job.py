@@ -24,7 +24,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
     """A description of an evaluation that can be sent to workers.
 
     Attributes:
-        folder: The working directory, to which the paths in names are relative.
+        folder: The working directory, to which relative paths in the other fields refer.
         artifacts: The digest of each artifact's manifest, by the artifact's folder.
         data: The data set's source, as on the command line.
         take: The number of items to use; None for all.
@@ -34,7 +34,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.
         threads: The number of PyTorch's threads; 0 without a model.
         files: The digests of the files from which the data, the metrics and the model are read, by
-            their names as on the command line.
+            the text that names each on the command line.
     """
 
     folder: str
@@ -93,7 +93,7 @@ def describe_job(
 
 
 def check_files(job: EvaluationJob) -> None:
-    """Raise unless the job's names refer to the same files on this machine.
+    """Check that this machine has the same files as the machine that described the job.
 
     Raises:
         UsageError: A file is missing or differs.
@@ -112,7 +112,7 @@ def check_files(job: EvaluationJob) -> None:
 def _digest_content(name: str) -> str:
     """Return a digest of a file, or of the names and sizes of a folder's files.
 
-    Empty if the name does not refer to a file: ``accuracy``, ``module:attr``.
+    Empty if the name is not a path but, for example, ``accuracy`` or ``module:attr``.
     """
     file = name.rpartition(":")[0]
     path = Path(file if file.endswith(".py") else name)

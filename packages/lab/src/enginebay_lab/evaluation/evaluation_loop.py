@@ -79,7 +79,7 @@ class EvaluationLoop:
     def evaluate_shards(
         self, reader: ItemReader, watch: Callable[[int], None] | None = None
     ) -> Iterator[Shard]:
-        """Evaluate the remaining items, and yield each shard when it is complete.
+        """Evaluate the remaining items, and yield the results of each shard (range of items).
 
         Args:
             reader: Reads the items.

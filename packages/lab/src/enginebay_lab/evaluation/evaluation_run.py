@@ -32,8 +32,8 @@ class EvaluationRun:
         journal: The rows file and its checkpoint; None to write nothing.
         model_digest: A digest of the model's weights and source file; empty until the model is
             loaded, and without a journal.
-        inputs: The common inputs of all artifacts; sizes that differ are open.
-        outputs: The common outputs of all artifacts; sizes that differ are open.
+        inputs: The common inputs of all artifacts; without dimensions if these differ.
+        outputs: The common outputs of all artifacts; without dimensions if these differ.
     """
 
     subjects: Sequence[EvaluationSubject]

@@ -88,7 +88,7 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the common inputs or outputs of all artifacts; sizes that differ become open.
+    """Return the common inputs or outputs of all artifacts, without dimensions that differ.
 
     Raises:
         UsageError: The names or dtypes of two artifacts differ.

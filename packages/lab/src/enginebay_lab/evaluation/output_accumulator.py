@@ -144,7 +144,10 @@ class OutputAccumulator:
 
     @property
     def agreement(self) -> float | None:
-        """The fraction of items whose argmax or integer outputs equal PyTorch's, else None."""
+        """The fraction of items whose argmax or integer outputs equal PyTorch's.
+
+        None if no item has several scores or integer outputs.
+        """
         return self._agreed / self._decided if self._decided else None
 
     @property

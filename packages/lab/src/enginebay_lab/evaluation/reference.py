@@ -101,7 +101,8 @@ def find_torch_model(model: object) -> ModelSource:
     source = find_model(model)
     if source.model is None:
         raise UsageError(
-            f"'{source.description}' is not a PyTorch model, with which artifacts are compared",
+            f"'{source.description}' is an ONNX file, expected a PyTorch model to compare the "
+            "artifacts with",
             hint="name the PyTorch model that it was exported from, or omit --model",
         )
     return source

@@ -158,7 +158,10 @@ class TorchMetric:
 def _merge_values(
     reduction: object, first: Tensor | list[Tensor], second: Any
 ) -> tuple[Tensor | list[Tensor], ...]:
-    """Return the merged value of two states; empty if it is not exact for every split of items."""
+    """Return a tuple of the merged value of two states.
+
+    The tuple is empty if the value could depend on how the items were split between the states.
+    """
     import torch
     from torchmetrics.utilities import data
 

@@ -66,7 +66,7 @@ class _SentTask:
 
 
 def check_executor(executor: object) -> None:
-    """Refuse a value that is neither an executor nor None, which means this machine.
+    """Check that a value is an executor; None is accepted too and means this machine.
 
     Raises:
         UsageError: The value has another type.

@@ -20,8 +20,8 @@ def stack_batch(
 ) -> dict[str, NumpyArray]:
     """Return the inputs at another batch size: their rows are repeated or cut off.
 
-    The batch axis of an input is its open first dimension, or its dimension with the same name as
-    the open first dimension of another input.
+    The batch axis of an input is its first dimension if that is dynamic (open), or its dimension
+    with the same name as the dynamic first dimension of another input.
 
     Args:
         inputs: The inputs by name.
@@ -29,7 +29,7 @@ def stack_batch(
         batch: The batch size.
 
     Raises:
-        UsageError: No first dimension is open, and the inputs have another batch size.
+        UsageError: No first dimension is dynamic, and the inputs have another batch size.
     """
     names = {spec.dims[0] for spec in specs if spec.dims and isinstance(spec.dims[0], str)}
     axes = {spec.name: _find_batch_axis(spec, names) for spec in specs}
@@ -70,5 +70,5 @@ def _fixed_batch_error(specs: Sequence[TensorSpec]) -> UsageError:
     low, high = (f"{first.name}:{size}{'x' if shape else ''}{shape}" for size in (1, 8))
     return UsageError(
         f"the batch size is fixed: the model takes {first.describe()}",
-        hint=f"deploy it with an open batch size: --min-shapes {low} --max-shapes {high}",
+        hint=f"deploy it with a dynamic batch size: --min-shapes {low} --max-shapes {high}",
     )

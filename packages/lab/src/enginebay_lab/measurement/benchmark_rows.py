@@ -31,7 +31,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """The agreement of the windows, which shows how certain the median of their latencies is.
+    """How well the windows agree, and so how certain the median of their latencies is.
 
     Attributes:
         agreed: True if there are at least six windows, and ``apart`` is at most ``wanted``.

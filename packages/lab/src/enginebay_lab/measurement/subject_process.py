@@ -78,9 +78,9 @@ def _read_inputs(samples: Path) -> dict[str, NumpyArray]:
 def _make_handler(
     load: Callable[[], Wrapper], samples: Path, threads: int
 ) -> Callable[[bytes], bytes]:
-    """Load an engine, and return a function from a window's length in seconds to its calls.
+    """Load an engine, and return a function that measures a window of the given seconds.
 
-    For a length of 0, the function returns the figures of loading.
+    The function takes and returns MessagePack. For 0 seconds, it returns the figures of loading.
     """
     inputs = _read_inputs(samples)
     bare = peak_memory()  # after the inputs are read: they are not the engine's memory

@@ -78,7 +78,8 @@ def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
     source = find_model(model)
     if source.model is None:
         raise ModelSourceError(
-            f"'{source.description}' is not a PyTorch model, with which artifacts are compared",
+            f"'{source.description}' is an ONNX file, expected a PyTorch model to compare the "
+            "artifacts with",
             hint="name the PyTorch model that it was exported from: --model MODEL",
         )
     bound = reference_model(source, list(inputs), inputs, None)

@@ -157,7 +157,7 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Select modules to show, with the cause, or else the first wrong module, in the middle."""
+    """Select modules to show: those around the culprit, or else around the first wrong module."""
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
     first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)

@@ -56,7 +56,7 @@ class _DeployDocument(msgspec.Struct, frozen=True):
 
 
 class _BenchmarkLine(msgspec.Struct, frozen=True):
-    """A line of ``benchmark --output`` with a row or the machine, not with a single window."""
+    """A line of ``benchmark --output``: a row or the machine; both are None for a window."""
 
     row: BenchmarkRow | None = None
     machine: Machine | None = None
@@ -125,7 +125,10 @@ def read_document(path: Path) -> object:
 
 
 def _read_head(path: Path, data: bytes) -> _DocumentHead:
-    """Read the fields that identify a file's type, from the document or its first whole line."""
+    """Read the fields that identify a file's type.
+
+    They are read from the whole JSON document or, in JSON Lines, from the first complete line.
+    """
     reason = "it is empty"
     # A file of lines is not one JSON document, and a killed command may have cut a line.
     for text in (data, *data.splitlines()) if data else ():

@@ -117,7 +117,10 @@ def _verdict_reason(manifest: Manifest) -> str:
 
 
 def _find_entry(entries: list[ReportEntry], path: str, backend: str) -> int:
-    """Return the index of the entry with this folder; append an entry if none or several match."""
+    """Return the index of the entry whose artifact's folder has this path.
+
+    If no entry or several entries match, a new entry is appended.
+    """
     absolute = str(Path(path).absolute())
     folders = [(n, entry.artifact) for n, entry in enumerate(entries) if entry.artifact]
     same = [n for n, folder in folders if folder == absolute]

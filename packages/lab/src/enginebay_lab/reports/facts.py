@@ -65,7 +65,7 @@ def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
 
 
 def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield notes about the limits of the benchmarks' figures."""
+    """Yield notes on how to read the figures of the benchmarks, and why they may be unreliable."""
     labels = {row.name: entry.label for entry in entries for row in entry.speeds}
     for benchmark in list_benchmarks(report):
         if benchmark.baseline:

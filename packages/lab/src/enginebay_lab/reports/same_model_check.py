@@ -44,7 +44,7 @@ class SameModelCheck:
             if _do_outputs_differ(outputs, sample.outputs):
                 raise UsageError(
                     f"'{known}' and '{path}' are not of the same model: their references recorded "
-                    "different outputs for the same inputs, as with different weights",
+                    "different outputs for the same inputs, so their weights may differ",
                     hint=_HINT,
                 )
 

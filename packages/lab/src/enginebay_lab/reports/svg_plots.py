@@ -68,7 +68,7 @@ def draw_bars(
 
 
 def draw_boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
-    """Draw a vertical box for each sequence of sorted durations."""
+    """Draw a vertical box plot for each sequence of sorted durations."""
     pygal = import_pygal()
 
     low = min(times[0] for times in durations)
@@ -127,7 +127,9 @@ def _format_axis_seconds(seconds: float) -> str:
 
 
 def _axis_steps(low: float, high: float) -> list[float]:
-    """Return the labels of an axis around two values: powers of ten, times 1, 2 and 5 if they fit.
+    """Return the labels of a logarithmic axis that includes two values.
+
+    The labels are powers of ten times 1, 2 and 5, or times 1 and 3 or 1 if these are too many.
 
     Example:
         >>> _axis_steps(0.3, 4)

@@ -1,4 +1,4 @@
-"""Describes a sweep for the page: its verdicts, the figures of each host, and lost cells."""
+"""Describes a sweep for the page: its verdicts, each host's figures, and cells without a result."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
 
 
 def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return the table of lost cells and their faults."""
+    """Return a table of the cells that have no result because of a machine."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
     return make_table(
         "Lost: no result",

@@ -162,7 +162,7 @@ def _format_call(call: Latency) -> str:
 
 
 def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if processors, cores and hosts are the same; an unknown host is any host."""
+    """Return true if processors, cores and hosts are the same; unknown hosts are not compared."""
     now, then = row.machine, before.machine
     if now is None or then is None or (row.host != before.host and row.host and before.host):
         return False
@@ -170,7 +170,10 @@ def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
 
 
 def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
-    """Return true if the slowdown is large, and neither intervals nor middle halves overlap."""
+    """Return true if calls have become much slower, beyond the scatter of both measurements.
+
+    Neither the confidence intervals nor the middle halves of the durations may overlap.
+    """
     assert now.call is not None
     assert then.call is not None
     # How far the measurement windows of each run disagree, as a factor.

@@ -64,7 +64,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
 def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
     """Return the job of a cell for :func:`~enginebay_lab.sweeps.cell_task.run_cell`.
 
-    The job contains the digests of files, but the contents of a config.
+    The job contains the contents of the cell's config, but only the digests of other files.
 
     Args:
         cell: The cell.

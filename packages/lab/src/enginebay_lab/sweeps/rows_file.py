@@ -58,7 +58,7 @@ class RowsFile(Journal):
             self._unlock = cleanup.pop_all()
 
     def append(self, row: SweepRow) -> None:
-        """Write a row, unless its cell has a row already.
+        """Write the row of a sweep's cell, unless the file has a row of this cell already.
 
         Raises:
             EnginebayError: The disk is full or read-only; earlier rows stay.

@@ -1,4 +1,4 @@
-"""``sweep``: many models on many backends; each cell is a task for an executor."""
+"""``sweep``: deploy many models on many backends; an executor runs each combination, a cell."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def sweep(
 ) -> Sweep:
     """Deploy many models on many backends, each cell on a worker of an executor.
 
-    A cell is plain data, and so is its row. A cell runs in a child process of its worker: if a
-    model crashes or hangs, only its row is affected. If a worker dies, lacks the backend or has a
+    A cell is one model on one backend at one precision. It runs in a child process of a worker: if
+    a model crashes or hangs, only its row is affected. If a worker dies, lacks the backend or has a
     different version, the row records this. Each cell has exactly one row.
 
     Args:

@@ -93,7 +93,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     Attributes:
         rows: A row for each cell, in the order of the cells.
         regressions: A sentence for each regression since the baseline.
-        judged: The keys of the cells that are in the baseline, which fail by regressions only.
+        judged: The keys of the cells that are in the baseline: they fail only by regressions.
         notes: Sentences about the limits of the figures.
         command: The command that repeats the sweep; empty for a sweep that was called in Python.
     """
