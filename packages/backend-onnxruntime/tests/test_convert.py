@@ -75,7 +75,7 @@ def test_fp16_does_not_overwrite_its_source_model(backend, weighted):
 
 
 def test_weights_do_not_overwrite_the_model(backend, weighted, tmp_path):
-    with pytest.raises(ConversionError, match=r"two files have the same target .*model\.onnx"):
+    with pytest.raises(ConversionError, match=r"two files would be copied to .*model\.onnx"):
         backend.to_backend(weighted("model.onnx"), work_dir=str(tmp_path / "out"))
 
 

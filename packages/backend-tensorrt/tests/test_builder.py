@@ -72,7 +72,7 @@ def test_parameters_reach_the_builder(stand_ins: Any, tmp_path: Path) -> None:
         (
             ("sm90",),
             (
-                "compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116; "
+                "compute_capability 'sm90' is not supported by TensorRT for RTX 1.7.1.116; "
                 "available: current, sm75, sm80, sm86, sm89, sm120, sm121"
             ),
             "remove it to build for Ampere and newer",

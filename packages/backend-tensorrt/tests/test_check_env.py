@@ -202,7 +202,9 @@ def test_a_complete_installation_passes(stand_ins: Any) -> None:
 def test_a_capability_that_the_builder_lacks_fails(stand_ins: Any) -> None:
     check = failure(Tier.IMPORT, compute_capability=("sm90",))
     assert check.name == "parser and builder"
-    assert check.found.startswith("compute_capability 'sm90' is not in TensorRT for RTX 1.7.1.116")
+    assert check.found.startswith(
+        "compute_capability 'sm90' is not supported by TensorRT for RTX 1.7.1.116"
+    )
 
 
 @needs_rtx

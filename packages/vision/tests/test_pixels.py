@@ -170,7 +170,7 @@ def test_unreadable_images_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"'{tmp_path}' is a folder; expected an image"
     Image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "float.tif")
     assert refusal(tmp_path / "float.tif") == (
-        f"'{tmp_path}/float.tif' contains 32-bit numbers, whose white value is unknown"
+        f"'{tmp_path}/float.tif' contains 32-bit numbers, so it is unknown which number is white"
     )
     with (
         Image.open(tmp_path / "cut_whole.jpg") as opened,

@@ -132,7 +132,10 @@ def test_texts_are_read_from_a_label_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a.png\n", "line 1 of '{0}/labels.txt' is 'a.png'; expected an image, a tab and its text"),
+        (
+            "a.png\n",
+            "line 1 of '{0}/labels.txt' is 'a.png'; expected an image's path, a tab and its text",
+        ),
         (
             "a.png\tab\nc.png\tab",
             "line 2 of '{0}/labels.txt' names the image 'c.png', which is not in '{0}'",

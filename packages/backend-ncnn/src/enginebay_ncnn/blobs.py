@@ -31,7 +31,9 @@ _TOLERANCE = 1e-2
 
 
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
-    """Create the plan from the network's graph; until the first run, all outputs are float32.
+    """Find the blob of each input and output in the network's graph, and return them as a plan.
+
+    The types of output blobs are known only after a first run; until then, all are float32.
 
     Raises:
         ConversionError: The network does not have all outputs of the model.
@@ -150,8 +152,8 @@ def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> 
 def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> float:
     if array.shape != expected.shape:
         raise ConversionError(
-            f"pnnx's network differs from the TorchScript: '{port.name}' has the wrong shape: "
-            f"expected {expected.shape}, found {array.shape}"
+            f"pnnx's network differs from the TorchScript: output '{port.name}' has the wrong "
+            f"shape: expected {expected.shape}, found {array.shape}"
         )
     computed = array.astype(numpy_dtype(port.dtype)).astype(np.float64)
     exact = expected.astype(np.float64)
@@ -164,6 +166,6 @@ def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> floa
     if error > _TOLERANCE:
         raise ConversionError(
             f"pnnx's network differs from the TorchScript: "
-            f"'{port.name}' has an error of {worst:.2g}"
+            f"output '{port.name}' has an absolute error of {worst:.2g}"
         )
     return error

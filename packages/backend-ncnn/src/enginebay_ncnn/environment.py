@@ -15,7 +15,7 @@ _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
 def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Check one tier; core performs the smoke tier."""
+    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:

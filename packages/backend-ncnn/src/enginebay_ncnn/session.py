@@ -26,7 +26,7 @@ _NEW_AXIS = [(*(slice(None),) * axis, None) for axis in range(5)]
 
 
 class Session:
-    """Runs a network on one piece of a batch.
+    """Runs a network on one item of a batch, or on the whole batch if the network supports it.
 
     Args:
         net: The loaded network.

@@ -157,7 +157,10 @@ def silence_warnings() -> Iterator[None]:
 
 
 def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
-    """Return the custom operators of a module: only this process has registered them."""
+    """Return the custom operators in a module, which a child process would not know.
+
+    They are registered only in this process.
+    """
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
     return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)
 

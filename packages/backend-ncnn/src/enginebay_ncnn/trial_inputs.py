@@ -18,8 +18,8 @@ def make_trial_inputs(
 ) -> list[dict[str, NumpyArray]]:
     """Return sets of inputs by name, in the order in which to try them.
 
-    The caller's samples come last. The artifact is verified with them later, so only other inputs
-    can show that a conversion is right for these samples alone.
+    The caller's samples come last. The artifact is verified with them later; other inputs can show
+    here that a conversion is wrong for all inputs except these samples.
 
     Args:
         samples: The caller's samples. Samples of other sizes than those in ``shapes`` are skipped.

@@ -70,7 +70,7 @@ def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
     for source, target in files:
         if targets.count(target) > 1:
             raise ConversionError(
-                f"two files have the same target '{target}', one of them is '{source}'",
+                f"two files would be copied to '{target}', one of them is '{source}'",
                 hint="rename one of the files",
             )
         if target.exists() and target.samefile(source):

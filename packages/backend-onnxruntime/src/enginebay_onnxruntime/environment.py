@@ -23,7 +23,7 @@ RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Check one tier of the environment, except for the smoke tier, which core checks."""
+    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:

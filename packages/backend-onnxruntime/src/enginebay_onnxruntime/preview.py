@@ -29,7 +29,7 @@ _MAX_CONSTANT_ELEMENTS = 64
 
 
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the reason by the name of each node that ONNX Runtime has no operator or kernel for.
+    """Return, by node name, why ONNX Runtime cannot run a node: no such operator, or no kernel.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -114,7 +114,7 @@ def _copy_renamed(
 
 
 def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
-    """Return why a model cannot be loaded; empty if it can, or for another error."""
+    """Return which operator or kernel is missing to load a model; empty if none is missing."""
     import onnxruntime
 
     try:

@@ -25,7 +25,7 @@ _DRIVERS = {
 
 
 def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Check one tier of the environment; core itself runs the smoke tier."""
+    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()

@@ -112,7 +112,7 @@ def build_identity(params: Params) -> int:
 
     Raises:
         ConversionError: The builder does not work on this machine.
-        ParamsError: The library does not have the compute capability.
+        ParamsError: The library does not support a compute capability in the parameters.
     """
     library = get_library(params)
     trt = library.trt
@@ -210,9 +210,9 @@ def _compatibility_level(library: Library, params: Params) -> trt.HardwareCompat
     levels = library.trt.HardwareCompatibilityLevel.__members__
     if name.upper() not in levels:
         raise ParamsError(
-            f"hardware_compatibility {name} is not in {library.title}; "
+            f"hardware_compatibility {name} is not supported by {library.title}; "
             f"available: {', '.join(map(str.lower, levels))}",
-            hint="pip install --upgrade tensorrt, or another level",
+            hint="pip install --upgrade tensorrt, or use an available value",
         )
     return levels[name.upper()]
 

@@ -28,7 +28,7 @@ _DRIVERS = {"12": "525.60", "13": "580.65"}
 
 
 def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Run the checks of one tier; core performs the smoke tier."""
+    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels(params.product)
@@ -43,7 +43,10 @@ def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 
 
 def _find_wheels(product: Product, part: str) -> dict[str, str]:
-    """Return the versions of the installed wheels of one part, by the major version of CUDA."""
+    """Return the versions of the installed wheels whose names end with ``part``.
+
+    The keys are the major versions of CUDA that the wheels are built for.
+    """
     versions = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
     return {cuda: version for cuda, version in versions.items() if version is not None}
 
@@ -125,7 +128,7 @@ def _check_builder(params: Params) -> eb.EnvReport:
 
 
 def _wheels_major(product: Product) -> str:
-    """Return the major version of CUDA of the installed bindings; 13 if there are none."""
+    """Return the major version of CUDA that the installed bindings are built for, else 13."""
     return next(iter(_find_wheels(product, "-bindings")), "13")
 
 
@@ -135,7 +138,7 @@ def _reinstall_command(product: Product) -> str:
 
 
 def _libraries_wheel(product: Product) -> str:
-    """Return the requirement of the wheel with the libraries for the installed bindings."""
+    """Return the pip requirement for the wheel of libraries that fits the installed bindings."""
     major, version = next(iter(_find_wheels(product, "-bindings").items()), ("13", ""))
     return f"{product.wheels[major]}-libs{f'=={version}' if version else ''}"
 

@@ -60,17 +60,18 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return the members of ``trt.ComputeCapability`` to build for; [] means Ampere and newer.
+    """Return the names in ``trt.ComputeCapability`` to build for; [] means Ampere and newer.
 
     Raises:
-        ParamsError: The library lacks a capability, or ``current`` is combined with others.
+        ParamsError: The library does not support a compute capability, or ``current`` is combined
+            with others.
     """
     names = [_capability_member(text) for text in params.compute_capability]
     known = [name for name in library.trt.ComputeCapability.__members__ if name != "NONE"]
     for name, text in zip(names, params.compute_capability, strict=True):
         if name not in known:
             raise ParamsError(
-                f"compute_capability '{text}' is not in {library.title}; "
+                f"compute_capability '{text}' is not supported by {library.title}; "
                 f"available: {', '.join(map(str.lower, known))}",
                 hint="remove it to build for Ampere and newer",
             )
@@ -127,7 +128,7 @@ def _list_capabilities(params: TensorrtRtxParams) -> list[str]:
 
 
 def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
-    """Return the oldest generation that is supported by default, and its compute capability."""
+    """Return the oldest GPU generation built for by default, and its compute capability."""
     # The builder rejects fp8 for older GPUs, but only if they are listed explicitly.
     return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
 

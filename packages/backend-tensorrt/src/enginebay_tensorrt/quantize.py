@@ -119,7 +119,7 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
 
 
 def _load_with_opset(source: Path, precision: str) -> onnx.ModelProto:
-    """Load the model, converted if needed to an opset whose Q/DQ operators have the precision."""
+    """Load the model; convert it if its opset's Q/DQ operators do not support the precision."""
     import onnx
     from onnx import version_converter
 

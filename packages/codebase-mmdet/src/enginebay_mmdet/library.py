@@ -41,7 +41,7 @@ def import_library() -> ModuleType:
 
 
 class _WithoutOperators(ModuleType):
-    """Module with the operators of ``operators.py``; all others raise an error when called."""
+    """Stands in for mmcv's compiled module: operators not in ``operators.py`` raise when called."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):

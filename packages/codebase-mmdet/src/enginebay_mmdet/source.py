@@ -146,8 +146,8 @@ def _check_operators(network: BaseDetector, name: str) -> None:
     }
     if missing := sorted(kinds - _REPLACED_OPERATORS):
         raise ModelSourceError(
-            f"'{name}' requires operators of mmcv without a replacement: {', '.join(missing)}",
-            hint=f"operators with a replacement: {', '.join(sorted(_REPLACED_OPERATORS))}",
+            f"'{name}' requires operators of mmcv that cannot be replaced: {', '.join(missing)}",
+            hint=f"replaced operators: {', '.join(sorted(_REPLACED_OPERATORS))}",
         )
 
 

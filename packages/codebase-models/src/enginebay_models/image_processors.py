@@ -66,7 +66,7 @@ def _image_input(
 ) -> Record | None:
     """Return the preprocessing of a model's image processor, for an image size, as plain data.
 
-    None if it computes other pixels than the processor, which is a class with arbitrary code.
+    None if the plain data cannot express it: a processor is a class with arbitrary code.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -121,9 +121,9 @@ def _settings_for_size(
 def _settings_with_crop(
     settings: BaseImageProcessor, height: int, width: int, kernel: _Kernel
 ) -> tuple[Mapping[str, object], Record, Record | None]:
-    """Return the settings to change in a processor that may crop, the resize and the crop step.
+    """Return the settings to change in a processor, the resize step, and the crop step, if any.
 
-    The cropped share of the image does not change.
+    The same share of the image is cropped as with the original settings.
     """
     crop_step = crop(height, width, rounding="down")
     size = _read_sides(settings.size)
@@ -161,7 +161,10 @@ def _make_test_images() -> list[Image]:
 
 
 def _has_same_result(processor: BaseImageProcessor, spec: Record, image: Image) -> bool:
-    """Return True if processor and task compute the same pixels, up to one step of 255."""
+    """Return True if the preprocessing ``spec`` computes the same pixels as the processor.
+
+    The values may differ by one step of an 8-bit pixel.
+    """
     expected = processor(image, return_tensors="np")["pixel_values"]
     (actual,) = read_task(classify(spec, ())).preprocess(image).values()
     step = abs(spec["scale"]) / min(map(abs, spec["std"]))

@@ -128,7 +128,7 @@ def _convert_image(image: PilImage, channels: str, name: str) -> PilImage:
     mode = upright.mode
     if mode in ("I", "F"):
         raise InputError(
-            f"{name} contains 32-bit numbers, whose white value is unknown",
+            f"{name} contains 32-bit numbers, so it is unknown which number is white",
             hint="save it with 8 or 16 bits a channel",
         )
     if mode.startswith("I;16"):

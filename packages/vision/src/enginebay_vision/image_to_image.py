@@ -89,7 +89,7 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
         )
 
     def paint_results(self, image: PilImage, results: FoundMap[MadePicture]) -> PilImage:  # noqa: ARG002  # the signature of every task
-        """Return the generated image instead of the model's input."""
+        """Return the generated image; nothing is painted on ``image``."""
         from PIL import Image
 
         generated: PilImage = Image.fromarray(results.array)
@@ -97,7 +97,7 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
 
 
 def _scale_range(start: float, length: float, input_size: int, output_size: int) -> slice:
-    """Scale a range of an axis of the input, clipped to the axis, to the axis of the output."""
+    """Convert a range on an axis of the input to the corresponding range of the output."""
     ends = (max(0.0, start), min(float(input_size), start + length))
     first, last = (round(end * output_size / input_size) for end in ends)
     return slice(first, last)

@@ -35,7 +35,7 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
 
 
 def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
-    """Return the preprocessing with the name and dtype of a model's input, which it must fit.
+    """Check that the preprocessing fits a model's input, and fill in the input's name and dtype.
 
     Raises:
         UsageError: The preprocessed image would not fit the input.
@@ -100,7 +100,9 @@ def check_classes(
 
 
 def check_maps(output: TensorSpec, dims: Sequence[int | str], *layouts: tuple[str, str]) -> None:
-    """Check that an output's rank fits one of some layouts: pairs of a name and axes, ``NChw``.
+    """Check that an output has as many axes as one of some layouts.
+
+    A layout is a name for messages, and a letter for each axis, such as ``NChw``.
 
     Raises:
         UsageError: The output has a different number of axes.

@@ -56,7 +56,10 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs before the values' reshapes, if the result can be reshaped instead."""
+    """Return the blobs of which the values are reshapes; empty unless all have the same shape.
+
+    The operator then reads these blobs, and its result is reshaped instead of its operands.
+    """
     # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
         value.reshape_source for value in values if isinstance(value, Blob) and value.reshape_source
@@ -106,7 +109,7 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Merge neighbouring dimensions in which the same shapes broadcast; return the new shapes."""
+    """Return shapes with fewer dimensions: neighbours that broadcast alike are merged to one."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):
@@ -190,7 +193,10 @@ def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: obje
 
 
 def cast_to(operand: Value, target: torch.dtype) -> Value:
-    """Convert a value to another dtype; a blob stays float32, and its numbers are rounded."""
+    """Convert a value to another dtype; a blob keeps its float32 elements.
+
+    Floats that become integers are truncated; numbers that become booleans are 0.0 or 1.0.
+    """
     if not isinstance(operand, Blob):
         return operand.to(target)
     if target is operand.dtype or target.is_floating_point:

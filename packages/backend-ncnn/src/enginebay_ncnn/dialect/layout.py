@@ -119,7 +119,10 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 
 
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
-    """Permute more than four dimensions by exchanges of two blocks, each a 4-D permute."""
+    """Permute more than four dimensions by several 4-D permutes.
+
+    Each permute exchanges two blocks of neighbouring dimensions.
+    """
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one
         large = [index for index in range(operand.ndim) if operand.shape[index] != 1]

@@ -1,7 +1,7 @@
-"""Pooling operators, written without windows that reach over the edge of the image.
+"""Pooling operators, written as padding of the image and pooling without padding.
 
-ncnn and pnnx treat the flags for such windows differently from torch. So the image is padded, and
-the mean of a window is corrected by the share of the padding in it.
+ncnn and pnnx interpret ``padding``, ``ceil_mode`` and ``count_include_pad`` differently from torch.
+The mean of a window that contains padding is multiplied by a correction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _LOWEST = torch.finfo(torch.float32).min
 def _fit_windows(
     image: Sequence[int], output: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the kernel size, and the padding in the order of ``torch.nn.functional.pad``."""
+    """Return the kernel size, and the padding that gives every window a full set of pixels.
+
+    The padding is in the order of ``torch.nn.functional.pad``.
+    """
     stride, padding, dilation = rest
     window, border = [], []
     for size, count, k, s, p, d in zip(

@@ -1,4 +1,4 @@
-"""The function rewriters of one context, for torch functions by a mode, for others by patches."""
+"""The function rewriters of one context: a mode intercepts torch functions, patches all others."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the objects that a mode receives for a torch function, or another function's patch."""
+    """Return what a rewriter replaces: the objects that a mode receives for it, or else a patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',

@@ -79,7 +79,7 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
     or ``head:input`` cuts before the function, at ``head:output`` after it.
 
     Args:
-        functions: The name of the marks by the dotted name of the function or method.
+        functions: The dotted name of each function or method, and the name for its marks.
 
     Raises:
         RewriterError: A name is invalid.

@@ -52,10 +52,11 @@ def select_most_specific(
 def drop_outranked(
     rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
-    """Drop the rewriters that would hide a rewriter of a higher rank for a later step.
+    """Drop each rewriter that would hide a rewriter of a later step with a higher rank.
 
     A function is replaced before its operator is lowered, and both before the operator is
-    translated to ONNX: a rewriter for an earlier step hides those for later steps.
+    translated to ONNX: a rewriter for an earlier step hides those for later steps. The caller's
+    own rewriters have a higher rank than a plugin's, and these than core's.
 
     Args:
         rewriters: Functions or lowerings.

@@ -103,7 +103,7 @@ def ignore_exporters(undo: ExitStack) -> None:
 
 
 def is_on_stack(mode: TorchFunctionMode | None) -> bool:
-    """Return True if a mode is on this thread's stack; a mode that runs an original is not."""
+    """Return True if a mode is on this thread's stack; False while it runs an original function."""
     depth = _len_torch_function_stack()
     # Without a list, and from the top, where it mostly is: this runs at every rewritten call.
     return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))

@@ -123,7 +123,7 @@ class Layout(NamedTuple):
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Describe how the shapes differ other than by the number of rows; empty if they do not."""
+        """Describe how the shapes differ; empty if only the numbers of rows differ."""
         for name, values in expected.items():
             is_first = name == self.names[0]
             target, actual = values.shape, found[name].shape

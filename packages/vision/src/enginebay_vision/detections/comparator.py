@@ -124,7 +124,7 @@ class _Candidates(NamedTuple):
 
 
 class _Tolerance:
-    """The tolerances of coordinates and scores, which scale with those of all expected boxes."""
+    """The tolerances of coordinates and scores, relative to the values of all expected boxes."""
 
     def __init__(self, request: ComparisonRequest, layout: Layout) -> None:
         self._request = request
@@ -206,7 +206,10 @@ class _Matching:
         )
 
     def _find_excused(self, boxes: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
-        """Return unmatched rows whose score is within the tolerance of the lowest matched score."""
+        """Return the unmatched rows that are excused because their score is near the threshold.
+
+        Near means: within the tolerance of the lowest matched score.
+        """
         none = np.zeros(0, np.int64)
         if boxes.scores is None or self.expected.scores is None or not self.within.any():
             return none

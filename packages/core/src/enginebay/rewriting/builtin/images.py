@@ -85,7 +85,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Value:
-    """Add a ``Col2Im`` node with the size as an input, and a batch if the input has none."""
+    """Add a ``Col2Im`` node that takes the output size as a tensor, and an input with a batch."""
     unbatched = self.type().dim() == 2
     image = g.op(
         "Col2Im",

@@ -93,7 +93,7 @@ def why_never_met(overloads: Collection[OpOverload]) -> str:
 def is_always_decomposed(overload: OpOverload) -> bool:
     """Return True if torch.export decomposes an operator even with an empty decomposition table.
 
-    It does so for composite operators that may return or write to an argument, such as reshape and
+    It does so for composite operators that may alias or mutate an argument, such as reshape and
     batch_norm, and for operators whose only autograd kernel is a decomposition in Python, such as
     hardshrink.
     """

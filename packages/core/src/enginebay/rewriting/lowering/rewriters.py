@@ -118,7 +118,10 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings by operator, including those of untranslated operators."""
+        """Return the lowerings by operator, also those that only replace untranslatable operators.
+
+        Such an operator has no ONNX translation in the exporter.
+        """
         return {**self._select_untranslated(known), **self._winners}
 
     def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:

@@ -38,7 +38,7 @@ def _split_parts(x: _Operand) -> tuple[Any, Any]:
 
 
 def _dense_parts(x: _Operand) -> tuple[Any, Any]:
-    """Return the real and the imaginary part, zeros included."""
+    """Return the real and the imaginary part; a part that is zero is returned as zeros."""
     if not isinstance(x, torch.Tensor):
         return x.real, x.imag
     return _split_parts(x) if x.is_complex() else (x, torch.zeros_like(x))
