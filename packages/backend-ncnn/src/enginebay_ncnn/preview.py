@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the unsupported operators, each with a reason, of the candidate that has the fewest.
+    """Return the unsupported operators of a model, each with a reason.
+
+    Of several candidate files for pnnx, the one with the fewest such operators is used.
 
     Raises:
         ConversionError: pnnx fails on all candidates.

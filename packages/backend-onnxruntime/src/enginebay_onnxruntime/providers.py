@@ -139,7 +139,7 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first loaded provider that runs a node; the first if none was recorded."""
+    """Return the first loaded provider that runs a node; the first one if ``counts`` is empty."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 

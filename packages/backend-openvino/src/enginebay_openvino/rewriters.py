@@ -30,7 +30,7 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> object:
-    """Limit the windows to the size of the padded input."""
+    """Compute average pooling with windows that are no larger than the padded input."""
     if divisor_override:
         return _average_with_divisor(
             input, kernel_size, stride, padding, ceil_mode, divisor_override
@@ -52,7 +52,7 @@ def max_pool(
     dilation: _Sizes = 1,
     ceil_mode: bool = False,
 ) -> object:
-    """Limit the windows to the size of the padded input."""
+    """Compute maximum pooling with windows that are no larger than the padded input."""
     stride = stride or kernel_size
     if ceil_mode and set(_expand_numbers(dilation, 1)) == {1}:
         kernel_size = _limit_window(input, kernel_size, padding)
@@ -71,7 +71,7 @@ def divide(
     other: Tensor | float,
     **more: object,
 ) -> object:
-    """Divide integers exactly, if the result is rounded to integers."""
+    """Compute quotients of integers exactly, if ``rounding_mode`` makes them integers."""
     rounding = more.get("rounding_mode")
     is_floor = rounding == "floor" or ctx.origin_func.__name__ == "floor_divide"
     if not (is_floor or rounding) or not _are_integers(input, other):
@@ -84,7 +84,7 @@ def divide(
 @rewriters.function("torch.fmod")
 @rewriters.function("torch.Tensor.fmod")
 def remainder(ctx: Context, input: Tensor | float, other: Tensor | float) -> object:  # noqa: A002  # torch's name
-    """Subtract the exact quotient times the divisor, if both are integers."""
+    """Compute remainders of integers exactly: subtract the exact quotient times the divisor."""
     if not _are_integers(input, other):
         return ctx.origin_func(input, other)
     quotient = _trunc_divide if ctx.origin_func.__name__ == "fmod" else _floor_divide
@@ -96,7 +96,7 @@ def remainder(ctx: Context, input: Tensor | float, other: Tensor | float) -> obj
 @rewriters.function("torch.Tensor.bitwise_right_shift")
 @rewriters.function("torch.Tensor.__rshift__")
 def right_shift(ctx: Context, input: Tensor | float, other: Tensor | int) -> object:  # noqa: A002  # torch's name
-    """Divide integers by a power of two."""
+    """Compute an arithmetic right shift of integers as a division by a power of two."""
     if not isinstance(other, int) or not _are_integers(input):
         return ctx.origin_func(input, other)
     return _floor_divide(input, 1 << other)
@@ -106,7 +106,7 @@ def right_shift(ctx: Context, input: Tensor | float, other: Tensor | int) -> obj
 @rewriters.function("torch.Tensor.pow")
 @rewriters.function("torch.Tensor.__pow__")
 def power(ctx: Context, input: Tensor | float, exponent: Tensor | float) -> Tensor:  # noqa: A002  # torch's name
-    """Multiply integers repeatedly, if the exponent is a number."""
+    """Compute powers of integers by repeated multiplication, if the exponent is a number."""
     if not isinstance(exponent, int) or not 1 < exponent < 64 or not _are_integers(input):
         result: Tensor = ctx.origin_func(input, exponent)
         return result
@@ -148,7 +148,7 @@ def _average_with_divisor(
     ceil_mode: bool,
     divisor: int,
 ) -> Tensor:
-    """Average in three dimensions, where core's rewriter supports a divisor."""
+    """Compute average pooling as 3-D pooling, whose rewriter in core supports a divisor."""
     from torch.nn import functional
 
     kernel, pads = (
@@ -160,7 +160,7 @@ def _average_with_divisor(
 
 
 def _limit_window(input: Tensor, kernel_size: _Sizes, padding: _Sizes) -> _Sizes:  # noqa: A002  # torch's name
-    """Limit the window to the padded input; a dynamic size counts as large enough."""
+    """Return the window's size, at most that of the padded input; unchanged for dynamic sizes."""
     import torch
 
     kernel = _expand_numbers(kernel_size, 1)

@@ -1,4 +1,4 @@
-"""Run the graph that an engine is built from with ONNX Runtime, on a machine without the GPU.
+"""Run the graph from which an engine is built on ONNX Runtime, on a machine without the GPU.
 
 The results show whether the graph is correct after all rewriting, conversion and quantisation. They
 do not test TensorRT's kernels.

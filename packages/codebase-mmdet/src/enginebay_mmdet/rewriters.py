@@ -139,7 +139,7 @@ def suppress_boxes(
     nms_cfg: ConfigDict | None,
     class_agnostic: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Suppress boxes of the same class; return the selected boxes with their scores, and indices.
+    """Suppress boxes of the same class; return the selected boxes with scores, and their indices.
 
     The selected boxes come first. Each suppressed box is replaced by the best box, with score 0.
     """
@@ -259,7 +259,7 @@ def pool_by_level(
     rois: Tensor,
     roi_scale_factor: float | None = None,
 ) -> Tensor:
-    """Pool each region of one image at every level, and select the result of its level."""
+    """Pool each region of one image at every level, and select the result of the region's level."""
     levels = self.map_roi_levels(rois, len(feats))
     if roi_scale_factor is not None:
         rois = self.roi_rescale(rois, roi_scale_factor)

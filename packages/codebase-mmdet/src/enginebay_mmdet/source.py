@@ -56,7 +56,8 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
     """Build a detector.
 
     Returns:
-        The detector; an image of the test size, ``1×C×H×W float32``; its task; its weights' origin.
+        The detector; an image of the test size, ``1×C×H×W float32``; the detector's task; a text
+        about where its weights come from.
 
     Raises:
         ModelSourceError: The detector does not exist, or the deploy config is wrong.

@@ -41,7 +41,7 @@ def build_classifier(
 
     Returns:
         The classifier; an image, ``1×C×H×W float32``, if the config or the request specifies a
-        size; its task, if there is one; its weights' origin.
+        size; the classifier's task, if there is one; a text about where its weights come from.
 
     Raises:
         ModelSourceError: The classifier does not exist, or the deploy config is wrong.

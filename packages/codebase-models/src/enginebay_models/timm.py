@@ -20,7 +20,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
     Returns:
         The model; an image of the size that its weights expect, ``1×C×H×W float32``; its task, if
-        it is a supported classifier; its weights' origin.
+        it is a supported classifier; a text about where its weights come from.
 
     Raises:
         ModelSourceError: timm has no such model, or the config is wrong.

@@ -32,7 +32,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
     Returns:
         The model; an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``; its task, if
-        it classifies images or detects objects; its weights' origin.
+        it classifies images or detects objects; a text about where its weights come from.
 
     Raises:
         ModelSourceError: torchvision has no such model, or the config is wrong.

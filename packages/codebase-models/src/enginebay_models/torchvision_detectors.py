@@ -35,7 +35,8 @@ def build_detector(
         models: The module ``torchvision.models``.
 
     Returns:
-        The detector; an image, ``1×3×H×W float32``; its task; its weights' origin.
+        The detector; an image, ``1×3×H×W float32``; the detector's task; a text about where its
+        weights come from.
 
     Raises:
         ModelSourceError: The config is wrong.
@@ -138,7 +139,7 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Return the rows of one image as one tensor; RetinaNet and FCOS have one for each level."""
+    """Return the rows of one image as one tensor; RetinaNet and FCOS have a tensor per level."""
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)

@@ -28,8 +28,8 @@ def build_model(
     """Build a model of transformers.
 
     Returns:
-        The model; example inputs, if their kind is known; its task, if it can be determined; its
-        weights' origin.
+        The model; example inputs, if their kind is known; the model's task, if it can be
+        determined; a text about where its weights come from.
 
     Raises:
         ModelSourceError: transformers has no such model, or the config is wrong.

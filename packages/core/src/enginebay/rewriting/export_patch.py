@@ -1,4 +1,4 @@
-"""Application of rewriters around each export attempt."""
+"""Activates rewriters during each attempt of an exporter to export a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ExportPatch:
-    """Applies a backend's rewriters around each export attempt.
+    """Activates a backend's rewriters during each attempt of an exporter to export a model.
 
     Args:
         options: The arguments of :func:`rewrite` except the model and the exporter.

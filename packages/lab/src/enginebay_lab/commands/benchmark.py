@@ -143,7 +143,7 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Return the name of the model that one of the artifacts was made from, if it exists."""
+    """Return the first model that an artifact was made from and that still exists, by name."""
     from enginebay import open_artifact
 
     for artifact in artifacts:

@@ -1,1 +1,1 @@
-"""Diagnosis of artifacts: where an engine differs from PyTorch, and the cost of 8-bit layers."""
+"""Finds where an engine differs from PyTorch, and how much error each 8-bit layer causes."""

@@ -205,7 +205,7 @@ class ModuleSearch:
                 return
 
     def _bisect_outputs(self) -> None:
-        """Find the first wrong output by binary search, with engines of a single output."""
+        """Find the first wrong output by binary search; each engine returns a single output."""
         # The scan misses errors of fused nodes: an engine that must return the tensor between two
         # nodes does not fuse them.
         outputs = list(self._target.shapes)

@@ -25,7 +25,7 @@ class MetricError(EnginebayError):
 
 
 class GuardedMetric:
-    """A metric for the outputs of one artifact, or of PyTorch.
+    """Wraps a metric for the outputs of one artifact or of PyTorch; its errors name the metric.
 
     Args:
         source: Builds the metric.

@@ -121,7 +121,7 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Plot the signal-to-noise ratio with a single layer in 8 bits, for the costliest layers."""
+    """Plot the signal-to-noise ratio with a single layer in 8 bits, for the worst layers."""
     nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
         return None

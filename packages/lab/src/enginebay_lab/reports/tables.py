@@ -214,7 +214,7 @@ def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
 
 
 def sensitivity_table(sensitivity: Sensitivity) -> PageTable:
-    """Return a table with a row for each layer of an 8-bit engine, the costliest first."""
+    """Return a table with a row for each layer of an 8-bit engine, the largest error first."""
     return make_table(
         f"Layers of {sensitivity.backend} {sensitivity.precision}",
         ("Layer", "Operator", "Signal above noise"),

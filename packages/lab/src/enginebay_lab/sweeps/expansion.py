@@ -29,7 +29,7 @@ MAX_CELLS = 1_000_000
 
 
 class PlacedCell(NamedTuple):
-    """A cell, and the key path of the model or include that defines it in the sweep's file."""
+    """A cell, and the key path of the ``models`` or ``include`` entry that defines the cell."""
 
     cell: Cell
     path: KeyPath
@@ -198,7 +198,7 @@ def _is_match(cell: Cell, fields: Mapping[str, Any]) -> bool:
 def _explain_no_match(
     entry: MatrixTable, cells: Mapping[str, PlacedCell]
 ) -> tuple[str, str | None]:
-    """Return the message and the hint for an exclude that does not match any cell."""
+    """Return the message and the hint for an ``exclude`` entry that does not match any cell."""
     for name, value in entry.fields.items():
         if name == "params":
             continue

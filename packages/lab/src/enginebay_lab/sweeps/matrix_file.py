@@ -25,7 +25,7 @@ _AXES = ("model", "backend", "precision", "params")
 
 
 class MatrixTable(NamedTuple):
-    """A table of the file that is a model, an exclude or an include.
+    """A table of the sweep's file: an entry of ``models``, ``exclude`` or ``include``.
 
     Attributes:
         path: The path of the table in the file.

@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings; for operators that the engine lacks, only if they have fired."""
+        """The selected lowerings that can fire for any engine, and all others that have fired."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -303,7 +303,10 @@ def _rank_winners(
 def _rank_by_size(
     candidates: Mapping[OpOverload, list[Rewriter]],
 ) -> dict[OpOverload, list[Rewriter]]:
-    """Return each operator's most specific lowering, and another if it requires fixed sizes."""
+    """Return each operator's most specific lowering.
+
+    If that requires fixed sizes, the most specific lowering without this requirement follows it.
+    """
     general = {
         key: group
         for key, every in candidates.items()
