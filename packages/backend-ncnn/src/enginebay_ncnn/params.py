@@ -45,7 +45,7 @@ class NcnnParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return MMDeploy's keys, which are accepted too."""
+        """Return the keys of MMDeploy's configs that set these parameters."""
         return {
             "use_vulkan": eb.ConfigKey(bool, lambda on: {"device": "vulkan"} if on else {}),
             "common_config.fp16_mode": eb.ConfigKey(

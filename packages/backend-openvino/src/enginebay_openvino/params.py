@@ -68,7 +68,7 @@ class OpenvinoParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return MMDeploy's keys, which are accepted too."""
+        """Return the keys of MMDeploy's configs that set these parameters or have no effect."""
         gone = "the Model Optimizer was removed; OpenVINO reads the IR itself"
         return {
             "common_config.fp16_mode": eb.ConfigKey(

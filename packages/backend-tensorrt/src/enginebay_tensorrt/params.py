@@ -103,7 +103,7 @@ class TensorrtParams(SharedParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return MMDeploy's keys, which are accepted too."""
+        """Return the keys of MMDeploy's configs that set these parameters."""
         # int8_mode comes after fp16_mode and so overrides it. With both, MMDeploy let TensorRT
         # choose the precision of each layer, which a strongly typed network does not allow.
         return {

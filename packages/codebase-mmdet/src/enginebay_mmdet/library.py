@@ -1,4 +1,4 @@
-"""Import of mmdet, which may be missing, with an mmcv whose compiled operators may be missing."""
+"""Imports mmdet, which may not be installed; mmcv may be installed without compiled operators."""
 
 from __future__ import annotations
 

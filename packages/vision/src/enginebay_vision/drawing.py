@@ -92,7 +92,7 @@ def paint_points(
     points: Mapping[int, tuple[float, float]],
     lines: Sequence[tuple[int, int]],
 ) -> PilImage:
-    """Paint points on an image, and lines between pairs of points, which are named by index."""
+    """Paint points on an image, and lines between pairs of them, given by their indices."""
     from PIL import ImageDraw
 
     canvas, size = ImageDraw.Draw(image), max(1, _text_size(image) // 5)

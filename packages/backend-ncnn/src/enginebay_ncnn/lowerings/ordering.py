@@ -1,4 +1,4 @@
-"""Lowerings of sorting, which compare every pair of elements, and of extremes.
+"""Lowerings of sorting, by comparing every pair of elements, and of minima and maxima.
 
 ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 """

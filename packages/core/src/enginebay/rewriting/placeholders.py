@@ -23,7 +23,7 @@ _CHECKS = ("aten::_assert", "aten::sym_constrain_range")
 
 
 def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> list[Node]:
-    """Return the nodes that the exporter cannot translate, after its own decompositions.
+    """Return the nodes that the exporter cannot translate even after its own decompositions.
 
     Args:
         program: The program.

@@ -67,7 +67,7 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
         return repr(self._current)
 
     def keys(self) -> dict_keys[str, object]:
-        """Return a dict's view, which unlike a MutableMapping's can be reversed."""
+        """Return the view of a plain dict: it can be reversed, unlike a MutableMapping's view."""
         return self._current.keys()
 
     def values(self) -> dict_values[str, object]:

@@ -85,7 +85,7 @@ class OperatorPatch(Patch):
         if symbolic is None:
             raise RewriterError(
                 f'ctx.origin_func was called for "{self._operator}", '
-                f"which has no symbolic of its own for opset {g.opset}"
+                f"but torch has no symbolic for it in opset {g.opset}"
             )
         return symbolic(g, *args, **kwargs)
 
@@ -202,5 +202,5 @@ def _load_registry() -> Any:
 
 def _raise_no_symbolic(name: str, *_: object) -> NoReturn:
     raise RewriterError(
-        f'ctx.origin_func was called for "{name}", which has no symbolic of its own'
+        f'ctx.origin_func was called for "{name}", but torch has no symbolic for it'
     )

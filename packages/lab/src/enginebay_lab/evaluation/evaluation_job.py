@@ -105,7 +105,7 @@ def check_files(job: EvaluationJob) -> None:
         if digest != expected:
             raise UsageError(
                 f"'{name}' differs from the file that the evaluation started with",
-                hint="copy the original there",
+                hint="copy the original file to the worker's machine",
             )
 
 

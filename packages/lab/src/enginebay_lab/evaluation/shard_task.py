@@ -163,5 +163,5 @@ def _check_artifacts(job: EvaluationJob, subjects: Sequence[EvaluationSubject]) 
         if subject.identity != job.artifacts[subject.name]:
             raise ArtifactError(
                 f"'{subject.name}' differs from the artifact that the evaluation started with",
-                hint="copy the original there",
+                hint="copy the original folder to the worker's machine",
             )

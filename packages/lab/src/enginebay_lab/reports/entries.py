@@ -23,7 +23,7 @@ _replace = msgspec.structs.replace
 
 
 class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
-    """An artifact: the row of a comparison, merged with the other records about the artifact.
+    """The row of a comparison about an artifact, merged with all other records about it.
 
     Attributes:
         manifest: The artifact's manifest.

@@ -58,7 +58,7 @@ class PageTable(NamedTuple):
 
 
 def number_cell(value: float | None, text: Callable[[Any], str]) -> TableCell:
-    """Return a cell with a formatted number, by which it is sorted; empty for None."""
+    """Return a table cell that shows a number and is sorted by it; an empty cell for None."""
     return TableCell("" if value is None else text(value), value, "number")
 
 

@@ -1,4 +1,4 @@
-"""LSTMs with projections (``proj_size``) as LSTMs without, which every engine supports."""
+"""Rewriting of LSTMs with projections (``proj_size``) to LSTMs that every engine supports."""
 
 from __future__ import annotations
 

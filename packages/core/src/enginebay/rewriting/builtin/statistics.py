@@ -1,4 +1,4 @@
-"""``cov`` and ``corrcoef``: torch's own code reads a value of a tensor, which an export cannot."""
+"""``cov`` and ``corrcoef``: torch's own code reads a tensor's value, which cannot be exported."""
 
 from __future__ import annotations
 

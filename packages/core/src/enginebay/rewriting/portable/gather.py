@@ -104,7 +104,7 @@ def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | Non
 def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the indexed dimensions, and the indices into these dimensions flattened to one."""
+    """Return the indexed dimensions, and one index for these dimensions, flattened to one."""
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:

@@ -93,7 +93,7 @@ def _adaptive_windows(size: int, count: int) -> tuple[Tensor, Tensor]:
 def adaptive_max_pool(
     ctx: LoweringContext, x: Tensor, output_size: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Reduce one dimension after the other to the maxima of the windows and their flat indices."""
+    """Pool one dimension after the other; return the maxima and their flat indices."""
     sizes = x.shape[x.ndim - len(output_size) :]
     positions = (
         torch.arange(math.prod(sizes), device=x.device).reshape(tuple(sizes)).expand(x.shape)

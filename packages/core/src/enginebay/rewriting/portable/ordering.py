@@ -217,7 +217,7 @@ def searchsorted(
 
 
 def _count_before(boundaries: Tensor, x: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """Count the boundaries below each number, or with ``right`` not above it; NaN is above all."""
+    """Count the boundaries below each number, with ``right`` also equal ones; NaN is above all."""
     x = x.unsqueeze(-1)
     is_after = (boundaries > x) if right else (boundaries >= x)
     return is_after.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)
