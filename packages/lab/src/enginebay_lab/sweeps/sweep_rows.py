@@ -36,9 +36,10 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         model: The model, as the cell names it.
         params: The backend's parameters that the cell specifies.
         fault: The fault of the machine, not of the model, that prevented a result: ``worker died``,
-            ``no answer``, ``time limit``, ``crashed``, ``backend``, ``other version``, ``not
-            seen``, ``disk`` or ``damaged``; empty if there is a result. The verdict of a cell with
-            a fault is ``lost``, and ``--resume`` runs the cell again.
+            ``no answer``, ``time limit``, ``crashed``, ``backend`` (the machine cannot use it),
+            ``other version``, ``not seen`` (the machine lacks a file), ``disk`` (it is full or
+            read-only) or ``damaged`` (the reply or the artifact); empty if there is a result. The
+            verdict of a cell with a fault is ``lost``, and ``--resume`` runs the cell again.
         host: The name of the machine that ran the cell.
         machine: The hardware and the load of that machine.
         versions: The versions on that machine, by package: the backend's plugin, its engine,
