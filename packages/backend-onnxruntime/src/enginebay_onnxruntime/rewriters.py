@@ -95,7 +95,7 @@ def triangle(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> An
 
 
 def _wider_dtype(dtype: torch.dtype, table: dict[str, str]) -> torch.dtype | None:
-    """Return the wider dtype to use; None if the dtype has a kernel."""
+    """Return the wider dtype to compute in; None if the operator has a kernel for the dtype."""
     import torch
 
     name = table.get(str(dtype).removeprefix("torch."))

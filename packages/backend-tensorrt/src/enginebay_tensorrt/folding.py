@@ -22,7 +22,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Fold windows that do not overlap.
+    """Fold windows, which do not overlap, to an image.
 
     Args:
         windows: The input of ``fold``.
@@ -43,7 +43,7 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Fold windows that may overlap.
+    """Fold windows, which may overlap, to an image.
 
     Args:
         windows: The input of ``fold``.

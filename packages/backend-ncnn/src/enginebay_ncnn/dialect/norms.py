@@ -1,4 +1,4 @@
-"""Normalisations, with inputs whose first dimension has size one: pnnx takes it for the batch."""
+"""Normalisations of inputs whose first dimension has size one: pnnx takes that for the batch."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``enginebay benchmark``: measure the speed of artifacts, also compared with PyTorch."""
+"""``enginebay benchmark``: measure how fast artifacts are, also in comparison with PyTorch."""
 
 from __future__ import annotations
 

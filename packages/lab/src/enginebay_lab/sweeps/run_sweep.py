@@ -1,4 +1,4 @@
-"""``sweep``: deploy many models on many backends; an executor runs each combination, a cell."""
+"""``sweep``: deploy many models on many backends; each combination (cell) is an executor's task."""
 
 from __future__ import annotations
 
