@@ -33,7 +33,7 @@ class Journal:
 
     Args:
         path: The file; None to write nothing.
-        kind: The kind of the records, which is the first field of each line: ``sweep row``.
+        kind: The kind of the records, which is the first field of each line, such as ``sweep row``.
     """
 
     def __init__(self, path: Path | None, kind: str) -> None:

@@ -42,7 +42,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             the artifact is verified on; None for the default of :func:`enginebay.deploy`.
         rtol: The relative tolerance; None for the default.
         atol: The absolute tolerance; None for the default.
-        seconds: The time for measuring the artifact; 0 to skip the measurement.
+        seconds: The time limit in seconds for measuring the artifact's speed; 0 to skip this.
         timeout: The time limit for the whole cell, in seconds.
         folder: The folder that relative paths start in; empty for the current folder. It is not
             part of :attr:`key`, so that a sweep can be moved with its files.
