@@ -73,7 +73,7 @@ class Lookup:
         seconds = time.perf_counter() - self._started
         try:
             self._store.keep(
-                *(self._digest, self._key, root, paths), seconds=seconds, missed=self.missed
+                self._digest, self._key, root, paths, seconds=seconds, missed=self.missed
             )
         except OSError as err:
             _warn_about_cache("written", self._store, err)

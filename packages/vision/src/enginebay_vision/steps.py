@@ -73,7 +73,8 @@ class Resize(
         width, height = self._target_size(image.width, image.height)
         x, y = width / image.width, height / image.height
         return Placement(
-            *(width, height),
+            width,
+            height,
             *(image.scale_x * x, image.scale_y * y, image.left * x, image.top * y),
         )
 

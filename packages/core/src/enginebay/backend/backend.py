@@ -135,7 +135,8 @@ class Backend:
         from enginebay.backend.tiers import check_environment
 
         return check_environment(
-            *(self.name, params or self.Params()),
+            self.name,
+            params or self.Params(),
             with_custom_ops=with_custom_ops,
             timeout=timeout,
             log=log_callback,

@@ -274,7 +274,11 @@ def _convert_parts(
         lines = rewriting.not_found if rewriting else ()
         raise UsageError("; ".join((str(err), *lines)), hint=err.hint) from err
     return convert_parts(
-        *(settings.backend, models, settings.params, build.folder, progress),
+        settings.backend,
+        models,
+        settings.params,
+        build.folder,
+        progress,
         simulate=build.built_for is not None,
     )
 

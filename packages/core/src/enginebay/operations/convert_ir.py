@@ -97,7 +97,10 @@ def convert(
         record_modules(stage.dir, model, engine.name)
         return stage.publish(
             build_manifest(
-                *(engine, model, typed_params, files),
+                engine,
+                model,
+                typed_params,
+                files,
                 verification=Verification.unverified(reason),
                 command=command,
                 data=None if data_set is None or calibration is None else data_set.record(),

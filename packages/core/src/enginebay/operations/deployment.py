@@ -182,7 +182,10 @@ class Deployer:
                 of the data.
         """
         return prepare_model(
-            *(self.settings, source, args, self._data),
+            self.settings,
+            source,
+            args,
+            self._data,
             items=_MAX_VERIFIED_ITEMS,
             probes=self._probes,
             task=self._task,
@@ -207,8 +210,13 @@ class Deployer:
         """
         verify, model = self.settings.verify, prepared.model
         build = Build(
-            *(self.settings, model, prepared.reference, stage.dir),
-            *(steps, verify.timeout, prepared.data),
+            self.settings,
+            model,
+            prepared.reference,
+            stage.dir,
+            steps,
+            verify.timeout,
+            prepared.data,
             keep=self._int8_keep,
             unordered=tuple(
                 name for comparator in self._comparators for name in comparator.outputs
@@ -269,7 +277,10 @@ class Deployer:
     ) -> Artifact:
         settings = self.settings
         manifest = build_manifest(
-            *(settings.backend, engine.ir, settings.params, engine.files),
+            settings.backend,
+            engine.ir,
+            settings.params,
+            engine.files,
             verification=verification,
             receipt=receipt,
             model=prepared.model.source.named,

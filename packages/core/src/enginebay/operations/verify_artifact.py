@@ -131,7 +131,9 @@ def verify_here(
                 path = Path(folder) / SAMPLES_FILE
                 save_samples(path, recorded.samples)
                 return judge(
-                    *(request, path, recorded.description),
+                    request,
+                    path,
+                    recorded.description,
                     basis=recorded.basis.drop_untraced_lines(notes),
                     rtol=rtol,
                     atol=atol,

@@ -91,7 +91,10 @@ class Rewriting:
         later = [each.rewriter for each in symbolics.active]
         lowerings = LoweringRewriters(
             drop_outranked(_filter_kind(chosen, "lowering"), later, lost),
-            *(self._fields, not_found, not_served, lost),
+            self._fields,
+            not_found,
+            not_served,
+            lost,
         )
         later += [each.rewriter for each in lowerings.active if not each.rewriter.needs]
         functions = FunctionRewriters(

@@ -78,7 +78,9 @@ def judge(
     """
     judge_run = partial(
         _judge_run,
-        *(request, samples, reference),
+        request,
+        samples,
+        reference,
         missing=missing,
         basis=basis,
         options=ToleranceOptions("", rtol, atol),
@@ -215,7 +217,7 @@ def _find_insensitive_output(
         }
         expected = {name: first.outputs[name] for name in outputs}
         comparison = compare_sample(
-            *(expected, outputs, options), small_slices=_slices_of_outputs(small_slices, outputs)
+            expected, outputs, options, small_slices=_slices_of_outputs(small_slices, outputs)
         )
         for output in comparison.outputs:
             if output.max_abs_error:

@@ -120,7 +120,14 @@ def stft(
         or (window is not None and window.is_complex())
     ):
         original: Tensor = ctx.origin_op(
-            *(x, n_fft, hop_length, win_length, window, normalized, onesided, return_complex),
+            x,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            normalized,
+            onesided,
+            return_complex,
             align_to_window,
         )
         return original
@@ -150,7 +157,15 @@ def istft(
 ) -> Tensor:
     if return_complex or (window is not None and window.is_complex()):
         original: Tensor = ctx.origin_op(
-            *(x, n_fft, hop_length, win_length, window, center, normalized, onesided, length),
+            x,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            normalized,
+            onesided,
+            length,
             return_complex,
         )
         return original
