@@ -191,7 +191,7 @@ def test_invalid_int8_keep_is_refused(
         ({"metric": "acuracy"}, "unknown metric 'acuracy'", "did you mean 'accuracy'?"),
         (
             {"params": {}},
-            "quantize requires layers in 8 bits, and precision fp32",
+            "quantize requires layers in 8 bits, but precision fp32",
             "--precision int8",
         ),
         ({"data": None}, "data", ""),
