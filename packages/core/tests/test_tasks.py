@@ -183,7 +183,7 @@ def test_malformed_record_of_a_model_is_refused(cli: Callable[..., Ran], tmp_pat
     ran = deploy(cli, "odd")
     assert (ran.code, ran.err.splitlines()[0]) == (
         2,
-        "error: 'net.py:odd' comes with a task: the task: Expected `str`, got `int` - at `$.unit`",
+        "error: invalid task of 'net.py:odd': the task: Expected `str`, got `int` - at `$.unit`",
     )
     assert not (tmp_path / "out").exists()
 

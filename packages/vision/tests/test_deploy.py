@@ -66,7 +66,7 @@ def test_deploy_reads_the_task_from_a_file(made: Path, cli: Run) -> None:
         (
             "nonsense",
             (),
-            "'net.py:nonsense' comes with a task: the task: Object missing required field `image`",
+            "invalid task of 'net.py:nonsense': the task: Object missing required field `image`",
         ),
         ("build", ("--task", "no.json"), "'no.json' cannot be read: No such file or directory"),
         ("build", ("--task", "net.py"), "'net.py' is not a task in JSON: JSON is malformed: …"),
@@ -89,7 +89,5 @@ def test_a_third_item_that_is_not_a_task_is_refused() -> None:
     import torch
 
     triple = (torch.nn.ReLU(), torch.zeros(1), torch.zeros(1))
-    with pytest.raises(
-        eb.EnginebayError, match="comes with a task: the task is of type Tensor, which"
-    ):
+    with pytest.raises(eb.EnginebayError, match="tuple': the task is of type Tensor, which"):
         eb.export(triple)

@@ -381,4 +381,4 @@ class TestTimeLimitOfABlock:
             check_time_limit()
             with time_limit(0), pytest.raises(ChildTimeoutError) as caught:
                 check_time_limit()
-        assert str(caught.value) == "it ran past the time limit of 0 s"
+        assert str(caught.value) == "the computation ran past the time limit of 0 s"

@@ -119,12 +119,12 @@ def test_recorded_name_loads_the_same_weights_again(
         ),
         (
             "net.onnx?weights=best.pth",
-            "'net.onnx' is a file that contains its weights",
+            "'net.onnx' contains its weights already, and cannot load others",
             "name only the file: net.onnx",
         ),
         (
             "net.onnx?pretrained",
-            "'net.onnx' is a file that contains its weights",
+            "'net.onnx' contains its weights already, and cannot load others",
             "name only the file: net.onnx",
         ),
         (

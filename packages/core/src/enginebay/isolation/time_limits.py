@@ -59,7 +59,7 @@ def check_time_limit() -> None:
     """
     limit = _limit.get()
     if limit is not None and not limit.left:
-        raise ChildTimeoutError(f"it ran past the time limit of {limit.seconds:g} s")
+        raise ChildTimeoutError(f"the computation ran past the time limit of {limit.seconds:g} s")
 
 
 def time_left() -> float:

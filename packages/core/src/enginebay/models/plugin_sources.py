@@ -44,7 +44,7 @@ def find_model(
     if is_file(name):
         if requested:
             raise ModelSourceError(
-                f"'{name}' is a file that contains its weights",
+                f"'{name}' contains its weights already, and cannot load others",
                 hint=f"name only the file: {name}",
             )
         return load_model(name)

@@ -241,7 +241,8 @@ def _record_task(task: object, description: str) -> dict[str, Any] | None:
     try:
         return record_task(task)
     except UsageError as err:
-        raise ModelSourceError(f"'{description}' comes with a task: {err}", hint=err.hint) from err
+        message = f"invalid task of '{description}': {err}"
+        raise ModelSourceError(message, hint=err.hint) from err
 
 
 def _build_model(function: Callable[..., object], description: str) -> object:
