@@ -69,7 +69,9 @@ def test_fp16_does_not_overwrite_its_source_model(backend, weighted):
     before = path.read_bytes()
     with pytest.raises(ConversionError) as raised:
         backend.to_backend(path, work_dir=str(path.parent), precision="fp16")
-    assert str(raised.value) == (f"precision fp16 would overwrite the model to convert, '{path}'")
+    assert str(raised.value) == (
+        f"the file for precision fp16 would overwrite the model to convert, '{path}'"
+    )
     assert raised.value.hint == "use another --work-dir or --file-name"
     assert path.read_bytes() == before
 

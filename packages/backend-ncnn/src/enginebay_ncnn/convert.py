@@ -100,7 +100,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the best network, in a temporary folder that is removed when the block ends."""
+    """Yield the network with the smallest error; its folder is removed when the block ends."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

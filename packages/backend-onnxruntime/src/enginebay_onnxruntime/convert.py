@@ -83,7 +83,7 @@ def _copy_files(files: list[tuple[Path, Path]]) -> list[Path]:
 def _check_target(source: Path, target: Path, precision: str) -> None:
     if target.exists() and target.samefile(source):
         raise ConversionError(
-            f"precision {precision} would overwrite the model to convert, '{source}'",
+            f"the file for precision {precision} would overwrite the model to convert, '{source}'",
             hint="use another --work-dir or --file-name",
         )
     target.parent.mkdir(parents=True, exist_ok=True)

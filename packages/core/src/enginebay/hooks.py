@@ -172,7 +172,7 @@ def _ignore_progress(_text: str) -> None:
 
 
 def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
-    """Raise an error; ``lower`` has this default in requests that core does not pass to hooks."""
+    """Raise an error: only a request that core passes to a hook can lower a graph."""
     raise ConversionError("lower() is only available in the requests that core passes to hooks")
 
 

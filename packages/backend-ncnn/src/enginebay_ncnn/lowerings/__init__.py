@@ -1,4 +1,4 @@
-"""Lowerings of operators that pnnx and ncnn lack to the operators that ``dialect`` writes.
+"""Lowerings of the operators that pnnx and ncnn lack. They use only those that ``dialect`` writes.
 
 All other operators have lowerings in Enginebay's core or in torch that are good enough for ncnn.
 The lowerings here do not handle NaN, which ncnn does not have. They prefer a product with a

@@ -67,7 +67,7 @@ def _is_name(key: str) -> bool:
 
 
 def _format_number(value: float) -> str:
-    """Return a number as Python text; infinity and NaN, which have no literal, as calculations."""
+    """Return a number as a Python expression; infinity and NaN have no literal."""
     if value != value:  # NaN is the only value that differs from itself
         return "(1e999 - 1e999)"
     return repr(value).replace("inf", "1e999")

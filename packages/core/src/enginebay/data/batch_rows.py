@@ -1,4 +1,4 @@
-"""Adapt rows or batches in a data set to a model whose batch size is 1 or open."""
+"""Splits and stacks the items of a data set for a model whose batch size is 1 or dynamic."""
 
 from __future__ import annotations
 

@@ -178,8 +178,8 @@ class Deployer:
 
         Args:
             source: The model.
-            args: Example inputs; None for the example of the model's source, else the first item
-                of the data.
+            args: Example inputs; if None, the example of the model's source is taken, or, if it
+                has none, the first item of the data.
         """
         return prepare_model(
             self.settings,

@@ -126,7 +126,9 @@ def _encode(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -
     files = _stamps(sorted({entry.file for entry in entries if entry.file}))
     rows = [(_VERSION, sys.version), *folders, (), *files, (), *entries]
     if any("\t" in text or "\n" in text for row in rows[1:] for text in row):
-        raise ValueError("a tab or a line break in a path or an entry point")
+        raise ValueError(
+            "cannot cache a path or an entry point that contains a tab or a line break"
+        )
     return "\n".join("\t".join(row).replace("\n", " ") for row in rows)
 
 

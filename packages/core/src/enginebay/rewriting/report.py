@@ -49,7 +49,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         not_found: One line for each name that no loaded module has.
         not_served: One line for each symbolic that the exporter cannot use, for each lowering of
             an operator that no captured graph contains, and for each of the caller's rewriters if
-            no conditions of any of them hold.
+            none of them applies to the target.
         lost: The rewriters that were not selected, since others have priority.
     """
 

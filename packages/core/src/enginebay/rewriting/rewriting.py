@@ -185,7 +185,7 @@ def rewrite(
 
 
 def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
-    """Return a line for each of the caller's rewriters if no conditions of any of them hold."""
+    """Return a line for each of the caller's rewriters, if none of them applies to the target."""
     # A set for several backends has rewriters that do not apply: that is no line.
     callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
     if not set(callers).isdisjoint(chosen):

@@ -135,7 +135,7 @@ def run_in_child(
 
 
 def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine; check that inputs are unchanged, and that outputs have their array type."""
+    """Run the engine; check that it changes no input, and returns arrays of the inputs' type."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))

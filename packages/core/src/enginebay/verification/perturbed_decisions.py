@@ -84,7 +84,7 @@ def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:
 def _find_ordered_dim(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> int | None:
-    """Return the dimension along which an operator sorts; None without an unstable sort."""
+    """Return the dimension along which an operator sorts; None if it has no unstable sort."""
     names = [argument.name for argument in func._schema.arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None

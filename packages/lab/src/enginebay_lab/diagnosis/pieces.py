@@ -163,7 +163,7 @@ class Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All input tensors: those of the arguments, then those that the inner calls return."""
+        """All input tensors: those of the arguments, then the outputs of modules that it calls."""
         return (*self.own_tensors, *self.inner.tensors)
 
     def run(
@@ -192,7 +192,7 @@ class SideBySide(nn.Module):
     """A model that runs several pieces, each on its own inputs, so that one engine runs them all.
 
     Args:
-        pieces: The pieces; inner calls come before their callers.
+        pieces: The parts of the model; a module that another one calls comes before it.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a tensor of the same shape and dtype, with random values in the range of a tensor.
+    """Return random values with a tensor's shape and dtype, between its minimum and maximum.
 
     A tensor with exactly two different values is taken for a mask: its last axis is permuted. The
     range of equal floats is extended upwards: 0 becomes 0 to 1. Infinite and NaN values are kept,

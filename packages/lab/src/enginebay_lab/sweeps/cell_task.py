@@ -1,4 +1,4 @@
-"""Runs a cell in a child process of a worker: deploys, measures and evaluates it."""
+"""Runs one cell of a sweep in a child process of a worker: deploys, measures and evaluates it."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _module_folder(module: ModuleType) -> Path | None:
 
 
 def _read_torch_names() -> list[tuple[object, dict[str, object]]]:
-    """Return torch's modules and classes that models call, with their attributes by name."""
+    """Return the Python modules and classes of torch that models use, with their attributes."""
     if not find_spec("torch"):
         return []
     import torch

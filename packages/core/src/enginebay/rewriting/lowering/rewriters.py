@@ -238,7 +238,7 @@ class LoweringRewriters:
 def _find_usable_overloads(
     rewriter: Rewriter, not_found: list[str], not_served: list[str]
 ) -> list[OpOverload]:
-    """Return the overloads that a lowering can replace; if none, add the reason to a list."""
+    """Return the overloads that a lowering can replace; if there are none, report why."""
     from enginebay.rewriting.lowering.operators import find_overloads, why_never_met
 
     try:

@@ -1,4 +1,4 @@
-"""Lowerings of cumulative operators to parallel scans, and of prod, any and all."""
+"""Lowerings of ``prod``, ``any`` and ``all``, and of cumulative operators as parallel scans."""
 
 from __future__ import annotations
 

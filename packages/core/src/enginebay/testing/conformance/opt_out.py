@@ -44,7 +44,9 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
     for name, value in list(vars(owner).items()):
         if isinstance(value, OptOut):
             if name not in laws:
-                raise TypeError(f"{owner.__name__} opts out of '{name}', which is not a law")
+                raise TypeError(
+                    f"{owner.__name__} opts out of '{name}', which is no conformance test"
+                )
             setattr(owner, name, _wrap_in_xfail(laws[name], value.reason))
         # A law that a subclass overrides would pass without testing anything.
         elif name in laws:

@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a ``BackendInfo`` with which the laws compare the backend.
+    """The fields of a ``BackendInfo`` that the conformance tests check.
 
     Attributes:
         irs: The supported IRs, in order of preference.
