@@ -198,19 +198,18 @@ def _raise_final_error(err: BaseException | None) -> None:
 
 
 def _format_fallback_notes(used: Exporter, failures: Mapping[Exporter, BaseException]) -> list[str]:
+    # Without the raising line: a line in a note is one whose value became a constant.
     return [
-        f"exported by {used.label}, because {exporter.label} failed: {_explain(err)}"
+        f"exported by {used.label}, because {exporter.label} failed: {reason(err)}"
         for exporter, err in failures.items()
     ]
 
 
-def _explain(err: BaseException) -> str:
-    """Return the reason of a failure, with the line of the model or of a rewriter that raised."""
-    return reason(err) + format_raising_line(err)
-
-
 def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportError:
-    reasons = "; ".join(f"{exporter.label}: {_explain(err)}" for exporter, err in failures.items())
+    reasons = "; ".join(
+        f"{exporter.label}: {reason(err)}{format_raising_line(err)}"
+        for exporter, err in failures.items()
+    )
     errors = list(failures.values())
     error = ExportError(
         f"the model cannot be exported by {reasons}",
