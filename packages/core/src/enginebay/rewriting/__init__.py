@@ -1,4 +1,4 @@
-"""Rewriters replace functions, modules, ONNX symbolics and operators of a captured graph.
+"""Rewriters replace functions, modules and ONNX symbolics, and in captured graphs also operators.
 
 They are declared in a :class:`RewriterSet` and active inside :func:`rewrite`, which reverts every
 change at its end::
@@ -15,11 +15,11 @@ change at its end::
 
 From declaration to call, file by file: ``declaration`` creates a ``rewriter``, and
 ``declaration_checks`` validates it. ``rewriting`` opens the context; ``selection`` selects the
-rewriters for its target. ``functions``, ``modules`` and ``symbolics`` find what they replace
-(``dotted_names``) and activate them (``active_rewriters``). Calls of torch's C functions are
+rewriters for the target. ``functions``, ``modules`` and ``symbolics`` look up what to replace
+(``dotted_names``) and activate the rewriters (``active_rewriters``). Calls of C functions are
 intercepted by ``torch_mode``, calls of torch's Python functions by ``torch_functions``, and all
 other calls by ``patches``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
-in the exporters. Lowerings have their own folder. ``export_patch`` applies all of them.
+in the exporters. ``lowering`` is the folder of lowerings. ``export_patch`` applies all rewriters.
 """
 
 from __future__ import annotations

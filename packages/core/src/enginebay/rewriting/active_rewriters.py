@@ -44,7 +44,7 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: The rewriter to call for each function: that of the innermost context.
+        table: The rewriter to call for each function: the one that the innermost context has.
         running: The rewriters of torch functions that are currently running.
         mode: The thread's torch function mode, if a context uses it.
         mode_users: The number of contexts that use the mode.
@@ -91,7 +91,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread; ``undo`` removes it, even if another thread closes it."""
+    """Add a layer to the calling thread; any thread that closes ``undo`` removes this layer."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

@@ -1,8 +1,8 @@
-"""Symbolics of autograd functions for models captured by torch.export, which would inline them.
+"""Symbolics of autograd functions, whose calls torch.export would otherwise inline.
 
 Each call of a function with a symbolic becomes one custom operator. The default exporter translates
-the operator by the symbolic. The TorchScript exporter supports autograd functions itself: for it,
-the calls are restored in the captured graph.
+the operator by the symbolic. The TorchScript exporter supports autograd functions itself. For this
+exporter the calls are restored in the captured graph.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Tree(Generic[_T]):
         return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[object]) -> Any:
-        """Return a copy with these leaves replaced, in the same order."""
+        """Return a copy of the structure in which the given leaves replace the original ones."""
         from torch.utils import _pytree as pytree
 
         replaced = list(self._leaves)
@@ -59,9 +59,9 @@ class _Tree(Generic[_T]):
 class _RecordedCall:
     """A call of an autograd function, recorded while a model is captured.
 
-    An autograd function accepts any arguments, a custom operator only those of its schema. The
-    operator therefore gets the tensors and dynamic sizes as lists, and the index of the recorded
-    call, which has all other arguments.
+    An autograd function accepts any arguments, a custom operator only tensors and sizes. The
+    operator therefore gets the tensors and dynamic sizes as lists, and an index, by which the
+    recorded call with all other arguments is found.
 
     Attributes:
         tensors: The tensors in the arguments.
@@ -82,7 +82,7 @@ class _RecordedCall:
     def build_arguments(
         self, tensors: Iterable[object], sizes: Iterable[object]
     ) -> tuple[object, ...]:
-        """Return the function's arguments with these tensors and sizes instead of the original."""
+        """Return the recorded arguments with all tensors and dynamic sizes replaced."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -103,8 +103,8 @@ class AutogradOperators:
     """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: The dotted name and the patch of the symbolic of each autograd function; None for
-            all functions that have a symbolic.
+        functions: For each autograd function, the dotted name and the patch of the symbolic; None
+            for all functions that have a symbolic.
 
     Attributes:
         translations: The translation of each custom operator for the default exporter.
@@ -146,7 +146,7 @@ class AutogradOperators:
         return recorded.outputs.with_leaves(outputs)
 
     def restore_calls(self, module: fx.GraphModule) -> None:
-        """Replace each custom operator in a graph by a call of its autograd function."""
+        """Replace each custom operator in a graph by a call of the original autograd function."""
         operators = set(self._operators.values())
         for node in module.graph.nodes:
             if node.target in operators:
@@ -184,7 +184,7 @@ class AutogradOperators:
 
 @contextmanager
 def preserve_autograd_functions() -> Iterator[AutogradOperators]:
-    """Make torch.export capture each autograd function with a symbolic as one operator."""
+    """Make torch.export capture each autograd function that has a symbolic as one operator."""
     with ExitStack() as undo:
         operators = AutogradOperators(None)
         undo.callback(operators.close)

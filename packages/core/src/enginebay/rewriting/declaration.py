@@ -35,14 +35,14 @@ class Conditions(TypedDict, total=False):
 
 
 class RewriterSet:
-    """A set of rewriters, such as those of a backend, of a plugin, or of one caller.
+    """A set of rewriters that a backend, a plugin or a caller declares.
 
     A declaration changes nothing in the process. Pass the set to
     :func:`~enginebay.rewriting.rewrite` or to an export, or return it from the ``rewriters`` hook.
 
     Args:
-        backend: The backend of every rewriter of the set that does not declare its own; None for
-            all backends.
+        backend: The backend of the rewriters that are declared without ``backend``; None for all
+            backends.
         distribution: The distribution that ships the set; core sets it for plugins.
 
     Example:
@@ -70,13 +70,13 @@ class RewriterSet:
         return f"<RewriterSet for {target}: {len(self)} rewriters>"
 
     def from_distribution(self, distribution: str) -> RewriterSet:
-        """Return the same rewriters, marked as shipped by ``distribution``."""
+        """Return a set of the same rewriters, with ``distribution`` as the owner."""
         marked = RewriterSet(backend=self.backend, distribution=distribution)
         marked._rewriters = [replace(each, distribution=distribution) for each in self]
         return marked
 
     def joined(self, other: RewriterSet) -> RewriterSet:
-        """Return the rewriters of both sets."""
+        """Return a set with the rewriters of both sets."""
         both = RewriterSet(backend=self.backend, distribution=self.distribution)
         both._rewriters = [*self, *other]
         return both
@@ -126,7 +126,7 @@ class RewriterSet:
         arg_descriptors: Sequence[str] | None = None,
         **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
-        """Declare the ONNX nodes of an operator.
+        """Declare a function that adds the ONNX nodes of an operator or an autograd function.
 
         The replacement takes ``ctx``, the graph ``g`` and the operator's arguments, and returns
         the result of ``g.op(...)``.
@@ -219,7 +219,7 @@ def check_sets(rewriters: object) -> None:
     """Check that a caller's ``rewriters`` is a sequence of sets.
 
     Raises:
-        RewriterError: It has another type.
+        RewriterError: ``rewriters`` has another type.
     """
     if isinstance(rewriters, RewriterSet | str) or not isinstance(rewriters, Iterable):
         raise _sets_error("is", rewriters)

@@ -1,4 +1,4 @@
-"""Validation of a rewriter's declaration, when it is declared and not at its first use."""
+"""Validation of a rewriter at the time of its declaration, before its first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODULE = "torch.nn.modules.module.Module"
 
 
 def check_is_name(kind: str, name: object) -> None:
-    """Check that a decorator was called with a name.
+    """Check that the argument of a decorator is a name.
 
     Raises:
         RewriterError: There is no name, as in a bare ``@rewriters.function``.
@@ -66,10 +66,10 @@ def _check_known(values: Sequence[str], subject: str, known: Iterable[str]) -> N
 
 
 def check_rewriter(rewriter: Rewriter) -> None:
-    """Check one declaration.
+    """Check that the declaration of a rewriter is valid.
 
     Raises:
-        RewriterError: It is invalid.
+        RewriterError: The declaration is invalid.
     """
     _check_name(rewriter)
     _check_replacement(rewriter)

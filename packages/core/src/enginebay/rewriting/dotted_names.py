@@ -18,7 +18,7 @@ class ResolvedName(NamedTuple):
         owner: The module, class or object that has the attribute.
         attribute: The attribute's name.
         value: The attribute's value; in a class the raw descriptor, such as a ``staticmethod``.
-        inherited: True if ``owner`` inherits it from a base class.
+        inherited: True if ``owner`` inherits the attribute from a base class.
     """
 
     owner: Any
@@ -28,16 +28,16 @@ class ResolvedName(NamedTuple):
 
 
 class NameNotFoundError(LookupError):
-    """No loaded module has the name; the message is one line with the part that is missing."""
+    """No loaded module has the name; the message is one line that names the missing part."""
 
 
 def find_name(name: str) -> ResolvedName:
     """Find the attribute that a dotted name currently refers to.
 
-    Nothing is imported: a model cannot call code that is not loaded.
+    The lookup imports nothing: a model cannot call code that is not loaded.
 
     Raises:
-        NameNotFoundError: No loaded module has it.
+        NameNotFoundError: No loaded module has the name.
     """
     parts = name.split(".")
     # The longest module name first: `package.module` may also be an attribute of `package`.

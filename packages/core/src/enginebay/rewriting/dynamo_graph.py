@@ -1,6 +1,6 @@
 """Adapter of the default exporter's graph to the interface of the TorchScript exporter's graph.
 
-It lets one symbolic serve both exporters. Checked with torch 2.13 and onnxscript 0.7.
+With this adapter one symbolic serves both exporters. Checked with torch 2.13, onnxscript 0.7.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SymbolicValue:
-    """A tensor of the graph, with the methods of TorchScript values that symbolics call.
+    """A tensor of the graph, with methods that symbolics call on a TorchScript value.
 
     Attributes:
-        value: The exporter's own object.
+        value: The object of the default exporter for this tensor.
     """
 
     def __init__(self, value: onnx_ir.Value) -> None:
@@ -134,7 +134,7 @@ class SymbolicGraph:
 
 
 def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) -> object:
-    """Call a symbolic with the exporter's arguments, and return its result as exporter values."""
+    """Call a symbolic with the exporter's arguments, and return the exporter's own values."""
     return unwrap_values(patch.call(graph, *map(wrap_values, args)))
 
 

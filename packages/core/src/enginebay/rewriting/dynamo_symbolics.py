@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
-    """Return an operator's overloads that do not write to an argument."""
+    """Return the overloads that the exporter can translate: they write to no argument."""
     try:  # the exporter makes a graph functional first, which removes all other overloads
         return find_overloads(add_namespace(operator).replace("::", "."))
     except NameNotFoundError:
@@ -45,7 +45,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return why the exporter never translates an operator; empty if it can."""
+    """Return the reason why the exporter never translates an operator; empty if there is none."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"
@@ -61,7 +61,7 @@ def add_translations(undo: ExitStack, symbolics: Iterable[tuple[Rewriter, Patch]
 
     Args:
         undo: An exit stack that the caller must close; it reverts all changes.
-        symbolics: Each rewriter, with the patch to call for it.
+        symbolics: Pairs of a rewriter and the patch that calls this rewriter.
     """
     table: dict[OpOverload, Callable[..., object]] = {}
     functions: dict[type, tuple[str, Patch]] = {}
@@ -89,7 +89,7 @@ def _export_with_table(
     custom_translation_table: Translations | None = None,
     **kwargs: object,
 ) -> object:
-    """Call ``torch.onnx.export`` with the symbolics; the caller's translations have priority."""
+    """Call ``torch.onnx.export`` with ``table``; the caller's translations have priority."""
     translations = {**table, **(custom_translation_table or {})}
     return original(*args, custom_translation_table=translations, **kwargs)
 
@@ -105,7 +105,7 @@ def _make_translation(name: str, overload: OpOverload, patch: Patch) -> Callable
 def _complete_arguments(
     overload: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> list[object]:
-    """Return all arguments in order with defaults, as the TorchScript exporter passes them."""
+    """Return all arguments in the order of the schema, with default values for omitted ones."""
     schema = overload._schema.arguments
     by_name = dict(zip((each.name for each in schema), args, strict=False)) | kwargs
     return [by_name.get(each.name, each.default_value) for each in schema]

@@ -1,4 +1,4 @@
-"""Activates rewriters during each attempt of an exporter to export a model."""
+"""Activation of rewriters while an exporter tries to export a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ExportPatch:
-    """Activates a backend's rewriters during each attempt of an exporter to export a model.
+    """Activates the rewriters of a backend while an exporter tries to export a model.
 
     Args:
         options: The arguments of :func:`rewrite` except the model and the exporter.

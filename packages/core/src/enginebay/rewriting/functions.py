@@ -1,4 +1,4 @@
-"""The function rewriters of one context: a mode intercepts torch functions, patches all others."""
+"""The function rewriters of one context, called by a mode (C functions of torch) or by patches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FunctionRewriters:
 
         Args:
             undo: An exit stack that the caller must close; it reverts all changes.
-            make_context: Returns a rewriter's context for its original function.
+            make_context: Takes an original function, and returns the context of the rewriter.
         """
         layer: dict[Hashable, ActiveRewriter] = {}
         subjects = {key: self._subjects[key] for key in self._layer}
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return what a rewriter replaces: the objects that a mode receives for it, or else a patch."""
+    """Return the objects that a mode receives for a torch function; a patch for other functions."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',

@@ -49,7 +49,7 @@ class Cut(msgspec.Struct, frozen=True):
         return self.quoted(*self.names)
 
     def quoted(self, *names: str) -> str:
-        """Quote names for a message, followed by the config's key that they come from, if any."""
+        """Return names in quotes for a message, followed by the config's key if there is one."""
         text = ", ".join(f"'{name}'" for name in names)
         return f"{text} ({self.key})" if self.key else text
 
@@ -79,7 +79,7 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
     or ``head:input`` cuts before the function, at ``head:output`` after it.
 
     Args:
-        functions: The dotted name of each function or method, and the name for its marks.
+        functions: Dotted name of each function or method → name for the marks of the function.
 
     Raises:
         RewriterError: A name is invalid.

@@ -1,7 +1,7 @@
 """The module rewriters of one context, which replace modules of the model until the context ends.
 
-Other threads see the model without the replacements, and with its own hooks. Changes that a
-rewriter's constructor makes to the original module are visible to all threads meanwhile.
+Other threads see the original modules with their hooks. Until the context ends, all threads see
+the changes that the constructor of a replacement makes to the original module.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class ModuleRewriters:
         Args:
             undo: An exit stack that the caller must close; it restores the model.
             model: The model.
-            make_context: Returns a rewriter's context for the original module.
+            make_context: Takes an original module, and returns the context of the rewriter.
             options: Further keyword arguments for the constructors of replacements.
 
         Returns:
-            The model to export: the same object, or its replacement.
+            The model to export: ``model``, or the replacement of ``model``.
 
         Raises:
             RewriterError: The model is not a module, or another thread rewrites it.
@@ -177,7 +177,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Move the original's hooks to the replacement: they run once even if it calls the original."""
+    """Move the original's hooks to the replacement, where each hook runs once in every call."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
@@ -247,7 +247,7 @@ def _revert_changes(
     before: list[dict[str, object]],
     after: list[dict[str, object]],
 ) -> None:
-    """Revert the changes between two recorded states, but no later changes."""
+    """Revert the changes from ``before`` to ``after``, but no changes since then."""
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
         changed = {

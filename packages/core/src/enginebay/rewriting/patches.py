@@ -1,9 +1,9 @@
-"""Patches replace functions and methods in place, with effect in one thread only.
+"""Patches replace functions and methods in place, with an effect in one thread only.
 
-A function written in Python is not replaced; its code object is. Thereby all aliases change too:
-names imported elsewhere, bound methods stored on an instance, closures, defaults. Anything
-else, and an inherited function, is replaced as an attribute. The new code calls the rewriter of the
-calling thread; in other threads it calls the original.
+Of a function written in Python, only the code object is replaced. Thereby all aliases change too:
+names imported elsewhere, bound methods stored on an instance, closures, defaults. Other objects,
+and inherited functions, are replaced as attributes. The new code calls the rewriter of the calling
+thread, or the original in a thread without a rewriter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of a change that lets every context of the process rewrite one function.
+    """Base class of patches: a change through which the contexts of all threads rewrite a function.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
@@ -57,7 +57,7 @@ class Patch:
         self.users: set[object] = set()
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:
-        """Return a rewriter's ``origin_func``: the outer context's rewriter, or the original."""
+        """Return ``ctx.origin_func``, which calls the outer context's rewriter or the original."""
 
         def origin_func(*args: object, **kwargs: object) -> object:
             return (rewriter.outer or self.original)(*args, **kwargs)
@@ -69,11 +69,11 @@ class Patch:
         return (thread_rewriters().table.get(self.key) or self.original)(*args, **kwargs)
 
     def install(self) -> None:
-        """Change the process."""
+        """Apply the change to the process."""
         raise NotImplementedError
 
     def uninstall(self) -> None:
-        """Restore exactly the previous state, even if ``install`` was interrupted."""
+        """Restore exactly the state before ``install``, even if ``install`` was interrupted."""
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class AttributePatch(Patch):
 
     @property
     def importable(self) -> bool:
-        """True if other modules may have imported the value by name."""
+        """True if other modules may have imported the attribute's value by name."""
         return isinstance(self.resolved.owner, ModuleType)
 
     def install(self) -> None:
@@ -137,7 +137,7 @@ class AttributePatch(Patch):
             setattr(module, name, getattr(method.__self__, self.resolved.attribute))
 
     def uninstall(self) -> None:
-        """Restore the attribute and its aliases if they still hold the replacement."""
+        """Restore the attribute and its aliases, unless other code has replaced them meanwhile."""
         for module, name, method in self.bound_methods:
             if vars(module).get(name) == getattr(method.__self__, self.resolved.attribute):
                 setattr(module, name, method)
@@ -182,8 +182,8 @@ def install_patches(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
     """Install patches for the block; several contexts and threads may share them.
 
     Yields:
-        The installed patches, in the same order. If another context has already installed a patch
-        of the same function, it is that patch.
+        The installed patches, in the order of ``patches``. If another context has already
+        installed a patch of a function, the list has the other context's patch instead.
     """
     user = object()
     shared: list[Patch] = []
@@ -211,7 +211,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
     Args:
         undo: An exit stack that the caller must close; it restores the functions.
-        replacements: The replacements by dotted name; each takes the original function first.
+        replacements: The replacements by dotted name; the first argument is the original function.
     """
     with patch_lock:
         requested = {get_patch(find_name(name)): name for name in replacements}
@@ -224,7 +224,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return the Python function in a descriptor, or the function itself; None for other values."""
+    """Return a Python function, also if a descriptor contains it; None for other values."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -235,7 +235,7 @@ def _unwrap_function(value: object) -> FunctionType | None:
 
 
 def _copy_function(function: FunctionType) -> FunctionType:
-    """Return a copy of a function that a change of its code does not affect."""
+    """Copy a function: the copy stays the same if the function's code is replaced."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,
@@ -259,7 +259,7 @@ def _patch_key(owner: object, attribute: str) -> Hashable:
 
 
 def _find_original(resolved: ResolvedName) -> Callable[..., object]:
-    """Return an attribute's function, whose first argument is ``self`` or ``cls`` for a method."""
+    """Return the function to which an attribute refers; methods take ``self`` or ``cls`` first."""
     owner, attribute, value = resolved.owner, resolved.attribute, resolved.value
     if not isinstance(owner, type):
         return cast("Callable[..., object]", value)
@@ -297,7 +297,7 @@ def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> 
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Find all attributes of loaded modules that hold a value to be replaced, in one pass."""
+    """Find the values to be replaced in the attributes of all loaded modules, in one pass."""
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []

@@ -1,6 +1,6 @@
 """Placeholder nodes for operators that the default ONNX exporter cannot translate.
 
-They allow the export of such a model, so that an engine can be checked for the other operators.
+A model with such operators can then be exported, and an engine checked for all other operators.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> 
 
 
 def operator_name(node: Node) -> str:
-    """Return a node's operator, such as ``aten::relu``; empty if it has no schema."""
+    """Return the name of a node's operator, such as ``aten::relu``; empty without a schema."""
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else str(schema.name)
 
@@ -55,7 +55,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return a translation for each node's operator, to one node of :data:`PLACEHOLDER_DOMAIN`."""
+    """Return a translation of each node's operator into a node of :data:`PLACEHOLDER_DOMAIN`."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

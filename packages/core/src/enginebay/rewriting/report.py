@@ -1,4 +1,4 @@
-"""The report of one export: which rewriters fired, and which could not be used."""
+"""The report of one export: the rewriters that fired, and those that could not be used."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """The number of rewrites by name, without names that were never rewritten."""
+        """How often each name was rewritten; names that were never rewritten are left out."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:
@@ -73,13 +73,13 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
-        """Return the report as text, one line for each rewriter or problem."""
+        """Return the lines of the report: one for each rewriter, and one for each problem."""
         fired = [f"{each.kind} {each.name}: {_format_count(each.count)}" for each in self.applied]
         lost = [each.loss for each in self.lost]
         return [*fired, *self.not_found, *self.not_served, *lost]
 
     def summarize(self, backend_distribution: str = "") -> Iterator[str]:
-        """Yield a line on the rewriters that fired, and one for each problem.
+        """Yield one line on all rewriters that fired, then a line for each problem.
 
         Args:
             backend_distribution: The distribution that ships the backend.

@@ -1,4 +1,4 @@
-"""One rewriter, the target that it is chosen for, and the context that it is called with."""
+"""A rewriter, the target for which rewriters are selected, and their first argument."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class Rewriter:
 
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The dotted name of the function or module class that it replaces; for a lowering the
-            name of an operator, for a symbolic of an operator or an autograd function.
+        name: The dotted name of the function, module class or autograd function to rewrite, or the
+            name of an operator (for a lowering, and for a symbolic of an operator).
         replacement: The function or the module class to use instead.
         backend: The only backend that it is for; None for all.
         ir: The only IR that it is for; None for all.
@@ -102,7 +102,7 @@ class Rewriter:
 
     @property
     def condition(self) -> str:
-        """The conditions as text: ``backend ncnn, torch>=2.9``, or ``always``."""
+        """The conditions as text, such as ``backend ncnn, torch>=2.9``; ``always`` if none."""
         parts = [f"backend {self.backend}"] if self.backend else []
         parts += [f"ir {self.ir}"] if self.ir else []
         parts += [f"{name}{specifier}" for name, specifier in self.versions.items()]
@@ -112,12 +112,12 @@ class Rewriter:
 
     @property
     def rank(self) -> int:
-        """The precedence by owner: 0 for a rewriter of core, 1 of a plugin, 2 of the caller."""
+        """The precedence: 0 for core's rewriters, 1 for those of plugins, 2 for the caller's."""
         return {CORE: 0, None: 2}.get(self.distribution, 1)
 
     @property
     def operator(self) -> str:
-        """The operator to replace, as in ``torch.ops``; ``name`` if it is not an operator."""
+        """The operator to replace, as in ``torch.ops``; ``name`` if no operator is replaced."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

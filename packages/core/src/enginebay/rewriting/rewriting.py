@@ -1,4 +1,4 @@
-"""The context manager that selects and activates rewriters, and reverts them at its end."""
+"""The context manager that selects and activates rewriters, and reverts every change at its end."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def rewrite(
 
     Raises:
         RewriterError: At the start of the block, before any change: two rewriters are equally
-            specific, the subject of one has the wrong type, or ``strict`` found a problem.
+            specific, a name refers to an object of a wrong type, or ``strict`` found a problem.
     """
     target = Target(
         backend=backend,
@@ -185,7 +185,7 @@ def rewrite(
 
 
 def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
-    """Return a line for each of the caller's rewriters, if none of them applies to the target."""
+    """If none of the caller's rewriters applies to the target, return a line for each of them."""
     # A set for several backends has rewriters that do not apply: that is no line.
     callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
     if not set(callers).isdisjoint(chosen):

@@ -52,7 +52,7 @@ def select_most_specific(
 def drop_outranked(
     rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
-    """Drop each rewriter that would hide a rewriter of a later step with a higher rank.
+    """Drop each rewriter that would hide a higher-ranked rewriter of a later step.
 
     A function is replaced before its operator is lowered, and both before the operator is
     translated to ONNX: a rewriter for an earlier step hides those for later steps. The caller's
@@ -78,7 +78,7 @@ def drop_outranked(
 def list_rewriters(
     rewriters: Iterable[Iterable[Rewriter]], *, backend: str, ir: IRKind = "onnx"
 ) -> dict[Rewriter, Rewriter | None]:
-    """List the rewriters for a backend, the most specific first for each name.
+    """List the rewriters for a backend; of one name, the most specific comes first.
 
     Args:
         rewriters: The sets to select from.
@@ -86,7 +86,7 @@ def list_rewriters(
         ir: The IR's kind.
 
     Returns:
-        By rewriter, the rewriter that is used instead; None if it may be used itself. Before an
+        Rewriter → the rewriter that is used instead; None if the first may be used. Before an
         export, the result of a check and the needs of a lowering are unknown: a rewriter that has
         any may be used, and the next rewriter for the same name may be used too.
     """

@@ -1,4 +1,4 @@
-"""The symbolic rewriters of one context: ONNX nodes for operators and autograd functions."""
+"""The symbolic rewriters of one context, which create ONNX nodes for operators and functions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SymbolicRewriters:
 
         Args:
             undo: An exit stack that the caller must close; it reverts all changes.
-            make_context: Returns a rewriter's context for its original function.
+            make_context: Takes an original function, and returns the context of the rewriter.
         """
         if not self._layer:
             return

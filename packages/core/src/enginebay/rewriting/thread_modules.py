@@ -1,4 +1,4 @@
-"""Dictionaries of a module with one content for one thread and another for all other threads."""
+"""Dictionaries that show one content to one thread, and another content to all other threads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _lock = threading.Lock()
 
 # It derives from dict only for torch's isinstance checks; the base's storage is never used.
 class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
-    """A dictionary with one content for the thread that creates it and another for all others.
+    """A dictionary that shows one content to the thread that creates it, and another to the rest.
 
     Args:
         base: The content for the other threads.
         own: The content for this thread.
 
     Attributes:
-        users: The number of contexts that use it.
+        users: The number of contexts that use the dictionary.
     """
 
     def __init__(self, base: dict[str, object], own: dict[str, object]) -> None:
@@ -91,8 +91,8 @@ def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
 
     Args:
         module: The module.
-        undo: An exit stack that the caller must close. Changes that are left at that time become
-            visible to all threads.
+        undo: An exit stack that the caller must close. Changes that were not reverted by then
+            become visible to all threads.
 
     Raises:
         RewriterError: A context of another thread has claimed the module.

@@ -1,10 +1,10 @@
 """Interception of torch functions written in Python, such as ``torch.nn.functional.layer_norm``.
 
-Such a function first checks for a mode and passes itself to it. Meanwhile torch removes the mode
-from its stack, so that the mode does not receive inner calls: ``F.multi_head_attention_forward``
-would hide its ``F.scaled_dot_product_attention``. Inside a context these checks therefore return
-False for our mode: the function runs directly, and the mode receives its inner calls. A function
-that is rewritten itself is patched like any other Python function.
+Such a function first checks for a mode; if there is one, it passes itself to the mode. Meanwhile
+torch removes the mode from the stack, so that the mode misses the calls in the function's body:
+``F.scaled_dot_product_attention`` in ``F.multi_head_attention_forward``. Inside a context these
+checks therefore return False for our mode: the function runs directly, and the mode receives the
+calls in the body. A function that has a rewriter is patched like any other Python function.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class TorchFunctionPatch(CodePatch):
     """The patch of a torch function that is written in Python."""
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:  # noqa: ARG002  # the same for each
-        """Return the function itself: its ``call`` selects the outer rewriter or the original."""
+        """Return the patched function: ``call`` then selects the outer rewriter or the original."""
         return self.function
 
     def call(self, /, *args: object, **kwargs: object) -> object:
-        """Call the innermost rewriter of this thread that is not running, or the original."""
+        """Call this thread's innermost rewriter that is not running already, or the original."""
         thread = thread_rewriters()
         rewriter = thread.table.get(self.key)
         while rewriter is not None and rewriter in thread.running:
@@ -72,7 +72,7 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's three checks for an override: False if our mode is the innermost."""
+    """Replaces torch's three checks for an override by checks that ignore our innermost mode."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
@@ -87,7 +87,7 @@ class OverrideChecks(Patch):
 
 
 def checks_for_modes(function: FunctionType) -> bool:
-    """Return True if a Python function passes itself to modes, as torch's functions do."""
+    """Return True for a function of torch that is written in Python and passes itself to modes."""
     checks = _CHECKS.keys() & function.__code__.co_names
     return bool(checks) and function.__globals__.get("__name__") in _MODULES
 

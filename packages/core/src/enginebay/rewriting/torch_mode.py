@@ -1,6 +1,6 @@
 """Interception of torch's C functions and Tensor methods by a mode, one for each thread.
 
-It needs torch for a base class, and is imported only if torch is already loaded.
+This module imports torch for a base class; it is imported only if torch is already loaded.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _EXPORTERS_OWN_WORK = (
 
 
 class RewriteMode(TorchFunctionMode):
-    """Calls the thread's rewriter of a torch function, if any, instead of the function.
+    """Calls a rewriter instead of a torch function if the thread has a rewriter of this function.
 
-    torch removes a mode from its stack while the handler runs. This mode restores itself around
-    rewriters, so that it also intercepts the functions that they call.
+    torch removes a mode from its stack while ``__torch_function__`` runs. This mode restores itself
+    around a rewriter, so that functions called by the rewriter are intercepted too.
     """
 
     def __init__(self, rewriters: ThreadRewriters) -> None:
@@ -92,7 +92,7 @@ def intercept_functions(undo: ExitStack) -> None:
 
 
 def ignore_exporters(undo: ExitStack) -> None:
-    """Do not intercept the exporters' own calls of torch functions until ``undo`` is closed.
+    """Until ``undo`` is closed, leave torch functions that an exporter itself calls to torch.
 
     Rewriters are for the model's calls, and the interception would cost a few per cent of the
     export's time.
@@ -103,7 +103,7 @@ def ignore_exporters(undo: ExitStack) -> None:
 
 
 def is_on_stack(mode: TorchFunctionMode | None) -> bool:
-    """Return True if a mode is on this thread's stack; False while it runs an original function."""
+    """Return True if a mode is on this thread's stack; it is not during an original function."""
     depth = _len_torch_function_stack()
     # Without a list, and from the top, where it mostly is: this runs at every rewritten call.
     return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))
@@ -120,7 +120,7 @@ def dispatched_function(method: Callable[..., object]) -> Callable[..., object]:
 
 
 class _Probe(TorchFunctionMode):
-    """Records the first function that it receives, and runs no function."""
+    """A mode that records the first function it receives, and runs no function."""
 
     function: Callable[..., object] | None = None
 
@@ -150,7 +150,7 @@ def _call_without_mode(original: Callable[_P, _T], /, *args: _P.args, **kwargs: 
 
 @contextlib.contextmanager
 def _pause_mode() -> Iterator[None]:
-    """Remove this thread's mode from torch's stack for the block; the modes above it stay."""
+    """Remove our mode, but not the modes above, from this thread's stack during the block."""
     rewriters = thread_rewriters()
     mode = rewriters.mode
     above = None if mode is None else _remove_from_stack(mode)
@@ -181,10 +181,10 @@ def _remove_unused_mode(rewriters: ThreadRewriters) -> None:
 
 
 def _remove_from_stack(mode: TorchFunctionMode) -> list[TorchFunctionMode] | None:
-    """Remove a mode from this thread's stack; the modes above it stay.
+    """Remove a mode from this thread's stack, but not the modes above.
 
     Returns:
-        The modes above it, from the lowest; None if the mode is not on the stack.
+        The modes above this mode, from the lowest; None if the mode is not on the stack.
     """
     stack = [_get_function_stack_at(index) for index in range(_len_torch_function_stack())]
     if mode not in stack:

@@ -1,4 +1,4 @@
-"""Symbolics for torch's TorchScript exporter: of operators, and of autograd functions.
+"""Symbolics of operators and of autograd functions for torch's TorchScript exporter.
 
 Checked with torch 2.13, in which the exporter and its registry are private.
 """
@@ -67,7 +67,7 @@ class OperatorPatch(Patch):
             _load_registry().register(self._operator, opset, self.call, custom=True)
 
     def uninstall(self) -> None:
-        """Restore every entry of the registry."""
+        """Restore the operator's entries in the registry."""
         registry = _load_registry()
         if not self._before:  # the entry was not there, and is entirely ours
             registry._registry.pop(self._operator, None)
@@ -80,7 +80,7 @@ class OperatorPatch(Patch):
                 group.remove_custom(opset)
 
     def original(self, g: GraphContext | SymbolicGraph, *args: object, **kwargs: object) -> object:
-        """Call the running exporter's own symbolic of the operator."""
+        """Call the symbolic of the operator that the running exporter itself has."""
         symbolic = g.original if isinstance(g, SymbolicGraph) else self._torchscript_original(g)
         if symbolic is None:
             raise RewriterError(
@@ -104,7 +104,7 @@ class FunctionPatch(AttributePatch):
         self.original = functools.partial(_raise_no_symbolic, name)
 
     def uninstall(self) -> None:
-        """Remove the attribute, and its entry in the exporter's registry."""
+        """Remove ``symbolic``, and the function's entry in the exporter's registry."""
         super().uninstall()
         # The exporter registers the symbolics of autograd functions permanently. The next export
         # would use the entry without a rewriter.
@@ -112,13 +112,13 @@ class FunctionPatch(AttributePatch):
 
 
 def patch_symbolic(function: type, name: str) -> Patch:
-    """Return the patch of an autograd function's ``symbolic``, which may be missing."""
+    """Return the patch of an autograd function's ``symbolic``, also if it has no symbolic yet."""
     symbolic = find_attribute(function, "symbolic")
     return FunctionPatch(function, name) if symbolic is None else get_patch(symbolic)
 
 
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
-    """Wrap a replacement so that its arguments are parsed by the rewriter's descriptors."""
+    """Return the replacement, wrapped so that ``arg_descriptors`` parse the arguments."""
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
@@ -135,7 +135,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return why the exporter never translates an operator; empty if it can."""
+    """Return the reason why the exporter never translates an operator; empty if there is none."""
     import torch
 
     name = add_namespace(operator)
@@ -148,7 +148,7 @@ def why_not_traced(operator: str) -> str:
 
 
 def why_superseded(operator: str) -> str:
-    """Return the reason if torch no longer calls an operator; empty if it does."""
+    """Return the reason why torch no longer calls an operator; empty if torch calls it."""
     successor = SUPERSEDED.get(add_namespace(operator))
     return f"torch.norm calls {successor} instead" if successor else ""
 
@@ -156,7 +156,7 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Call ``refuse`` for each symbolic that is unused because the exporter folds its operator."""
+    """Call ``refuse`` for a symbolic if the exporter folds all nodes of its operator."""
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}

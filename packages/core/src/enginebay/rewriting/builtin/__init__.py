@@ -1,8 +1,8 @@
 """The rewriters that core ships, for every backend.
 
-Each rewriter exists since a current exporter refuses the function or translates it wrongly, and its
-test fails without it; ``docs/rewriters.md`` lists the failures with the versions of torch. No
-rewriter changes a result: it passes a call that it cannot compute exactly to ``ctx.origin_func``.
+Each rewriter replaces a function that a current exporter refuses or translates wrongly.
+``docs/rewriters.md`` lists the failures with the versions of torch; tests repeat them. No rewriter
+changes a result: a call that it cannot compute exactly is passed to ``ctx.origin_func``.
 """
 
 from __future__ import annotations

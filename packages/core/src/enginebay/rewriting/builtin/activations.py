@@ -1,4 +1,4 @@
-"""``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits`` without overflow."""
+"""Rewriters of ``logsigmoid``, ``logaddexp`` and the BCE loss that prevent an overflow."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _are_floats(*tensors: Tensor) -> bool:
 
 
 def _log_of_sum(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """Compute max(a, b) + softplus(−|a − b|·scale) / scale; scale is the base's logarithm."""
+    """Compute max(a, b) + softplus(−|a − b|·scale) / scale, where scale is ln(base)."""
     import torch
 
     difference = _clamp_to_finite(a) - _clamp_to_finite(b)  # ∞ − ∞ would be NaN
@@ -76,7 +76,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> object:
-    """Compute (1 − target)·x + (1 + (pos_weight − 1)·target)·softplus(−x)."""
+    """Compute (1 − target)·input + (1 + (pos_weight − 1)·target)·softplus(−input)."""
     import torch
 
     is_known = reduction in ("none", "mean", "sum") and size_average is None and reduce is None

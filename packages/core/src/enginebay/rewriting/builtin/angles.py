@@ -1,4 +1,4 @@
-"""``atan2`` and ``angle``, which torch's exporters translate wrongly on the axes."""
+"""Rewriters of ``atan2`` and ``angle``: exporters translate points on the axes wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``linspace``, ``diff``, ``div`` with truncation, ``log1p`` and ``expm1``."""
+"""Rewriters of ``linspace``, ``diff``, ``div`` with truncation, ``log1p`` and ``expm1``."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _NEAR_ZERO = 0.5
 
 @rewriters.lowering("aten.log1p", ir="onnx")
 def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Compute log(1 + x) = 2·artanh(x / (x + 2)) near zero; the exporters write log(1 + x)."""
+    """Compute 2·artanh(x / (x + 2)) near zero, where the exporters' log(1 + x) is inexact."""
     import torch
 
     x = x.to(torch.result_type(x, 1.0))
@@ -102,7 +102,7 @@ def log1p(ctx: LoweringContext, x: Tensor) -> Tensor:
 
 @rewriters.lowering("aten.expm1", ir="onnx")
 def expm1(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Compute eˣ − 1 = tanh(x / 2)·(eˣ + 1) near zero; the exporters write eˣ − 1."""
+    """Compute tanh(x / 2)·(eˣ + 1) near zero, where the exporters' eˣ − 1 is inexact."""
     import torch
 
     x = x.to(torch.result_type(x, 1.0))

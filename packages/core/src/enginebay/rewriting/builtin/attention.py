@@ -1,8 +1,8 @@
-"""``scaled_dot_product_attention``: number of dimensions, fully masked rows, grouped heads.
+"""Rewriters of ``scaled_dot_product_attention`` for calls that the exporters do not support.
 
 The default exporter accepts only four dimensions. For a row in which the mask hides every key it
 returns a mean or NaN instead of torch's zeros. The TorchScript exporter does not support grouped
-heads, and no attention at all for opsets before 14, which configs of MMDeploy request.
+heads. Before opset 14, which configs of MMDeploy request, it does not support attention at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = "torch.nn.functional.scaled_dot_product_attention"
 
 
 class _Options(NamedTuple):
-    """The arguments of ``scaled_dot_product_attention`` after query, key and value."""
+    """The arguments of ``scaled_dot_product_attention`` that follow query, key and value."""
 
     attn_mask: Tensor | None = None
     dropout_p: float = 0.0
@@ -46,7 +46,7 @@ def _torchscript_without_attention(target: Target) -> bool:
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Repeat grouped heads and convert the mask to the query's dtype, for TorchScript."""
+    """Repeat grouped heads and convert the mask to the query's dtype (TorchScript exporter)."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False
@@ -60,7 +60,7 @@ def with_repeated_heads(
 def with_products(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Compute softmax(query·keyᵀ·scale + mask)·value, for old opsets."""
+    """Compute softmax(query·keyᵀ·scale + mask)·value (TorchScript exporter before opset 14)."""
     import torch
 
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
@@ -81,7 +81,7 @@ def with_products(
 def with_four_dimensions(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Call the original with four dimensions, for the default exporter."""
+    """Call the original with tensors of four dimensions (default exporter)."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     inputs, batch = [query, key, value], query.shape[:-2]
     same_batch = all(each.dim() >= 2 and each.shape[:-2] == batch for each in inputs)
@@ -116,14 +116,14 @@ def _mask_to_add(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _as_four_dimensions(value: Tensor) -> Tensor:
-    """Return a view with four dimensions: add leading dimensions, or flatten the first ones."""
+    """Return a view with four dimensions: add leading dimensions, or flatten leading ones."""
     if value.dim() > 4:  # batch, heads, rows, features
         return value.flatten(0, value.dim() - 4)
     return value[(None,) * (4 - value.dim())]
 
 
 def _repeat_heads(value: Tensor, query: Tensor) -> Tensor:
-    """Repeat each head of ``value`` for every head of ``query`` in its group."""
+    """Repeat each head of ``value`` until there are as many heads as in ``query``."""
     times = query.shape[-3] // value.shape[-3]
     sizes = [-1] * value.dim()
     return value.unsqueeze(-3).expand(*sizes[:-2], times, -1, -1).flatten(-4, -3)

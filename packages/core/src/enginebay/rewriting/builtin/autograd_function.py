@@ -1,4 +1,4 @@
-"""Calls of a ``torch.autograd.Function``, which ``torch.jit.trace`` records but cannot save."""
+"""Rewriter of autograd functions: ``torch.jit.trace`` cannot save a call of such a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set of the built-in rewriters, and what several of its modules use."""
+"""The set of the built-in rewriters, and helpers that several modules of this package use."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class OnnxGraph(Protocol):
 
 
 def not_dynamo(target: Target) -> bool:
-    """Return True unless the exporter is known to be dynamo."""
+    """Return False for the dynamo exporter, True for another exporter or an unknown one."""
     return target.exporter != "dynamo"
 
 
 def not_torchscript(target: Target) -> bool:
-    """Return True unless the exporter is known to be TorchScript."""
+    """Return False for the TorchScript exporter, True for another exporter or an unknown one."""
     return target.exporter != "torchscript"
 
 
 def torchscript_only(target: Target) -> bool:
-    """Return True if the exporter is known to be TorchScript."""
+    """Return True for the TorchScript exporter, False for another exporter or an unknown one."""
     return target.exporter == "torchscript"
 
 

@@ -1,4 +1,4 @@
-"""``permute``, ``unfold``, ``squeeze`` and transposes of matrices."""
+"""Rewriters of ``permute``, ``unfold``, ``squeeze``, ``mT``, ``mH`` and ``adjoint``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def matrix_transpose(ctx: Context, input: Tensor) -> object:
 @rewriters.function("torch.adjoint", check=not_dynamo)
 @rewriters.function("torch.Tensor.adjoint", check=not_dynamo)
 def adjoint(ctx: Context, input: Tensor) -> object:
-    """Swap the last two dimensions; real numbers are their own conjugates."""
+    """Swap the last two dimensions; a real matrix needs no conjugation."""
     if input.dim() < 2 or input.is_complex():
         return ctx.origin_func(input)
     return input.transpose(-2, -1)

@@ -1,4 +1,4 @@
-"""``grouped_mm``: products of groups of rows with one matrix each, used by mixtures of experts.
+"""Rewriter of ``grouped_mm``, which mixtures of experts use: one matrix for each group of rows.
 
 The sizes of the groups are values of a tensor: no exporter has a translation, and no engine an
 operator.
@@ -34,7 +34,7 @@ def grouped_mm(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """Multiply every row (S×K) by every matrix (G×K×N), and select its group's product (S×N).
+    """Multiply every row (S×K) by every matrix (G×K×N); select the product of the row's group.
 
     This needs G times as many multiplications, but no shape depends on values. Rows after the last
     group, which torch leaves undefined, are zeros.

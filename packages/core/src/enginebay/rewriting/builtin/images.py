@@ -1,8 +1,8 @@
-"""Images without a batch dimension: pooling, rearrangement, circular ``pad`` and ``fold``.
+"""Rewriters of pooling, rearrangement, ``pad`` and ``fold`` for images without a batch dimension.
 
-ONNX's operators require N×C×…, but the TorchScript exporter writes torch's input without a batch.
+ONNX's operators require N×C×…, but the TorchScript exporter does not add a missing batch dimension.
 An engine then refuses the file, or takes the channels for the batch and pools too many dimensions.
-Convolutions, ``instance_norm`` and ``interpolate`` are correct: torch adds or requires the batch.
+Convolutions, ``instance_norm`` and ``interpolate`` need no rewriter: torch adds or requires N.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RANKS = {
 
 def _with_batch(rank: int) -> Callable[..., object]:
     def with_batch(ctx: Context, g: OnnxGraph, input: Any, *args: object) -> object:
-        """Add the operator's nodes between nodes that add and remove a batch of size 1."""
+        """Add the operator's nodes between nodes that add and remove a batch dimension of 1."""
         if input.type().dim() != rank:
             return ctx.origin_func(g, input, *args)
         results = ctx.origin_func(g, _add_batch(g, input), *args)
@@ -56,7 +56,7 @@ for _name, _rank in _RANKS.items():
 def pad(
     ctx: Context, g: OnnxGraph, input: Any, padding: Value, mode: Value, value: Value
 ) -> object:
-    """Add the nodes of ``aten::pad``, whose circular mode requires a batch."""
+    """Add the nodes of ``aten::pad``, whose circular mode requires a batch dimension."""
     from torch.onnx import symbolic_helper
 
     sizes = symbolic_helper._maybe_get_const(padding, "is")
@@ -85,7 +85,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Value:
-    """Add a ``Col2Im`` node that takes the output size as a tensor, and an input with a batch."""
+    """Add a ``Col2Im`` node, whose output size is a tensor; add a missing batch dimension."""
     unbatched = self.type().dim() == 2
     image = g.op(
         "Col2Im",

@@ -1,4 +1,4 @@
-"""``adaptive_avg_pool1d`` and ``2d``, ``avg_pool2d`` and ``3d``."""
+"""Rewriters of ``adaptive_avg_pool1d``, ``adaptive_avg_pool2d``, ``avg_pool2d``, ``avg_pool3d``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Sizes: TypeAlias = "int | tuple[int, ...] | list[int]"
 def adaptive_avg_pool2d(
     ctx: Context, input: Tensor, output_size: int | Sequence[int | None]
 ) -> object:
-    """Multiply by one matrix of window weights for each dimension."""
+    """Multiply along the height and along the width by a matrix of window weights."""
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
     if not _is_supported(input, 2, sizes):
         return ctx.origin_func(input, output_size)
@@ -44,7 +44,7 @@ def adaptive_avg_pool1d(
 
 
 def _is_supported(input: Tensor, axes: int, sizes: Sequence[int | None]) -> bool:
-    """Return True for a valid call that the exporter may refuse."""
+    """Return True for a valid call that the exporter may refuse: the rewriter handles it."""
     are_numbers = all(size is None or (type(size) is int and size > 0) for size in sizes)
     return (
         len(sizes) == axes

@@ -1,4 +1,4 @@
-"""``roll``, ``repeat_interleave``, ``as_strided``, and copies of tensors."""
+"""Rewriters of ``roll``, ``repeat_interleave``, ``as_strided``, ``deepcopy`` and ``copy_``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Numbers: TypeAlias = "int | tuple[int, ...] | list[int]"
 @rewriters.function("torch.roll", ir="onnx", check=not_dynamo)
 @rewriters.function("torch.Tensor.roll", ir="onnx", check=not_dynamo)
 def roll(ctx: Context, input: Tensor, shifts: _Numbers, dims: _Numbers = ()) -> object:
-    """Select each element by its index before the roll."""
+    """Select each element of the result by its index in the input."""
     moves = list(shifts) if isinstance(shifts, tuple | list) else [shifts]
     axes = list(dims) if isinstance(dims, tuple | list) else [dims]
     flat = not axes and len(moves) == 1
@@ -55,7 +55,7 @@ def repeat_interleave(
     dim: int | None = None,
     **kwargs: object,
 ) -> object:
-    """Expand a new dimension by the number of repetitions, and flatten both."""
+    """Expand a new dimension after ``dim`` to the number of repetitions, and flatten the two."""
     if type(repeats) is not int or kwargs or (repeats < 0 or input.dim() == 0):
         options = () if repeats is None else (repeats, dim)
         return ctx.origin_func(input, *options, **kwargs)
@@ -101,7 +101,7 @@ def as_strided(
 # trace records an empty tensor, which every engine then returns.
 @rewriters.function("torch.Tensor.__deepcopy__")
 def deepcopy(ctx: Context, input: Tensor, memo: dict[int, object]) -> object:
-    """Clone computed tensors; parameters are left to torch."""
+    """Clone computed tensors; torch's own function copies parameters."""
     if id(input) in memo or input.requires_grad:
         return ctx.origin_func(input, memo)
     copied = memo[id(input)] = input.clone()

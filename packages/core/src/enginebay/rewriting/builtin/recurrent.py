@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # TorchScript, pnnx and ncnn refuse it.
 @rewriters.function("torch.lstm")
 def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
-    """Project after each layer, and multiply W_hr into the recurrent weights.
+    """Project the outputs after each layer, and multiply the recurrent weights by W_hr.
 
     A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
     W_hh·h is thus (W_hh·W_hr)·r. The initial state is an h, for which there is no r: it is
@@ -88,7 +88,7 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> object:
-    """Cut the result after the longest sequence, and write the padding value after each end."""
+    """Cut the result to the longest sequence, and fill each shorter one with the padding value."""
     padded, lengths = ctx.origin_func(sequence, batch_first, padding_value, total_length)
     if not is_tracing():
         return padded, lengths

@@ -1,4 +1,4 @@
-"""``scatter_reduce``, ``index_put`` and ``fill``, which torch's exporters translate wrongly."""
+"""Rewriters of ``scatter_reduce``, ``index_put`` and ``fill``, which exporters get wrong."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def index_put(
 
 @rewriters.lowering("aten.fill", ir="onnx", versions={"torch": ">=2.15"})
 def fill(ctx: LoweringContext, x: Tensor, value: Tensor | float) -> Tensor:
-    """Return a new tensor: the TorchScript exporter traces a fill of a copy, and fails on it."""
+    """Return a new tensor, because the TorchScript exporter fails on a traced in-place fill."""
     import torch
 
     if isinstance(value, torch.Tensor):

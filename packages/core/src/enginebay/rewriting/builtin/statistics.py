@@ -1,4 +1,4 @@
-"""``cov`` and ``corrcoef``: torch's own code reads a tensor's value, which cannot be exported."""
+"""Rewriters of ``cov`` and ``corrcoef``: exporters refuse torch's code, which reads a value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: object) -
 @rewriters.function("torch.corrcoef")
 @rewriters.function("torch.Tensor.corrcoef")
 def corrcoef(ctx: Context, input: Tensor) -> object:
-    """Divide the covariances by both standard deviations."""
+    """Divide each covariance by the standard deviations of both variables."""
     import torch
 
     if input.ndim not in (1, 2) or not input.dtype.is_floating_point:

@@ -1,7 +1,7 @@
-"""Lowerings replace an operator of a captured graph by operators that the engine has.
+"""Lowerings replace operators of a captured graph by others that the engine supports.
 
-The other kinds of rewriters replace calls in a model's code; a lowering replaces an ATen operator,
-whatever code called it, like torch's own decompositions. ``rewriters`` selects among the declared
+The other kinds of rewriters replace calls in a model's code. A lowering replaces an ATen operator
+wherever the graph has one, as torch's decompositions do. ``rewriters`` selects among the declared
 lowerings, ``lowered_operator`` calls one and checks its result, ``program`` applies them to a
 captured graph, and ``operator_check`` refuses the operators that the engine still lacks.
 """

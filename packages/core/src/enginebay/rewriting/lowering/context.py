@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """``value_of`` was called for a tensor that is not a constant; becomes a RewriterError."""
+    """``value_of`` was called for a tensor without constant values; becomes a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
         return not isinstance(x, torch.Tensor) or self._values.is_constant(x)
 
     def value_of(self, x: torch.Tensor) -> NumpyArray:
-        """Return the values of a constant, bfloat16 as float32.
+        """Return the values of a constant; bfloat16 is converted to float32.
 
         For other tensors the export fails with a :class:`~enginebay.errors.RewriterError`.
         """

@@ -1,4 +1,4 @@
-"""Decomposition of a program by torch, with workarounds for two faults with constants."""
+"""Decomposition of a program by torch, with workarounds for two faults of torch in constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def decompose(
     Args:
         program: The program; constants that decompositions create are added to it.
         table: The decompositions by operator.
-        values: The constants of the program; afterwards it finds them in the new graph too.
+        values: The constants of the program; the nodes of the new graph are added to them.
 
     Raises:
         ExportError: A constant of the program has no data.
@@ -60,7 +60,7 @@ def decompose(
 def _check_constants(program: ExportedProgram) -> None:
     """Refuse a constant without data: torch's own code would crash with SIGSEGV.
 
-    In strict mode torch.export makes such constants of ``parameter.data``; by default it raises.
+    torch.export makes such a constant of ``parameter.data`` in strict mode; by default it fails.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 

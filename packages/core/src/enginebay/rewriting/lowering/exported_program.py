@@ -19,7 +19,7 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
     Args:
         module: The graph that ``make_fx`` recorded with ``pre_dispatch``; its attributes become
             parameters and buffers.
-        inputs: Its example inputs.
+        inputs: Example inputs of the graph.
     """
     from torch._export.verifier import TrainingIRVerifier  # private, as of torch 2.13
     from torch.export import ExportedProgram
@@ -39,7 +39,7 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
 
 
 def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
-    """Replace a graph's attributes by its first inputs; return their tensors in the same order."""
+    """Turn the attributes of a graph into its first inputs; return the attributes' tensors."""
     from torch._guards import detect_fake_mode
     from torch.nn import Parameter
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace nodes that are computed only from buffers and constants by their values.
+    """Replace a node by its value if the node is computed from buffers and constants alone.
 
     Args:
         program: The program to change.
-        operators: The operators that the engine has.
+        operators: The engine's operators; nodes of these that have no inputs are not replaced.
     """
     # Not nodes computed from weights: if the weight is used elsewhere too, it would be stored
     # twice. Nor those without inputs, such as a tensor of zeros, if the engine can fill them.
@@ -44,7 +44,7 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 
 
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
-    """Replace constant nodes whose operator the exporter cannot translate by their values.
+    """Replace a constant node by its value if the exporter cannot translate the node's operator.
 
     For example, an orthogonal weight may be computed by a matrix inverse.
 
@@ -93,7 +93,7 @@ def _fold_nodes(program: ExportedProgram, values: Mapping[Node, Tensor]) -> None
 
 
 def replace_node(program: ExportedProgram, node: Node, other: Node) -> None:
-    """Replace a node by another node, for all its users and in the outputs of the program."""
+    """Replace a node by another node in all nodes that read it and in the program's outputs."""
     from torch.export.graph_signature import TensorArgument
 
     node.replace_all_uses_with(other)

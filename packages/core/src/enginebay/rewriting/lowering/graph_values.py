@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GraphValues:
-    """The constants of a program's graph, or of the graph that records the lowered program.
+    """The constants of a program, in the program's graph and in the graph of its lowered version.
 
     Args:
         inputs: The tensor of each graph input that is a weight, a buffer or a constant.
@@ -48,9 +48,9 @@ class GraphValues:
         return cls(inputs, named)
 
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
-        """Set the fake tensors, by name, that replace the constants while the graph is recorded.
+        """Set the fake tensors (by name) that stand for constants while the new graph is recorded.
 
-        They identify the inputs of the new graph, whose order may differ.
+        They identify the inputs of the new graph, which may have another order than the program's.
         """
         self._fake_tensors = fake_tensors
 
@@ -73,7 +73,7 @@ class GraphValues:
         return array
 
     def compute(self, operator: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
-        """Return an operator's result; None if it is random, or an argument is not constant."""
+        """Return an operator's result; None if the result is random or an argument not constant."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves, tree_map

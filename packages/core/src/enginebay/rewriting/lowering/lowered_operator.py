@@ -33,9 +33,9 @@ class LoweredOperator:
     Args:
         overload: The operator.
         active: The lowering of the operator.
-        origin: The decomposition without this lowering, for ``ctx.origin_op``; None to keep the
-            operator in the graph.
-        fallback: The next lowering, for calls that this one does not apply to; None for ``origin``.
+        origin: What ``ctx.origin_op`` calls: another lowering or a decomposition; None if it keeps
+            the operator in the graph.
+        fallback: The lowering of the calls to which ``active`` does not apply; None for ``origin``.
         fields: The fields of the target, for the lowering's context.
         values: The constants of the graph.
     """
@@ -60,7 +60,7 @@ class LoweredOperator:
         self._use_origin = False
 
     def __call__(self, /, *args: object, **kwargs: object) -> object:
-        """Return the lowering's result, or ``NotImplemented`` to keep the operator."""
+        """Return the result of the lowering; ``NotImplemented`` makes torch keep the operator."""
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
         # Without a tracer torch only computes shapes, which the operator itself does.
@@ -102,7 +102,7 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return the result of an operator that the engine lacks if it is a constant, or None."""
+        """Return the result if it is constant and the engine lacks the operator, else None."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -140,7 +140,7 @@ class LoweredOperator:
             self._use_origin = before
 
     def _expected_result(self, args: Args, kwargs: Kwargs) -> object:
-        """Return the operator's own result: fake tensors with its dtypes and shapes."""
+        """Return the result without the lowering, as fake tensors (dtypes and shapes only)."""
         from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
         from torch.utils._pytree import tree_map
 
@@ -224,7 +224,7 @@ def _is_write(node: Node) -> bool:
 def _same_sizes(
     sizes: Sequence[int | torch.SymInt], expected: Sequence[int | torch.SymInt]
 ) -> bool:
-    """Compare shapes; a dynamic size must stay dynamic."""
+    """Return False if two shapes surely differ, or if a dynamic size has become constant."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return len(sizes) == len(expected) and not any(
@@ -243,7 +243,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove the graph that torch appends to the message of a rewriter's error."""
+    """Remove the text of the graph, which torch appends to the message of a rewriter's error."""
     try:
         yield
     except RewriterError as err:

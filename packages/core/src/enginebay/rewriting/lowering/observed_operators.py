@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def observed_name(overload: OpOverload, *, is_complex: bool) -> str:
-    """Return an operator's name for comparison with the names of :func:`observe_operators`."""
+    """Return an operator's name as :func:`observe_operators` would return it."""
     return _format_name(overload._schema.name.partition("::")[2], is_complex=is_complex)
 
 
@@ -24,7 +24,7 @@ def _format_name(name: str, *, is_complex: bool) -> str:
 
 
 def observe_operators(run: Callable[[], object]) -> set[str]:
-    """Return the names of the operators that a run calls, without namespace and overload.
+    """Run a model, and return the names of the operators called, without namespace and overload.
 
     A call with complex numbers adds a second name: see :func:`observed_name`.
 

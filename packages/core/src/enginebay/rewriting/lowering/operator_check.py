@@ -1,4 +1,4 @@
-"""Check of a lowered graph for operators that the engine lacks, with their lines in the model."""
+"""Check that the engine has all operators of a lowered graph; errors name lines of the model."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _module_path(node: Node) -> str:
 
 
 def _source_line(node: Node) -> str:
-    """Return a node's line of code as ``model.py:12``; empty if unknown."""
+    """Return the line of code that created a node, such as ``model.py:12``; empty if unknown."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [line.split('"') for line in lines if line.startswith('File "')]
     if not frames:

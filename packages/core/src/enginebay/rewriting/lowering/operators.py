@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_overloads(name: str) -> list[OpOverload]:
-    """Return an operator's overloads, or the named one, except those that write to arguments.
+    """Return the overloads that a name refers to, except overloads that write to arguments.
 
     Args:
         name: A name in ``torch.ops``: ``aten.max``, ``aten.max.dim``.
@@ -82,7 +82,7 @@ def are_complex(args: object, kwargs: object) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return why no captured graph contains these overloads; empty if a graph may contain one."""
+    """Return the reason if no captured graph contains the overloads; empty if a graph may do so."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Capture a module, or TorchScript, which torch.export does not accept, as a program.
+    """Capture a module as a program; unlike torch.export, accept a TorchScript module too.
 
     Args:
         module: The module.
@@ -54,7 +54,7 @@ def lower_program(
     Args:
         program: The program.
         lowerings: The active lowerings.
-        known: As for :meth:`LoweringRewriters.table`.
+        known: The argument ``known`` of :meth:`LoweringRewriters.table`.
 
     Raises:
         RewriterError: A lowering fails, or its result is wrong.

@@ -1,4 +1,4 @@
-"""The lowering rewriters of one context: their selection, and their use for captured graphs."""
+"""Selection of the lowering rewriters of one context, and their use in captured graphs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings that can fire for any engine, and all others that have fired."""
+        """The selected lowerings that have fired, or whose use does not depend on the engine."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -107,7 +107,7 @@ class LoweringRewriters:
         """Return the names of the lowered operators, without namespace and overload.
 
         Args:
-            known: As for :meth:`table`.
+            known: The argument ``known`` of :meth:`table`.
         """
         names = {
             observed_name(overload, is_complex="complex" in rewriter.needs)
@@ -118,9 +118,9 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings by operator, also those that only replace untranslatable operators.
+        """Return the lowerings by operator, with those for operators that cannot be translated.
 
-        Such an operator has no ONNX translation in the exporter.
+        The exporter has no ONNX translation of such an operator.
         """
         return {**self._select_untranslated(known), **self._winners}
 
@@ -175,8 +175,8 @@ class LoweringRewriters:
         Args:
             values: The constants of the graph.
             decompositions: torch's own decompositions, for calls that a lowering does not apply to.
-            known: Returns True for operators that the exporter translates; None without an
-                exporter, or for one that translates all.
+            known: Returns True for operators that the exporter translates; None if there is no
+                exporter, or if the exporter translates all operators.
         """
         from enginebay.rewriting.lowering.lowered_operator import LoweredOperator
 
@@ -206,7 +206,7 @@ class LoweringRewriters:
     def _decompose(
         self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
     ) -> ExportedProgram:
-        """Decompose a program as the default exporter does, with the lowerings in its table."""
+        """Decompose a program as the default exporter does, with lowerings added to the table."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 

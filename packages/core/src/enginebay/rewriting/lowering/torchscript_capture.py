@@ -1,7 +1,7 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
-A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. All others
-are computed once and become constants. Sizes are constants too, fixed to those of the example.
+A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. Other nodes
+are computed once and become constants. Sizes become constants too: the sizes of the example.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class _GraphRun:
 
 
 def _find_written_tensors(graph: Graph) -> Iterator[str]:
-    """Yield the names of tensors that the graph writes to, and of those that share their memory.
+    """Yield the names of tensors that the graph writes to, or that share memory with such a tensor.
 
-    A tensor that is created from sizes, and gets only sizes written, is left out: it is constant.
+    A tensor that is created from sizes, and to which only sizes are written, counts as constant.
     """
     kinds: dict[str, str] = {}
     memory: dict[str, list[str]] = {}  # a tensor and those that share its memory, the owner last
@@ -154,7 +154,7 @@ def _creates_tensor(kind: str) -> bool:
 
 
 def _find_memory_owner(node: ScriptNode) -> str | None:
-    """Return the input whose memory a node's outputs share; None if they share none."""
+    """Return the input whose memory a node's outputs share; None if there is no such input."""
     import torch
 
     kind = node.kind()

@@ -83,7 +83,7 @@ def _has_data(value: object) -> bool:
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    """Repeat elements by constant counts; ``repeat_interleave`` would make the size unknown."""
+    """Repeat elements by an index: ``repeat_interleave`` would return a tensor of unknown size."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -95,7 +95,7 @@ def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tens
 
 
 def _safe_name(name: str) -> str:
-    """Drop ``unsafe_``: only the safe operator's schema declares that its outputs share memory."""
+    """Drop ``unsafe_``: the schema of the unsafe operator does not declare the shared memory."""
     safe = name.removeprefix("unsafe_")
     return safe if safe in ("chunk", "split", "split_with_sizes") else name
 

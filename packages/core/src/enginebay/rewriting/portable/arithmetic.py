@@ -1,4 +1,4 @@
-"""Lowerings of arithmetic, special functions and small copies that some engines lack."""
+"""Lowerings of arithmetic, rounding, special functions, and split, repeat, full_like, alias."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _LANCZOS = (
 
 @lowers("lgamma", open_sizes=True)
 def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Lanczos' approximation from 0.5 on, else the reflection formula; for finite numbers."""
+    """Use Lanczos' approximation for x ≥ 0.5, the reflection formula below; for finite numbers."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0.5
     z = torch.where(below, -x, x - 1)
@@ -187,7 +187,7 @@ _ERFINV = (
 
 
 def _evaluate_polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """Evaluate a polynomial by Horner's scheme, the coefficient of the highest power first."""
+    """Evaluate a polynomial by Horner's scheme; the first coefficient is of the highest power."""
     value = coefficients[0] * x + coefficients[1]
     for coefficient in coefficients[2:]:
         value = value * x + coefficient

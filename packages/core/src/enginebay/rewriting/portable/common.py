@@ -1,4 +1,4 @@
-"""The set of the portable lowerings, its decorators, and helpers that several modules use."""
+"""The set of the portable lowerings, decorators that add to the set, and shared helpers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """torch, imported at its first use: rewriters can be listed without torch."""
+        """Stands for torch and imports it at the first use: listing rewriters needs no torch."""
 
         def __getattr__(self, name):
             import torch
@@ -51,7 +51,7 @@ _MAX_WHERE_ELEMENTS = 2**20
 
 
 def lowers_complex(*names: str) -> Callable[[_F], _F]:
-    """Return a decorator that declares a lowering of operators on complex tensors."""
+    """Return a decorator that declares a lowering of operators for calls with complex tensors."""
 
     def decorate(function: _F) -> _F:
         for name in names:
@@ -96,12 +96,12 @@ def one_hot_mask(index: Tensor, size: int) -> Tensor:
 
 
 def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate tensors; a single tensor is returned without a ``cat``."""
+    """Concatenate tensors; a single tensor is returned as it is."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim)
 
 
 def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
-    """Return, for each row of a mask, the sum of the rows of ``x`` that the mask selects.
+    """Return one sum for each row of a mask: the sum of the rows of ``x`` that it selects.
 
     Args:
         mask: ``[count, size]``, bool.
@@ -120,5 +120,5 @@ def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def sum_one_hot(x: Tensor, dim: int) -> Tensor:
-    """Sum over a dimension with at most one non-zero element; the dtype does not change."""
+    """Sum over a dimension in which at most one element is not zero, without changing the dtype."""
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)

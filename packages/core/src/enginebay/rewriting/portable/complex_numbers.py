@@ -1,4 +1,4 @@
-"""Lowerings of complex operators to operators on real and imaginary parts; for finite numbers."""
+"""Lowerings of complex operators to real ones on both parts; exact only for finite numbers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _PARTWISE_LISTS = ("split_with_sizes", "split", "unbind")
 
 
 def _split_parts(x: _Operand) -> tuple[Any, Any]:
-    """Return the real and the imaginary part; None for a part that is zero."""
+    """Return the real and the imaginary part; None for a part that is known to be zero."""
     if isinstance(x, torch.Tensor):
         return (x.real, x.imag) if x.is_complex() else (x, None)
     return (x.real if x.real or not x.imag else None), (x.imag or None)
 
 
 def _dense_parts(x: _Operand) -> tuple[Any, Any]:
-    """Return the real and the imaginary part; a part that is zero is returned as zeros."""
+    """Return the real and the imaginary part as tensors, also if a part is known to be zero."""
     if not isinstance(x, torch.Tensor):
         return x.real, x.imag
     return _split_parts(x) if x.is_complex() else (x, torch.zeros_like(x))
@@ -59,7 +59,7 @@ def _negate_part(a: _Part) -> _Part:
 
 
 def _join_parts(real: Any, imag: Any) -> Tensor:
-    """Broadcast two parts, of which at least one is a tensor, and join them to a complex tensor."""
+    """Broadcast a real and an imaginary part (at least one a tensor) to one complex tensor."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
     real, imag = (0.0 if part is None else part for part in (real, imag))

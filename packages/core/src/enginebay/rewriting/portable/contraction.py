@@ -161,10 +161,10 @@ def _expand_equation(equation: str, operands: Sequence[Tensor]) -> tuple[list[st
 def _contract_pair(
     a: Tensor, left: str, b: Tensor, right: str, later: str, sizes: dict[str, int]
 ) -> tuple[Tensor, str]:
-    """Contract two operands by one batched matrix product, or elementwise if nothing is summed.
+    """Contract two operands of ``einsum`` by a batched matrix product, or an elementwise one.
 
-    ``left`` and ``right`` are the letters of their dimensions; letters in ``later`` are kept.
-    Returns the contraction and its letters.
+    ``left`` and ``right`` are the letters of the dimensions of ``a`` and ``b``. Common letters that
+    are not in ``later`` are summed over. Returns the result and the letters of the result.
     """
     batch = [letter for letter in left if letter in right and letter in later]
     inner = [letter for letter in left if letter in right and letter not in later]

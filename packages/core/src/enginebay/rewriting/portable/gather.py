@@ -1,4 +1,4 @@
-"""Lowerings of operators that read by index: slices for constant indices, else one-hot sums."""
+"""Lowerings of operators that read by index: to slices if it is constant, else to one-hot sums."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def index_select(ctx: LoweringContext, x: Tensor, dim: int, index: Tensor) -> Te
 
 
 def _find_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Return the start and length of each run of consecutive indices; ``[(0, 0)]`` if none."""
+    """Return the start and length of each run of consecutive indices; ``[(0, 0)]`` for no index."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -71,7 +71,7 @@ def gather(
 
 
 def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """Return the indices along ``dim`` if they are the same in every row, else None."""
+    """Return the constant indices along ``dim`` if every row has the same ones, else None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
     positions: list[int] = rows[0].tolist()
     return positions if (rows == rows[:1]).all() else None

@@ -1,6 +1,6 @@
 """Lowerings of resizing, pooling, padding and sampling of images.
 
-An operator that treats each dimension separately becomes a matrix product for each dimension.
+An operator that is applied to one dimension after the other becomes a matrix product for each.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _apply_separable(
     Args:
         x: The image.
         sizes: The sizes of the last dimensions of the result.
-        resize_axis: Applies the operator along one of these dimensions: called with its position in
-            ``sizes``, and an image whose other dimensions have size 1.
+        resize_axis: Takes the position of a dimension in ``sizes``, and an image in which all other
+            dimensions have size 1; applies the operator along this dimension.
     """
     for position, new_size in enumerate(sizes):
         dim = position - len(sizes)
@@ -93,7 +93,7 @@ def _adaptive_windows(size: int, count: int) -> tuple[Tensor, Tensor]:
 def adaptive_max_pool(
     ctx: LoweringContext, x: Tensor, output_size: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Pool one dimension after the other; return the maxima and their flat indices."""
+    """Pool one dimension after the other; return the maxima and the flat indices of the maxima."""
     sizes = x.shape[x.ndim - len(output_size) :]
     positions = (
         torch.arange(math.prod(sizes), device=x.device).reshape(tuple(sizes)).expand(x.shape)
@@ -143,7 +143,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Convolve with kernels that select one element each."""
+    """Convolve with one kernel for each element of the window, which selects this element."""
     images = x if x.ndim == 4 else x.unsqueeze(0)
     channels = images.shape[1]
     result = torch.conv2d(

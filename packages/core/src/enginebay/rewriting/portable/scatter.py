@@ -1,6 +1,6 @@
 """Lowerings of operators that write by index, such as scatter and index_put.
 
-If several writes have the same index, the last one counts, or all are accumulated.
+If several values are written to the same index, the last one is used, or all are added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _last_write(index: Tensor, size: int) -> Tensor:
-    """Return the position of the last write to each element, and −1 if there is none.
+    """Return the position of the last write to each element; −1 for an element without a write.
 
     Args:
         index: The element that each write changes, ``[..., count]``.
@@ -43,7 +43,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Replace the slice of ``x`` that has the size of the index in all dimensions except ``dim``.
+    """Replace a slice of ``x``: along each dimension except ``dim`` it is as long as the index.
 
     ``write`` returns the new slice; in its argument and result ``dim`` is the last dimension.
     """
@@ -56,7 +56,7 @@ def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor],
 
 
 def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Return the slice of ``x`` with the size of the index; ``dim`` becomes the last dimension."""
+    """Cut ``x`` to the shape of the index, and move ``dim`` to the end."""
     for axis, size in enumerate(index.shape):
         x = x.narrow(axis, 0, size)
     return x.movedim(dim, -1)
@@ -81,13 +81,13 @@ def _scatter_rows(
 
 
 def _replace_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
-    """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``; the last write counts."""
+    """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``; the last value is used."""
     last = _last_write(positions, x.shape[-1])
     return torch.where(last >= 0, rows.gather(-1, last.clamp(min=0)), x)
 
 
 def _add_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
-    """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``; all writes count."""
+    """Return ``x`` with ``x[..., positions[..., i]] += rows[..., i]``; all values are added."""
     if x.dtype is torch.bool:  # the sum of bools is their disjunction
         return x | _add_values(x.to(torch.int64) * 0, positions, rows.to(torch.int64)).to(
             torch.bool
@@ -168,13 +168,13 @@ def _neutral_element(reduce: str, x: Tensor) -> Tensor:
 
 
 def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
-    """Replace rows of ``x``, or add to them.
+    """Replace rows of ``x``, or add new rows to old ones.
 
     Args:
         x: ``[size, …]``.
         positions: The row of ``x`` for each new row, ``[count]``.
         rows: The new rows, ``[count, …]``.
-        accumulate: True to add the new rows. False to replace: the last one for a row counts.
+        accumulate: True to add the new rows; False to replace a row by the last new one for it.
     """
     size = x.shape[0]
     if not positions.numel():
@@ -189,7 +189,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Write slices along a dimension, as :func:`_put_rows` writes rows."""
+    """Write slices along any dimension, as :func:`_put_rows` does along the first dimension."""
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())
@@ -289,7 +289,7 @@ def select_scatter(ctx: LoweringContext, x: Tensor, src: Tensor, dim: int, index
 def diagonal_scatter(
     ctx: LoweringContext, x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
-    """Flatten both dimensions, and write to the indices of the diagonal."""
+    """Flatten ``dim1`` and ``dim2``, and write to the indices of the diagonal."""
     moved = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = moved.shape[-2:]
     positions = torch.arange(rows * columns, device=x.device).reshape(rows, columns)

@@ -65,7 +65,7 @@ def triangular_solve(
 def linalg_cholesky_ex(
     ctx: LoweringContext, a: Tensor, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Compute column after column (outer-product form) from the triangle that torch reads."""
+    """Compute the factor column by column (outer-product form) from the triangle torch reads."""
     rows = torch.arange(_checked_size(a), device=a.device)
     rest, columns = a.mT if upper else a, []
     for position in range(_checked_size(a)):
@@ -119,7 +119,7 @@ def linalg_det(ctx: LoweringContext, a: Tensor) -> Tensor:
 
 @lowers("_linalg_slogdet", open_sizes=True)
 def _linalg_slogdet(ctx: LoweringContext, a: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the sign and the logarithm of the product of the pivots."""
+    """Return the sign and the logarithm of the determinant, which is the product of the pivots."""
     _, product = _gauss_jordan(a, a[..., :0])
     pivots = torch.zeros_like(a[..., 0], dtype=torch.int32)
     return product.sign(), product.abs().log(), torch.zeros_like(a), pivots
@@ -169,10 +169,10 @@ def linalg_matrix_exp(ctx: LoweringContext, a: Tensor) -> Tensor:
 
 
 def _gauss_jordan(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve by Gauss-Jordan elimination with partial pivoting.
+    """Solve ``a @ x = right`` by Gauss-Jordan elimination with partial pivoting.
 
     Returns:
-        The solution for each column of ``right``, and the determinant of ``a``.
+        The solution ``x``, and the determinant of ``a``.
     """
     batch = _batch_shape(a, right)
     augmented = torch.cat([each.expand(*batch, *each.shape[-2:]) for each in (a, right)], -1)

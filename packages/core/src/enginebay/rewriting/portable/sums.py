@@ -92,7 +92,7 @@ def _running_extreme(
     extreme: Callable[[Tensor, Tensor], Tensor],
     wins: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the cumulative maximum or minimum, and its last index; a NaN wins."""
+    """Return the cumulative maximum or minimum, and its last index; a NaN counts as the extreme."""
     if is_open(x, dim):
         original: tuple[Tensor, Tensor] = ctx.origin_op(x, dim)
         return original
@@ -121,7 +121,7 @@ def prod(
     *,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Multiply the first half of the dimension by the second half, until its size is 1."""
+    """Multiply the first half of the dimension by the second half until one element remains."""
     x = _to_sum_dtype(x, dtype)
     if dim is None or not x.ndim:
         x, dim = x.reshape(-1), 0
