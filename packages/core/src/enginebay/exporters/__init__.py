@@ -1,4 +1,4 @@
-"""Export of a model as ONNX, TorchScript or an exported program, whole or cut into parts."""
+"""Export of a model to ONNX, TorchScript or an exported program, as a whole or cut into parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Draft export to ONNX, which lists every obstacle instead of failing at the first.
+"""Draft export to ONNX: it lists every obstacle to an export instead of failing at the first one.
 
-``torch.export.draft_export`` runs the model on real inputs, so that it continues where
-``torch.export.export`` fails. Operators without an ONNX translation become placeholders.
+``torch.export.draft_export`` runs the model on real inputs and thus continues after errors of
+``torch.export.export``. Operators without an ONNX translation become placeholders.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def write_draft(
 
 
 def merge_obstacles(obstacles: Iterable[Obstacle]) -> Iterator[Obstacle]:
-    """Merge the obstacles of each operator into one, with all reasons and modules."""
+    """Merge all obstacles of the same operator into one that has all their reasons and modules."""
     groups: dict[str, list[Obstacle]] = {}
     for obstacle in obstacles:
         groups.setdefault(obstacle.operator, []).append(obstacle)
@@ -154,8 +154,8 @@ def _export_draft(
 def _show_parameters_as_buffers(model: nn.Module) -> Iterator[None]:
     """Turn the model's parameters into buffers inside the block.
 
-    ``draft_export`` runs the model on copies of its tensors. Of a ``Parameter`` it copies the size
-    but not the values, so a branch on values would read uninitialised memory.
+    ``draft_export`` runs the model on copies of all tensors. The copy of a ``Parameter`` has the
+    same size but no values, so a branch on values would read uninitialised memory.
     """
     buffers_by_parameter: dict[nn.Parameter, Tensor] = {}  # shared parameters stay shared
     before = [(part, dict(part._parameters), dict(part._buffers)) for part in model.modules()]
@@ -211,7 +211,7 @@ def _list_capture_obstacles(
 def _find_deciding_lines(
     program: ExportedProgram, data: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the location (``file:line``) and the text of each line that branches on a value."""
+    """Yield the location (``file:line``) and the text of each line that branches on tensor data."""
     from torch._logging.structured import INTERN_TABLE
 
     frame = data["user_stack"][-1]
@@ -253,7 +253,7 @@ def _find_line_modules(program: ExportedProgram, location: str) -> tuple[str, ..
 
 
 def _innermost_module(node: Node) -> str:
-    """Return the dotted name of the innermost module that created a node; empty for the model."""
+    """Return the dotted name of the innermost module that created a node; empty for the root."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = stack[-1][0] if stack else ""
     return str(path).removeprefix("model").removeprefix(".")

@@ -1,4 +1,4 @@
-"""The input and the result of an exporter, and atomic writing of its files."""
+"""The input and the result of an exporter, and atomic writing of the exported files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ExportJob:
 
     Attributes:
         flat: The model, in evaluation mode.
-        samples: Input name → example tensor, resized so that dimensions can be left open.
+        samples: Input name → example tensor, resized so that dimensions can be dynamic.
         example_shapes: Input name → shape of the caller's example.
         output_names: Names of the outputs, in order.
-        dynamic: The open dimensions.
+        dynamic: The dynamic dimensions.
         opset: The requested ONNX opset; None for the exporter's default.
         target: The main file to write, in an empty folder; further files go next to it.
     """
@@ -45,7 +45,7 @@ class ExportJob:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Copies of the samples for one run: ``forward`` may write into its inputs."""
+        """Copies of the samples for one run, because ``forward`` may write to the tensors."""
         return tuple(tensor.clone() for tensor in self.samples.values())
 
 
@@ -62,7 +62,7 @@ class ExportedFiles:
 
 @contextmanager
 def stage_files(path: Path) -> Iterator[Path]:
-    """Yield a path in a temporary folder; at the end, its files move to the folder of ``path``.
+    """Yield a path in a temporary folder, whose files finally move to the folder of ``path``.
 
     Existing files at ``path`` are replaced only if the block succeeds.
 
@@ -94,4 +94,4 @@ def report_write_errors(path: Path) -> Iterator[None]:
 
 
 class CannotWriteError(ExportError):
-    """The files cannot be written, whatever exporter is used."""
+    """The files cannot be written, for example to a full disk; no other exporter can help."""

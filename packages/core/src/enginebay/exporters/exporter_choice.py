@@ -1,4 +1,4 @@
-"""Choice of an exporter: those for the requested IR are tried until one of them works."""
+"""Choice of an exporter: exporters for the requested IR are tried until one of them works."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Exporter(StrEnum):
-    """An exporter; the enum's value is its name in the conditions of rewriters."""
+    """The exporters; each value is the exporter's name in the conditions of rewriters."""
 
     DYNAMO = "dynamo"
     TORCHSCRIPT = "torchscript"
@@ -94,7 +94,7 @@ class ExportSource:
 
 
 def _drop_fixed_dims(dynamic: DynamicShapes) -> DynamicShapes:
-    """Drop the dimensions whose range is a single size: the samples have this size."""
+    """Drop each dimension whose range is a single size: it is fixed, and the samples have it."""
     shapes = {
         name: {axis: dim for axis, dim in axes.items() if dim.min != dim.max}
         for name, axes in dynamic.items()
@@ -129,7 +129,7 @@ def _leave_inference_mode() -> AbstractContextManager[None]:
 def write_module(
     source: ExportSource, kind: IRKind, exporter: ExporterName | None, target: Path
 ) -> ExportedFiles:
-    """Export a model to ``target`` with the chosen exporter, or the first one that works.
+    """Export a model to ``target`` with ``exporter``; None selects the first that works.
 
     Raises:
         ExportError: No exporter works. The message has the reason for each exporter; ``__cause__``
@@ -188,7 +188,7 @@ def _try_exporters(
 
 
 def _raise_final_error(err: BaseException | None) -> None:
-    """Raise the error of a rewriter or a full disk, which other exporters would meet too."""
+    """Raise an error of Enginebay that other exporters would meet too; ignore all other errors."""
     # Along the causes, since torch wraps errors from inside the model into its own.
     while err is not None:
         # Another exporter may avoid a plain ExportError.

@@ -1,4 +1,4 @@
-"""Model wrapper for exporters: flat tensors in, a flat tuple of tensors out.
+"""Model wrapper for exporters, which takes tensors and returns a tuple of tensors.
 
 This module imports torch at its top, since the class derives from ``nn.Module``: import it lazily.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FlatModel(nn.Module):
-    """Wraps a model, without copying it, so that exporters only see tensors.
+    """Wraps a model without a copy, so that all inputs and outputs are tensors.
 
     Exporters need not support nested inputs, constant arguments or dictionaries of outputs.
     """

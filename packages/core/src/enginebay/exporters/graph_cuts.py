@@ -19,8 +19,8 @@ def find_cuts(graph: Graph, cuts: Sequence[Cut]) -> tuple[list[Cut], dict[Value,
     """Find the marks (nodes of ``enginebay.mark``) at which a graph is to be cut.
 
     Returns:
-        The cuts inside the model (not at its inputs or outputs), and a dict: the output of each
-        mark at a cut → the index of this cut.
+        The cuts inside the model (not at the model's inputs or outputs), and a dict: output of a
+        mark at a cut → index of this cut.
 
     Raises:
         UsageError: No mark has the name of a cut, or two cuts have the same name.
@@ -48,12 +48,12 @@ def is_mark(node: Node) -> bool:
 
 
 def read_mark_name(node: Node) -> str:
-    """Return the name that a mark's node stores."""
+    """Return the name of a mark, which is an attribute of the mark's node."""
     return node.attributes["name"].as_string()
 
 
 def list_read_values(node: Node) -> list[Value]:
-    """List the inputs of a node and of the nodes in its subgraphs (of an If or a Loop)."""
+    """List the inputs of a node, and the inputs of nodes in the subgraphs of an If or a Loop."""
     from onnx_ir import GraphView
     from onnx_ir.traversal import RecursiveGraphIterator
 
@@ -69,7 +69,7 @@ def _find_marked_values(name: str, cut: Cut, marks: Sequence[tuple[str, Value]])
 
 
 def _list_cut_names(mark: str) -> tuple[str, ...]:
-    """List the names that a cut may use for a mark: ``head:input_0``, ``head:input``, ``head``."""
+    """List the names of a mark in a cut: ``head:input_0``, ``head:input`` and ``head``."""
     function, _, tensor = mark.rpartition(":")
     kind, _, index = tensor.partition("_")
     if not function or kind not in ("input", "output") or not index.isdecimal():
@@ -91,7 +91,7 @@ def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True if only other marks are between a mark and the model's inputs or outputs."""
+    """Return True if a mark is at an input or output of the model, or only marks are between."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]
@@ -104,7 +104,7 @@ def _is_end(value: Value) -> bool:
 
 
 def _drop_earlier_marks(marks: Sequence[Value]) -> list[Value]:
-    """Drop the marks that another mark of the same cut depends on."""
+    """Drop each mark on which another mark of the same cut depends."""
     earlier = set().union(*map(_collect_ancestors, marks))
     return [mark for mark in marks if mark not in earlier]
 

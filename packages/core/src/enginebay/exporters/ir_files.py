@@ -1,4 +1,4 @@
-"""Export of a model to the files of an IR: the entry point of this package."""
+"""The entry point of this package: export of a model to the files of an IR."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def write_ir(
 ) -> IRModel:
     """Export a model to files.
 
-    The model is exported in evaluation mode; afterwards every submodule is back in its own mode.
+    The model is exported in evaluation mode; afterwards every submodule is in its previous mode.
     An existing file at ``path`` is replaced only if the export succeeds.
 
     Args:
         model: The model with its inputs bound.
-        kind: The representation to write.
-        path: The main file; the suffix of the kind is added if the path has none. External weights
-            go to ``<path>.data``.
+        kind: The kind of IR to write.
+        path: The main file. Without a suffix, the path gets the usual suffix of ``kind``. External
+            weights go to ``<path>.data``.
         exporter: The only ONNX exporter to try. By default ``dynamo``, then ``torchscript`` with a
             note on the failure; for a TorchScript model only ``torchscript``.
         opset: The ONNX opset; None for the exporter's default.
@@ -82,7 +82,7 @@ def check_choices(source: ModelSource, kind: str, exporter: str | None) -> None:
 
     Raises:
         UsageError: The representation or exporter is unknown, or they cannot be combined.
-        ExportError: The model is an ONNX file, and the representation is one of torch's.
+        ExportError: The model is an ONNX file, and ``kind`` is a format of torch.
     """
     if kind not in SUFFIXES:
         raise UsageError(f"unknown representation '{kind}'; available: {', '.join(SUFFIXES)}")

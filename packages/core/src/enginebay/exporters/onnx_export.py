@@ -1,4 +1,4 @@
-"""Export to ONNX with torch's two exporters."""
+"""Export to ONNX with the two exporters of torch, dynamo and TorchScript."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
     """Export with torch's default exporter, which uses ``torch.export``.
 
     Raises:
-        ExportError: A dimension that should be open is fixed in the result, or the result has
+        ExportError: A dimension that should be dynamic is fixed in the result, or the result has
             another opset than the requested one.
     """
     import torch
@@ -61,7 +61,7 @@ def export_dynamo(job: ExportJob) -> ExportedFiles:
 
 
 def export_torchscript(job: ExportJob) -> ExportedFiles:
-    """Export with the older exporter, which uses ``torch.jit.trace`` and symbolic functions."""
+    """Export with torch's TorchScript exporter, which uses ``torch.jit.trace`` and symbolics."""
     import torch
 
     with quiet() as notes, no_graph_dump():
@@ -110,7 +110,7 @@ def _add_metadata(path: Path, metadata: dict[str, str]) -> None:
 
 
 def check_open_dims(inputs: Sequence[TensorSpec], job: ExportJob) -> None:
-    """Check that the requested dimensions are dynamic (open) in the exported graph."""
+    """Check that the exported graph keeps the requested dimensions dynamic."""
     # Needed since torch.onnx retries with suggestions of torch.export, which may fix a size.
     for spec in inputs:
         for axis, dim in job.dynamic.get(spec.name, {}).items():
@@ -137,7 +137,7 @@ def _save_program(program: ONNXProgram, target: Path, opset: int | None) -> Expo
 
 
 def _check_outputs(program: ONNXProgram, job: ExportJob) -> None:
-    """Check that the graph has an open size where an output's size depends on an open dimension."""
+    """Check that each output size that depends on a dynamic dimension is dynamic in the graph."""
     # torch 2.13 ends an LSTM or GRU over an open length with a Reshape to the example's length.
     # The check costs two forward passes, so it runs only if an output has a fixed shape.
     fixed = [
@@ -166,7 +166,7 @@ def _trace_scripted(model: nn.Module, job: ExportJob) -> nn.Module:
 
 
 def name_open_axes(job: ExportJob) -> dict[str, dict[int, str]]:
-    """Return the names of the open axes: input name → axis → name."""
+    """Return the names of the dynamic dimensions: input name → axis → name of the dimension."""
     return {
         name: {axis: dim.name for axis, dim in axes.items()} for name, axes in job.dynamic.items()
     }

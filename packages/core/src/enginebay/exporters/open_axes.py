@@ -1,4 +1,4 @@
-"""Dynamic (open) axes: example inputs whose sizes keep them open, and a search in outputs."""
+"""Dynamic axes: example inputs with which an exporter keeps them, and a search in the outputs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 def make_samples(examples: Mapping[str, Tensor], dynamic: DynamicShapes) -> dict[str, Tensor]:
-    """Return the example inputs, resized so that an exporter can leave dimensions open.
+    """Return the example inputs, resized so that an exporter can keep dimensions dynamic.
 
-    An exporter cannot distinguish an open dimension of size 0 or 1 from a broadcast dimension, so
-    that an example with a batch of one is resized to a batch of two.
+    An exporter cannot distinguish a dynamic dimension of size 0 or 1 from a broadcast dimension.
+    Therefore, an example with a batch of one is resized to a batch of two.
 
     Args:
-        examples: Input name → example tensor; they are not changed.
-        dynamic: The open dimensions.
+        examples: Input name → example tensor; the tensors are not changed.
+        dynamic: The dynamic dimensions.
     """
     return _resize_inputs(examples, dynamic, _choose_sample_sizes(examples, dynamic))
 
 
 @dataclass(frozen=True)
 class OutputAxes:
-    """The dynamic (open) axes of the outputs.
+    """The dynamic axes of the outputs.
 
     Attributes:
-        axes: Output name → axis → name of the dimension; None if they are unknown.
+        axes: Output name → axis → name of the dimension; None if the axes are unknown.
         notes: The reason why the axes are unknown, for the user.
     """
 
@@ -44,10 +44,10 @@ class OutputAxes:
 
 
 def find_output_axes(job: ExportJob) -> OutputAxes:
-    """Find the dynamic (open) axes of the outputs by running the model at two sizes.
+    """Find the dynamic axes of the outputs by two runs of the model with different input sizes.
 
-    An axis whose size changes is open. If exactly one open dimension of the inputs has the same two
-    sizes, the axis gets its name, otherwise a new name.
+    An axis whose size changes is dynamic. If exactly one dynamic dimension of the inputs has the
+    same two sizes, the axis gets the name of this dimension, otherwise a new name.
 
     Raises:
         ExportError: The model fails at a size within the caller's ranges.
@@ -72,7 +72,7 @@ def find_output_axes(job: ExportJob) -> OutputAxes:
 
 
 def _report_refused_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int], err: Exception) -> str:
-    """Return a note that the model failed at these sizes; raise if all ranges have upper bounds."""
+    """Return a note that the model fails at some sizes; raise if all ranges have an upper bound."""
     tried = ", ".join(f"{name}={size}" for name, size in sizes.items())
     line = f"the model fails with {tried}: {reason(err)}"
     # Without an upper bound the sizes are a guess. With one, the caller promised them.
@@ -98,7 +98,7 @@ def _compare_shapes(
 
 
 def _choose_other_sizes(dynamic: DynamicShapes, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Choose another size for each dimension: different multiples, to distinguish dimensions."""
+    """Choose a new size for each dimension, if possible by a different factor for each."""
     dims = {dim.name: dim for axes in dynamic.values() for dim in axes.values()}
     return {
         name: _choose_other_size(dim, sizes[name], factor)
@@ -122,7 +122,7 @@ def _choose_sample_sizes(examples: Mapping[str, Tensor], dynamic: DynamicShapes)
 
 
 def _clamp_size(dim: DynamicDim, example_size: int) -> int:
-    """Return the allowed size that is nearest to the example's, and above 1 if possible."""
+    """Return the allowed size nearest to the size of the example; above 1 if this is allowed."""
     size = max(example_size, dim.min, 2)
     return size if dim.max is None else min(size, dim.max)
 

@@ -1,4 +1,4 @@
-"""Partition of an ONNX model into several models, which run one after the other."""
+"""Partition of an ONNX model into several models that run one after the other."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _RANDOM_OPERATORS = {"RandomNormal", "RandomUniform"}
 
 
 def split(ir: IRModel, cuts: Sequence[str | Cut], folder: Path) -> list[IRModel]:
-    """Cut an ONNX model into parts at its marks, and a user's own file also at its tensors.
+    """Cut an ONNX model into parts, at marks or, in a user's file without marks, at any tensors.
 
-    The inputs of a part are those inputs of the model and outputs of earlier parts that it uses.
-    Its outputs are the values that later parts use, and the model's own outputs. A tensor at a cut
-    gets the name of its mark; all other tensors keep the exporter's names.
+    The inputs of a part are the inputs of the model and outputs of earlier parts that the part
+    uses. The outputs of a part are the values that later parts use, and outputs of the model. A
+    tensor at a cut gets the name of the mark; all other tensors keep the exporter's names.
 
     Args:
         ir: An ONNX file, or a model that was exported with
-            :func:`~enginebay.rewriting.mark_nodes`. Its external data is checked already.
+            :func:`~enginebay.rewriting.mark_nodes`. The caller has checked the external data.
         cuts: Names of marks, or of tensors in a file, in the order of the model. All tensors with
             the same mark, or of the same :class:`Cut`, are cut together.
-        folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. Each part has its weights in a
-            second file if the model has.
+        folder: The folder for ``part_0.onnx``, ``part_1.onnx`` …. If the model has a file of
+            weights, each part has one too.
 
     Returns:
         The parts without marks, in the order in which they must run: one more than there are cuts
@@ -93,7 +93,7 @@ def _load_model(path: Path) -> Model:
 def _assign_levels(
     graph: Graph, cuts: Sequence[Cut], cut_values: Mapping[Value, int]
 ) -> dict[Value, int | None]:
-    """Count the cuts before each value; None for a constant, which every part gets a copy of."""
+    """Count the cuts before each value; None for a constant, which is copied into every part."""
     levels: dict[Value, int | None] = {
         value: 0 for value in graph.inputs if not value.is_initializer()
     }
@@ -130,7 +130,7 @@ def _refuse_constant_cuts(
 
 
 def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
-    """Remove every mark from a model; a tensor at a cut gets the name of its mark."""
+    """Remove every mark from a model; a tensor at a cut gets the name of the removed mark."""
     from onnx_ir.convenience import create_value_mapping
 
     taken = set(create_value_mapping(model.graph))
@@ -158,9 +158,9 @@ def _remove_marks(model: Model, cuts: Mapping[Value, int]) -> None:
 
 
 def _infer_types(model: Model, *, trusted: bool) -> None:
-    """Infer the dtype and shape of every value, in place.
+    """Infer the dtypes and shapes of all values, and write them into the model.
 
-    The sizes in the file are used only if they are ``trusted``.
+    The sizes that the model already has are ignored unless they are ``trusted``.
     """
     import onnx
     import onnx_ir
@@ -189,7 +189,7 @@ def _forget_sizes(shape: Shape | None) -> Shape | None:
 def _extract_parts(
     graph: Graph, levels: Mapping[Value, int | None], cuts: Sequence[Cut]
 ) -> list[Graph]:
-    """Copy the nodes between two cuts, with the constants that they read, into a separate graph."""
+    """Return a graph for each part, with copies of the part's nodes and the constants they read."""
     from onnx_ir.convenience import extract
 
     computed = [value for node in graph for value in node.outputs if value.name]

@@ -1,4 +1,4 @@
-"""Capture of a model as a graph of ATen operators, and conversion of the graph for a tracer."""
+"""Capture of a model as a graph of ATen operators, which can be converted to a traceable module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STRICT_MODE_NOTE = "captured in torch.export's strict mode, because the default 
 
 
 def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
-    """Capture the model with ``torch.export``, with open dimensions.
+    """Capture the model with ``torch.export``, and keep the requested dimensions dynamic.
 
     Returns:
         The program, and a note for the user if only strict mode worked.
@@ -56,7 +56,7 @@ def capture_program(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
 
 
 def build_torch_dims(job: ExportJob) -> tuple[dict[int, Dim] | None, ...]:
-    """Return the open dimensions as ``torch.export`` takes them: one entry per input."""
+    """Return the dynamic dimensions for ``torch.export``: one entry for each input."""
     from torch.export import Dim
 
     dims = {
@@ -75,13 +75,13 @@ def lower_model(
 ) -> tuple[nn.Module, list[str]]:
     """Return the module to trace (the model itself, or its lowered graph) and notes for the user.
 
-    A tracer has no table of decompositions. So the model is captured and lowered, and its graph is
-    traced, if it uses an operator that has a lowering, or if the engine's operators are known.
+    A tracer has no table of decompositions. If the model uses an operator that has a lowering, or
+    the engine's operators are known, the model is therefore captured, and its lowered graph traced.
 
     Args:
         job: The export.
         known: Returns True for operators that the exporter translates; None if it translates all.
-        always: Return the graph even if no operator in it has a lowering.
+        always: Return the graph even if none of its operators has a lowering.
 
     Raises:
         ExportError: The engine's operators are known, but the model cannot be captured.
@@ -118,9 +118,9 @@ def lower_model(
 
 
 def _capture_or_trace(job: ExportJob) -> tuple[ExportedProgram, tuple[str, ...]]:
-    """Capture the model with ``torch.export``; if that fails, capture its trace.
+    """Capture the model with ``torch.export``; if that fails, capture a TorchScript trace of it.
 
-    A trace has the sizes of the example, so the fallback requires fixed dimensions.
+    A trace has the fixed sizes of the example, so dynamic dimensions exclude this second way.
     """
     try:
         return capture_program(job)
@@ -177,10 +177,10 @@ def _set_fx_tracing_flag(value: bool) -> Iterator[None]:
 
 
 def make_traceable(program: ExportedProgram) -> torch.fx.GraphModule:
-    """Return a program as a module that can be traced with its open sizes.
+    """Return a program as a module that can be traced with dynamic sizes.
 
-    The tracer records a size that is passed to torch's Python functions, but makes a size that is
-    passed to an operator of ``torch.ops`` constant. So Python functions replace those operators.
+    A size that is passed to a Python function of torch stays dynamic in a trace; a size that is
+    passed to an operator of ``torch.ops`` becomes constant. So Python functions replace operators.
     """
     import torch
 

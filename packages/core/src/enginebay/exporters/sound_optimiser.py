@@ -1,4 +1,4 @@
-"""Repair of onnxscript's graph optimiser, some of whose rules change a model's results."""
+"""Repair of onnxscript's graph optimiser: some of its rules would change a model's results."""
 
 from __future__ import annotations
 

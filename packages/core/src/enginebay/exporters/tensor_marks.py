@@ -1,4 +1,4 @@
-"""Insertion of marks at the tensors of an ONNX file, so that a file without marks can be cut."""
+"""Insertion of marks into an ONNX file without marks, so that the file can be cut at tensors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SHOWN_AT_EACH_END = 4
 
 
 def mark_tensors(graph: Graph, cuts: Iterable[Cut]) -> None:
-    """Insert a mark, with the same name, after each tensor that a cut names.
+    """Insert a mark after each tensor that a cut names; the mark gets the name of the tensor.
 
     Args:
-        graph: The graph, which is changed; its subgraphs are not.
-        cuts: Cuts at tensors, which nodes of the graph must compute.
+        graph: The graph to change, except for subgraphs.
+        cuts: Cuts at tensors that are outputs of the graph's nodes.
 
     Raises:
         UsageError: A tensor does not exist, or no node is before or after it.
@@ -76,7 +76,7 @@ def _find_tensor(graph: Graph, name: str, cut: Cut) -> Value:
 
 
 def _explain_inseparable(value: Value) -> str:
-    """Return the reason why a graph cannot be cut at a value; empty if it can be cut."""
+    """Return the reason why a graph cannot be cut at a value; empty if there is none."""
     if value.is_initializer():  # old files list them among the inputs too
         return "it is an initializer, which is copied into every part"
     if value.producer() is None:

@@ -1,4 +1,4 @@
-"""Export to torch's own representations: a traced TorchScript module, and an exported program."""
+"""Export to the formats of torch: a traced TorchScript module, or an exported program."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def export_trace(job: ExportJob) -> ExportedFiles:
-    """Trace the model after one warm-up, and compare the trace's outputs with the model's.
+    """Trace the model after one warm-up run, and compare the outputs of the trace and the model.
 
-    If the model cannot be traced, its graph from ``torch.export`` is traced instead. The file also
+    If this fails, the graph that ``torch.export`` captures is traced instead. The file also
     contains the specs of inputs and outputs, which TorchScript itself does not store.
     """
     import torch
@@ -51,7 +51,7 @@ def export_trace(job: ExportJob) -> ExportedFiles:
 
 
 def _trace_model(model: nn.Module, job: ExportJob, notes: list[str]) -> torch.jit.ScriptModule:
-    """Trace the model; if that fails, trace its graph from ``torch.export`` and replace the notes.
+    """Trace the model; if that fails, trace its ``torch.export`` graph and rewrite ``notes``.
 
     A tracer turns sizes into tensors, which some functions refuse.
     """
@@ -79,7 +79,7 @@ def export_torch(job: ExportJob) -> ExportedFiles:
     """Capture the model with ``torch.export``, and write it with the user's input and output names.
 
     Raises:
-        ExportError: A dimension that should be open is fixed in the program.
+        ExportError: A dimension that should be dynamic is fixed in the program.
     """
     import torch
 
@@ -104,7 +104,7 @@ def _save_file(job: ExportJob, save: Callable[[BytesIO], None]) -> None:
 
 
 def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[str, str]:
-    """Map the symbol that torch gives to each open size to the user's name of the dimension."""
+    """Return a dict: torch's symbol for each dynamic size → the user's name of the dimension."""
     inputs, _ = program_specs(program, list(job.samples))
     return {
         str(spec.dims[axis]): dim.name
@@ -117,7 +117,7 @@ def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[
 def _open_specs(
     fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
 ) -> tuple[TensorSpec, ...]:
-    """Return the specs with the names of the open axes; without dims if the axes are unknown."""
+    """Return specs with names in place of dynamic sizes; without dims if ``axes`` is None."""
     return tuple(
         TensorSpec(spec.name, spec.dtype, None if axes is None else _name_open_dims(spec, axes))
         for spec in fixed
@@ -134,9 +134,9 @@ def _name_open_dims(
 def _compare_outputs(
     names: Sequence[str], expected: Sequence[Tensor], traced: Sequence[Tensor]
 ) -> list[str]:
-    """Return a note for each output of the trace that differs from the model's.
+    """Return a note for each output that differs between the trace and the model.
 
-    They differ if the model is random, or if the trace takes another branch.
+    Outputs differ if the model is random, or if the model takes another branch than the trace.
     """
     import torch
 

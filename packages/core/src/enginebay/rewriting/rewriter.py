@@ -1,4 +1,4 @@
-"""A rewriter, the target for which rewriters are selected, and their first argument."""
+"""A rewriter, the target for which rewriters are selected, and the context that they receive."""
 
 from __future__ import annotations
 

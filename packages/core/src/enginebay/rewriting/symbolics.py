@@ -1,4 +1,4 @@
-"""The symbolic rewriters of one context, which create ONNX nodes for operators and functions."""
+"""Symbolic rewriters of one context: they add ONNX nodes for operators or autograd functions."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's three checks for an override by checks that ignore our innermost mode."""
+    """Replaces torch's three checks for overrides: they ignore modes if ours is the innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))

@@ -92,7 +92,7 @@ def intercept_functions(undo: ExitStack) -> None:
 
 
 def ignore_exporters(undo: ExitStack) -> None:
-    """Until ``undo`` is closed, leave torch functions that an exporter itself calls to torch.
+    """Until ``undo`` is closed, do not intercept torch functions that exporters themselves call.
 
     Rewriters are for the model's calls, and the interception would cost a few per cent of the
     export's time.
@@ -103,7 +103,7 @@ def ignore_exporters(undo: ExitStack) -> None:
 
 
 def is_on_stack(mode: TorchFunctionMode | None) -> bool:
-    """Return True if a mode is on this thread's stack; it is not during an original function."""
+    """Return True if a mode is on this thread's stack; torch removes it while an original runs."""
     depth = _len_torch_function_stack()
     # Without a list, and from the top, where it mostly is: this runs at every rewritten call.
     return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))

@@ -1,4 +1,4 @@
-"""Lowerings of complex operators to real ones on both parts; exact only for finite numbers."""
+"""Lowerings of complex operators to real operators on the real and the imaginary parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowerings of operators that read by index: to slices if it is constant, else to one-hot sums."""
+"""Lowerings of operators that read by index: a constant index to slices, others to one-hot sums."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | Non
 def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the indexed dimensions, and one index for these dimensions, flattened to one."""
+    """Return the indexed dimensions, and the flat index of each element within them."""
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:

@@ -194,7 +194,7 @@ def col2im(
 
 
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
-    """Return kernels ``[channels × elements, 1, *kernel_size]`` that select one element each."""
+    """Return one kernel for each channel and element of a window; it selects this element."""
     count = math.prod(kernel_size)
     kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
     return kernels.repeat(channels, 1, 1, 1)

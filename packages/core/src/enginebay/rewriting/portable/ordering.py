@@ -108,7 +108,7 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the smallest of the most frequent elements and its last index; NaN is unsupported."""
+    """Return the most frequent element (smallest in a tie) and its last index; not for NaN."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)

@@ -1,4 +1,4 @@
-"""Lowerings of linear algebra for matrices of fixed size; batch dimensions may be dynamic."""
+"""Lowerings of linear algebra for matrices of fixed size; the batch size may be dynamic."""
 
 from __future__ import annotations
 
