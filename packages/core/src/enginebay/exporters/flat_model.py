@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FlatModel(nn.Module):
-    """Wraps a model without a copy, so that all inputs and outputs are tensors.
+    """Wraps a model without copying it; all inputs and outputs of the wrapper are tensors.
 
     Exporters need not support nested inputs, constant arguments or dictionaries of outputs.
     """

@@ -91,7 +91,7 @@ def _unknown_mark_error(name: str, cut: Cut, marks: Sequence[str]) -> UsageError
 
 
 def _is_edge(mark: Value) -> bool:
-    """Return True if a mark is at an input or output of the model, or only marks are between."""
+    """Return True if a mark is at an input or output of the model, perhaps after other marks."""
     source: Value | None = mark
     while source is not None and (node := source.producer()) is not None and is_mark(node):
         source = node.inputs[0]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
-    """Return the overloads that the exporter can translate: they write to no argument."""
+    """Return the overloads that the exporter can translate: those that write to no argument."""
     try:  # the exporter makes a graph functional first, which removes all other overloads
         return find_overloads(add_namespace(operator).replace("::", "."))
     except NameNotFoundError:

@@ -57,8 +57,8 @@ class Cut(msgspec.Struct, frozen=True):
 def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs are cut
     """Mark a tensor of a model with a name, and return the tensor.
 
-    It has no effect until a graph is cut: ``deploy(…, cuts=("neck",))`` cuts at every tensor that
-    is marked as ``neck``.
+    A mark has no effect until a graph is cut: ``deploy(…, cuts=("neck",))`` cuts at tensors that
+    are marked as ``neck``.
 
     Args:
         x: A tensor of the model.

@@ -224,7 +224,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return a Python function, also if a descriptor contains it; None for other values."""
+    """Return a value that is a Python function, or the function in a descriptor; else None."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -235,7 +235,7 @@ def _unwrap_function(value: object) -> FunctionType | None:
 
 
 def _copy_function(function: FunctionType) -> FunctionType:
-    """Copy a function: the copy stays the same if the function's code is replaced."""
+    """Copy a function: the copy stays the same when the code of the original is replaced."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,

@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 # It derives from dict only for torch's isinstance checks; the base's storage is never used.
 class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignore[metaclass,misc]  # its order of bases works at run time
-    """A dictionary that shows one content to the thread that creates it, and another to the rest.
+    """A dictionary with separate contents for the thread that creates it and for other threads.
 
     Args:
         base: The content for the other threads.

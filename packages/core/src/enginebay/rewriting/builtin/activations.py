@@ -1,4 +1,4 @@
-"""Rewriters of ``logsigmoid``, ``logaddexp`` and the BCE loss that prevent an overflow."""
+"""Overflow-free ``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log_sigmoid(ctx: Context, g: OnnxGraph, self: torch.Value) -> torch.Value:
 @rewriters.function("torch.logaddexp")
 @rewriters.function("torch.Tensor.logaddexp")
 def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: object) -> object:
-    """Compute max(a, b) + softplus(−|a − b|)."""
+    """Compute max(a, b) + softplus(−|a − b|), where a is ``input`` and b is ``other``."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
     return _log_of_sum(input, other, 1.0)
@@ -37,7 +37,7 @@ def logaddexp(ctx: Context, input: Tensor, other: Tensor, **kwargs: object) -> o
 @rewriters.function("torch.logaddexp2")
 @rewriters.function("torch.Tensor.logaddexp2")
 def logaddexp2(ctx: Context, input: Tensor, other: Tensor, **kwargs: object) -> object:
-    """Compute max(a, b) + softplus(−|a − b|·ln 2) / ln 2."""
+    """Compute max(a, b) + softplus(−|a − b|·ln 2) / ln 2 (a is ``input``, b is ``other``)."""
     if kwargs or not _are_floats(input, other):
         return ctx.origin_func(input, other, **kwargs)
     return _log_of_sum(input, other, math.log(2))

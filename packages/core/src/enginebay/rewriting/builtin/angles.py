@@ -1,4 +1,4 @@
-"""Rewriters of ``atan2`` and ``angle``: exporters translate points on the axes wrongly."""
+"""Rewriters of ``atan2`` and ``angle``, which exporters translate wrongly for points on an axis."""
 
 from __future__ import annotations
 

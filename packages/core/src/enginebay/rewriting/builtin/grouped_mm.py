@@ -1,4 +1,4 @@
-"""Rewriter of ``grouped_mm``, which mixtures of experts use: one matrix for each group of rows.
+"""Rewriter of ``grouped_mm``, which multiplies groups of rows by different matrices (experts).
 
 The sizes of the groups are values of a tensor: no exporter has a translation, and no engine an
 operator.

@@ -85,7 +85,7 @@ def col2im(
     padding: list[int],
     stride: list[int],
 ) -> Value:
-    """Add a ``Col2Im`` node, whose output size is a tensor; add a missing batch dimension."""
+    """Add a ``Col2Im`` node with the output size as an input; add a missing batch dimension."""
     unbatched = self.type().dim() == 2
     image = g.op(
         "Col2Im",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """``value_of`` was called for a tensor without constant values; becomes a RewriterError."""
+    """``value_of`` was called for a tensor that is not constant; users see a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):

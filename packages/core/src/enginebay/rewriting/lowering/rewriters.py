@@ -118,7 +118,7 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return the lowerings by operator, with those for operators that cannot be translated.
+        """Return all lowerings by operator, also those for operators that cannot be translated.
 
         The exporter has no ONNX translation of such an operator.
         """
@@ -305,7 +305,7 @@ def _rank_by_size(
 ) -> dict[OpOverload, list[Rewriter]]:
     """Return each operator's most specific lowering.
 
-    If that requires fixed sizes, the most specific lowering without this requirement follows it.
+    If it requires fixed sizes, the most specific lowering without this requirement comes second.
     """
     general = {
         key: group

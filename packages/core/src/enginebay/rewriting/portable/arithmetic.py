@@ -1,4 +1,4 @@
-"""Lowerings of arithmetic, rounding, special functions, and split, repeat, full_like, alias."""
+"""Lowerings of arithmetic, rounding and special functions, and of ``repeat`` and ``full_like``."""
 
 from __future__ import annotations
 

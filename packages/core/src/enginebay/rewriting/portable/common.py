@@ -101,7 +101,7 @@ def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
-    """Return one sum for each row of a mask: the sum of the rows of ``x`` that it selects.
+    """Return one sum for each row of a mask: of the rows of ``x`` that the mask's row selects.
 
     Args:
         mask: ``[count, size]``, bool.

@@ -1,4 +1,4 @@
-"""Lowerings of complex operators to real operators on the real and the imaginary parts."""
+"""Lowerings of complex operators to real operators, for finite real and imaginary parts."""
 
 from __future__ import annotations
 
