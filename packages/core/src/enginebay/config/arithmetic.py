@@ -83,7 +83,7 @@ def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
 
 
 def _result_bits(operation: ast.operator, left: float, right: float) -> int:
-    """Return an upper bound of the bits of an integer result; 0 for a float."""
+    """Return an upper bound of the number of bits of an integer result; 0 for a float result."""
     if not isinstance(left, int) or not isinstance(right, int):
         return 0
     match operation:

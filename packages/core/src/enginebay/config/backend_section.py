@@ -1,4 +1,4 @@
-"""Read ``backend_config``: the backend's parameters, also under another toolkit's keys."""
+"""Read ``backend_config``: the backend's parameters, also from the keys of other toolkits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def backend_params(
 
 
 def _read_other_sections(sections: Sections) -> dict[str, Any]:
-    """Return the backend's parameters that the IR's section determines."""
+    """Return the backend's parameters that follow from the section about the IR."""
     ir, values = sections.ir, dict[str, Any]()
     if ir.save_file:
         values["file_name"] = PurePath(ir.save_file).stem
@@ -78,7 +78,7 @@ class _SectionReader:
         self._aliases: dict[str, Mapping[str, Any]] = {dotted: {} for dotted in self._keys}
 
     def collect_fields(self) -> dict[str, Any]:
-        """Return fields by name; a field's own key overrides aliases, and later aliases win."""
+        """Return fields by name; the field's own key wins over aliases, and the last alias wins."""
         result = dict(self._shapes)
         for fields in self._aliases.values():
             result.update(fields)
@@ -121,7 +121,7 @@ class _SectionReader:
 
 
 def _convert_value(field: Field, value: object) -> object:
-    """Convert a value to the field's type; choices match in upper and lower case."""
+    """Convert a value to the field's type; the case of letters in a choice is ignored."""
     if isinstance(value, str) and value not in field.choices:
         for choice in field.choices:
             if isinstance(choice, str) and choice.casefold() == value.casefold():

@@ -1,4 +1,4 @@
-"""Convert ``dynamic_axes`` to the exporters' form."""
+"""Convert the ``dynamic_axes`` of a config to dynamic dimensions with ranges."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def dynamic_shapes(ir: IRSection, params: BackendParams) -> dict[str, dict[int, DynamicDim]] | None:
-    """Return input → axis → dimension, with sizes from the params; None if all axes are fixed.
+    """Return input → axis → dynamic dimension; None if the section makes no axis dynamic.
 
-    The range of an open axis comes from the smallest and largest shapes. Without them, or if they
-    are equal, the batch has sizes from 1, and any other axis has no bounds: a model need not
-    accept images of one pixel.
+    The range of an axis comes from the smallest and largest shapes in the parameters. If these are
+    missing or equal, the batch has sizes from 1, and any other axis has no bounds: a model need
+    not accept images of one pixel.
 
     Args:
         ir: The section with ``dynamic_axes``.

@@ -23,7 +23,7 @@ _ALLOWED = (list, tuple, range, float, type(None))  # the other types are below
 
 
 class Budget:
-    """The numbers of files, values and characters that one config may still contain."""
+    """The numbers of files, values and characters that may still be read for one config."""
 
     def __init__(self) -> None:
         self._left = dict(LIMITS)
@@ -39,7 +39,7 @@ class Budget:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
     def check_value(self, value: object, depth: int = 0) -> None:
-        """Check a value and its keys, but not its items.
+        """Check the size of a value and of its keys, but not the values in it.
 
         Raises:
             ValueError: The value is too large, too deep, or of a type that configs cannot contain.

@@ -34,7 +34,7 @@ class Location(NamedTuple):
         return display_path(self.path)
 
     def at_key(self, key: object) -> Location:
-        """Return the location of a key or an index in the value at this location."""
+        """Return this location extended by a key or an index."""
         return self._replace(keys=(*self.keys, key))
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class LocatedDict(dict[Any, Any]):
         self.variables: frozenset[str] = frozenset()
 
     def find(self, path: tuple[object, ...]) -> Location | None:
-        """Return the location of a path of keys and indices, or of its nearest existing parent.
+        """Return the location of the value at a path of keys, or of the nearest known parent.
 
         Example:
             >>> here = Location("a.py", 1, 1)

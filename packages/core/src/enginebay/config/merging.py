@@ -73,7 +73,7 @@ def plain(value: object) -> Any:
 
 
 def _without_delete(value: object) -> object:
-    """Return a value without ``_delete_``, which has no meaning after merging, at any depth."""
+    """Return a copy without the keys ``_delete_`` at any depth; they only control the merging."""
     if isinstance(value, LocatedDict):
         items = {key: _without_delete(item) for key, item in value.items() if key != DELETE}
         return LocatedDict(items, value.locations)

@@ -20,7 +20,7 @@ def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
     Args:
         content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
             list in place of the inner dict sets all three shapes, and ``opt_shapes`` is another
-            name for ``input_shapes``. A size of -1 is open.
+            name for ``input_shapes``. The size -1 stands for any size.
         problems: Collects the errors.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}

@@ -1,4 +1,4 @@
-"""Read ``partition_config``: the cuts of the model that MMDeploy's ``partition_cfg`` specifies."""
+"""Read ``partition_config``, which divides a model as MMDeploy's ``partition_cfg`` does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HINT = "write export_config = dict(cuts=['MARK', …])"
 
 
 def read_cuts(content: Mapping[str, object], problems: Problems) -> tuple[Cut, ...]:
-    """Return the cuts that ``partition_config`` specifies.
+    """Return the cuts at which ``partition_config`` divides the model into several engines.
 
     Args:
         content: The section's keys and values; empty if the config has none.
@@ -87,7 +87,7 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Return a mark's name without MMDeploy's call index, which must be that of the first call."""
+    """Remove MMDeploy's call index from a mark's name; only the first call (0) is supported."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name

@@ -47,7 +47,7 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """Collect an error that the block raises, as a problem of the value at a path."""
+        """Catch an error that the block raises, and add it as a problem of the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:

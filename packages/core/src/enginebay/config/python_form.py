@@ -195,7 +195,7 @@ class PythonConfig:
     def _read_table(
         self, pairs: Iterable[tuple[ast.expr | ast.keyword | None, ast.expr]]
     ) -> LocatedDict:
-        """Evaluate a dict; a value without a key is unpacked into it."""
+        """Evaluate the entries of a dict; an entry without a key (``**other``) is unpacked."""
         table = LocatedDict()
         for key_node, node in pairs:
             if key_node is None:
@@ -252,7 +252,7 @@ class PythonConfig:
         return numbers
 
     def _run_loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
-        """Yield after each assignment of an item to the loop's name."""
+        """Run a comprehension's loop: assign each item to the loop's name, then yield."""
         loop = node.generators[0]
         simple = len(node.generators) == 1 and not loop.ifs and not loop.is_async
         if not simple or not isinstance(loop.target, ast.Name):
@@ -295,7 +295,7 @@ class PythonConfig:
         return error_at(self._location_of(node), message, hint=hint)
 
     def _source_text(self, node: ast.expr | ast.stmt) -> str:
-        """Return a node's source, cut off after its first line."""
+        """Return the first line of the source text of a node."""
         line = self._source_line(node)
         end = node.end_col_offset if node.end_lineno == node.lineno else len(line)
         return line[node.col_offset : end].decode(errors="ignore")

@@ -101,7 +101,7 @@ def _read_ir(contents: _Contents, name: str, problems: Problems) -> IRSection:
 
 
 def _read_export(contents: _Contents, ir: IRSection, problems: Problems) -> ExportOptions:
-    """Read ``export_config``; other toolkits' sections set the options that it leaves out."""
+    """Read ``export_config``; sections of other toolkits set the options that are missing there."""
     others = ExportOptions(
         ir=ir.type,
         opset=ir.opset_version,

@@ -1,4 +1,4 @@
-"""``{{fileDirname}}``, ``{{_base_.x}}`` and ``{{$NAME:default}}`` in ``.py`` configs.
+"""Templates in ``.py`` configs: ``{{fileDirname}}``, ``{{_base_.x}}`` and ``{{$NAME:default}}``.
 
 Python parses a template outside a text as a set that contains a set.
 """
@@ -58,7 +58,7 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Evaluate a template outside a text; an environment variable may then be a number.
+        """Evaluate a template outside a text, where an environment variable may be a number.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.
@@ -75,8 +75,8 @@ class Templates:
             The text, or the base's value if the whole text is one ``{{_base_.x}}``.
 
         Raises:
-            ConfigError: A template cannot be evaluated, or one that is only a part of the text has
-                a value that is not a text.
+            ConfigError: A template cannot be evaluated, or a template inside a longer text has a
+                value that is not a text.
         """
         whole = TEMPLATE.fullmatch(text)
         if whole and whole["base"]:

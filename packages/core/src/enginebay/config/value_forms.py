@@ -71,7 +71,7 @@ class ValueConfig:
 
 
 def _add_locations(value: object, location: Location, budget: Budget, depth: int = 0) -> Any:
-    """Add a location to every key, and check every value."""
+    """Add a location to every key, and check the size and the text of every value."""
     try:
         budget.check_value(value, depth)
     except ValueError as err:

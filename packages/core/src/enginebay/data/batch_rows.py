@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def detect_batch_form(
     first: Mapping[str, NumpyArray], target: object, inputs: Sequence[TensorSpec]
 ) -> str:
-    """Detect whether items must be adapted to the model's batch axis, from the first item.
+    """Detect from the first item how items must be adapted to the model's batch size.
 
     Returns:
-        ``rows`` if the item lacks the model's batch axis, whose size is 1 or open; ``batches`` if
-        the item must be split, since the model's batch size is 1, or is open and the item has a
-        target for each row; otherwise an empty text: the item fits, or its shape is wrong.
+        ``rows`` if items lack the batch axis, whose size in the model is 1 or dynamic; ``batches``
+        if items must be split: the model's batch size is 1, or it is dynamic and an item has one
+        target per row; otherwise an empty text: the item fits, or its shape is wrong.
     """
     shapes = [(first[spec.name].shape, spec.dims or ()) for spec in inputs]
     gaps = {len(shape) - len(dims) for shape, dims in shapes}
@@ -36,7 +36,7 @@ def detect_batch_form(
 def split_batches(
     batches: Iterable[tuple[dict[str, NumpyArray], Any]],
 ) -> Iterator[tuple[dict[str, NumpyArray], object]]:
-    """Yield the inputs and the target of each row of the batches, as a batch of size 1."""
+    """Split batches: yield the inputs and the target of each row, as a batch of size 1."""
     for inputs, target in batches:
         for row in range(min(map(len, inputs.values()))):
             values = {name: array[row : row + 1] for name, array in inputs.items()}

@@ -1,4 +1,4 @@
-"""Items of a data set that are checked against a model's inputs whenever they are read."""
+"""A data set whose items are checked against a model's inputs whenever they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CheckedItems:
-    """A data set bound to a model's inputs, which checks items whenever they are read.
+    """The inputs of a data set's items, checked against a model's inputs whenever they are read.
 
     Args:
         data: The data set.
@@ -38,7 +38,7 @@ class CheckedItems:
         return (item.inputs for item in self._data.items(self._inputs, self._unused))
 
     def check_varied(self) -> None:
-        """Raise InputError if every float input is constant: calibration needs ranges."""
+        """Raise InputError if no float input has two different values: calibration needs ranges."""
         values: dict[str, Any] = {}
         for name, array in (pair for inputs in self for pair in inputs.items()):
             # "V" is the kind of ml_dtypes' bfloat16 and float8.

@@ -1,4 +1,4 @@
-"""Record of the items of a data set that were used, for the manifest."""
+"""The manifest's record of the data set items that a command used."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Return the data set; the model's task, if there is one, converts a folder's files.
+        """Let the task convert the files of a folder; return any other data set unchanged.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -125,7 +125,7 @@ class DataSet:
 
         Args:
             inputs: The specs of the model's inputs.
-            row_by_row: Also split batches with a target per row if the model's batch size is open.
+            row_by_row: Also split batches with one target per row if the batch size is dynamic.
         """
         names = [spec.name for spec in inputs]
 
@@ -154,7 +154,7 @@ class DataSet:
         return isinstance(self._source, UnpreparedFolder)
 
     def __len__(self) -> int:
-        """Return the number of items; reads the data set if that is unknown."""
+        """Return the number of items; reads the data set if the number is unknown."""
         if self.count is not None:
             return self.count
         if self._length is None:
@@ -162,7 +162,7 @@ class DataSet:
         return self._length
 
     def __iter__(self) -> Iterator[Item]:
-        """Iterate over the unchecked items; an array alone has the input name ``""``."""
+        """Iterate over the items, unchecked; the name of an array without a name is ``""``."""
         return self.items()
 
     def items(
@@ -238,7 +238,7 @@ class DataSet:
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:
-        """Return at most ``count`` items: drawn at random, or the first if access is sequential."""
+        """Return at most ``count`` random items; a sequential source returns the first items."""
         if self._indices is None and not self._source.by_number:
             is_small = self._take is not None and self._take <= count
             return self if is_small else self._copy_with(None, count)

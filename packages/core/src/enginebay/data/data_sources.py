@@ -49,7 +49,7 @@ class ItemSource(Protocol):
 
 
 class RecordedSamples:
-    """Samples that an artifact recorded, without the generated probes."""
+    """The caller's example inputs and data items that an artifact recorded."""
 
     by_number = True
 
@@ -93,7 +93,7 @@ class StackedArrays:
         self.count: int | None = next(iter(lengths.values()), 0)
 
     def read(self, indices: Sequence[int] | None) -> Iterator[object]:
-        """Yield one entry of each array."""
+        """Yield each item as a dict with one entry of each array."""
         chosen = range(self.count or 0) if indices is None else indices
         with _report_read_errors(self._path), ZipFile(self._path) as archive:
             rows = {name: _read_rows(archive, name, chosen) for name in self._names}
@@ -111,7 +111,7 @@ class NpzFolder:
         self.count: int | None = len(self._files)
 
     def read(self, indices: Sequence[int] | None) -> Iterator[object]:
-        """Yield the arrays in each file."""
+        """Yield each item as a dict of the arrays in one file."""
         for path in self._files if indices is None else (self._files[index] for index in indices):
             with _report_read_errors(path), np.load(path, allow_pickle=False) as file:
                 item = dict(file)
@@ -151,7 +151,7 @@ class IterableSource:
             )
 
     def read(self, indices: Sequence[int] | None) -> Iterator[object]:
-        """Yield the items themselves."""
+        """Yield the items of the sequence or iterable."""
         if self.by_number:
             chosen = range(self.count or 0) if indices is None else indices
             with self._name_in_errors():
@@ -175,7 +175,7 @@ class IterableSource:
 
     @contextmanager
     def _name_in_errors(self) -> Iterator[None]:
-        """Convert errors of the data set's code, and SystemExit, to errors with its name."""
+        """Convert errors and SystemExit of the data set's code to errors that name the data set."""
         try:
             yield
         # GeneratorExit: the reader needs no more items.
@@ -236,7 +236,7 @@ def _report_read_errors(path: Path) -> Iterator[None]:
 
 
 def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the shape, the memory order (True: Fortran) and the dtype of an array in a file."""
+    """Read the shape, the memory order (True for Fortran's) and the dtype in an ``.npy`` header."""
     version = np.lib.format.read_magic(stream)
     first = version == (1, 0)
     layout = np.lib.format
@@ -249,7 +249,7 @@ def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
 
 
 def _open_entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
-    """Open an array's file in an archive, for reading from its start or with seeks."""
+    """Open an array in an ``.npz`` file as a stream, to read it from the start or to seek in it."""
     info = archive.getinfo(f"{name}.npy")
     if from_start or info.compress_type != ZIP_STORED:
         # Buffered, since each read from the archive takes 15 µs, even of a hundred bytes.
@@ -265,7 +265,7 @@ def _open_entry(archive: ZipFile, name: str, *, from_start: bool) -> BinaryIO:
 
 
 def _read_rows(archive: ZipFile, name: str, indices: Sequence[int]) -> Iterator[NumpyArray]:
-    """Yield entries of an array along its first axis, each read on demand."""
+    """Yield the entries of an array at these indices of axis 0; each is read when it is needed."""
     with _open_entry(archive, name, from_start=not indices or indices[0] == 0) as stream:
         beginning = stream.tell()
         shape, fortran, dtype = _read_header(stream)

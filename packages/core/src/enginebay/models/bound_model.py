@@ -47,14 +47,14 @@ _DEFAULT_INTEGER_BOUND = 10
 
 @dataclass(frozen=True, kw_only=True)
 class BoundModel:
-    """A model with specs of its inputs and outputs, and an example array for each input.
+    """A loaded model, the specs of its inputs and outputs, and an example array for each input.
 
     Attributes:
         source: The model and its name.
         inputs: Specs of the example inputs.
         outputs: Specs of the outputs for the example inputs; for an ONNX file, the specs in it.
         examples: Input name → example array.
-        dynamic: Input name → axis → open dimension.
+        dynamic: Input name → axis → dynamic dimension.
         profiles: Input name → smallest, usual and largest shape.
         signature: The model's signature in PyTorch; None for an ONNX file.
     """
@@ -69,7 +69,7 @@ class BoundModel:
 
     @property
     def open_inputs(self) -> tuple[TensorSpec, ...]:
-        """The input specs, with the dimension's name as the size of each open axis."""
+        """The input specs, in which the size of a dynamic axis is the name of its dimension."""
         if self.signature is None:
             return self.inputs
         return tuple(
@@ -85,7 +85,7 @@ class BoundModel:
 
     @property
     def device(self) -> torch.device:
-        """The device of the model's parameters; the CPU if there are none."""
+        """The device of the model's weights; the CPU for a model without weights."""
         import torch
 
         parameters = self.source.module.parameters()
@@ -94,13 +94,13 @@ class BoundModel:
     # Cached: otherwise each sample on which rounding may decide would copy the model.
     @cached_property
     def doubled(self) -> BoundModel:
-        """This bound model with a copy of its module in float64."""
+        """A copy of this object whose model has float64 weights."""
         module = deepcopy(self.source.module).double()
         return replace(self, source=replace(self.source, model=module))
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive upper bound of its values, for inputs that index a tensor."""
+        """The exclusive upper bound of the values of each input that indexes a tensor, by name."""
         return _integer_bounds(self.signature) if self.signature else {}
 
     @property
@@ -152,12 +152,12 @@ class BoundModel:
             yield run
 
     def example_outputs(self) -> dict[str, NumpyArray]:
-        """Return PyTorch's outputs for the example inputs, from the run that bound the inputs."""
+        """Return the outputs that :func:`bind` computed in PyTorch for the example inputs."""
         assert self.signature is not None
         return _to_arrays(self.signature.example_outputs)
 
     def file(self, kind: IRKind) -> IRModel | None:
-        """Return the model's file, with specs, if it is an IR of this kind; else None."""
+        """Return the file that the model was loaded from if it is an IR of this kind, else None."""
         ir = self.source.ir
         if ir is None or ir.kind != kind:
             return None
@@ -182,7 +182,7 @@ def bind(
 ) -> BoundModel:
     """Run a model once on example inputs, and name its inputs and outputs.
 
-    An ONNX file is not run: it contains the names and specs.
+    An ONNX file is not run, since the file contains the names and specs.
 
     Args:
         source: The model.
@@ -193,7 +193,7 @@ def bind(
             in the file.
         output_names: Names of the outputs; by default the keys of the result, or the names in the
             file.
-        dynamic: The open dimensions, as :func:`~enginebay.models.dynamic.normalise` accepts them;
+        dynamic: Dynamic dimensions, as :func:`~enginebay.models.dynamic.normalise` accepts them;
             by default the axes whose sizes in ``min_shapes`` and ``max_shapes`` differ.
         input_shapes: Input name → shape at which its example is generated, or to which the model's
             own example is resized.
@@ -250,7 +250,7 @@ def _widen_integers(
     generated: Sequence[TensorSpec],
     read: Callable[[Mapping[str, int]], Signature],
 ) -> Signature:
-    """Read the signature again with larger generated integers, if the model accepts them."""
+    """Read the signature again with larger integers as inputs, if the model runs on them."""
     # The first example has only zeros and ones, which use only two rows of an embedding.
     integers = [spec.name for spec in generated if spec.dtype.startswith(("int", "uint"))]
     known = {name: size for name, size in _integer_bounds(signature).items() if name in integers}

@@ -1,4 +1,4 @@
-"""Open (dynamic) dimensions of a model's inputs, and their ranges of sizes."""
+"""Dynamic (open) dimensions of a model's inputs, each with a range of sizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DynamicShapes: TypeAlias = dict[str, dict[int, DynamicDim]]
 def from_profiles(
     profiles: Mapping[str, tuple[Shape, Shape, Shape]], containers: Iterable[str] = ()
 ) -> DynamicShapes:
-    """Return an open dimension for each axis whose smallest and largest sizes differ.
+    """Return a dynamic dimension for each axis whose smallest and largest sizes differ.
 
     Args:
         profiles: Input name → smallest, usual and largest shape.
@@ -73,7 +73,7 @@ def to_profiles(
     """Return the smallest, usual and largest shape of each input.
 
     Args:
-        dynamic: The open dimensions.
+        dynamic: The dynamic dimensions.
         usual: Input name → shape in the example.
 
     Example:
@@ -97,17 +97,17 @@ def normalise(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[str] = (),
 ) -> DynamicShapes:
-    """Convert dynamic shapes to one form, and check them against the inputs.
+    """Convert the caller's dynamic dimensions to :class:`DynamicDim`, and check them.
 
     Args:
         dynamic: Input name → axis → dimension. A dimension is a name, a tuple of an optional name
             and its smallest, optional usual and largest size (``"batch"``, ``("batch", 1, 8)``,
             ``(1, 4, 8)``), True for any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or
-            None for a fixed axis. A list of axes opens each to any size. The name of a container
-            of inputs, such as a cache, stands for all its inputs, which share the dimension.
+            None for a fixed axis. A list of axes allows any size of each. The name of a container
+            of inputs, such as a cache, stands for all inputs in it, which share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx
-            lists outputs as well, but exporters find their open axes without them.
+            lists outputs as well, but exporters find the dynamic axes of outputs themselves.
 
     Raises:
         InputError: An input or axis does not exist, a range is invalid, or one name has two ranges.
@@ -138,7 +138,7 @@ def _find_spec(name: str, specs: Mapping[str, TensorSpec]) -> TensorSpec:
 
 
 def _read_axes(spec: TensorSpec, axes: object, name: str) -> dict[int, DynamicDim]:
-    """Return the open axes of an input, from the caller's ``axes`` for it or for its container."""
+    """Return the dynamic axes of an input; ``axes`` is the list or dict that the caller passed."""
     if axes is None:
         return {}
     if isinstance(axes, list):
@@ -228,7 +228,7 @@ def _check_dim(dim: DynamicDim) -> DynamicDim:
 
 
 def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
-    """Give all dimensions of the same name one range, which the caller may write only once."""
+    """Give dimensions of the same name the same range, even if only one was passed with a range."""
     known: dict[str, DynamicDim] = {}
     for dim in (dim for axes in shapes.values() for dim in axes.values()):
         # A name alone, without a range, equals DynamicDim(name).
@@ -245,7 +245,7 @@ def _unify_ranges(shapes: DynamicShapes) -> DynamicShapes:
 
 
 def name_axis(name: str, axis: int) -> str:
-    """Return the default name of an open axis: ``x_0``."""
+    """Return the default name of a dynamic axis: ``x_0`` for axis 0 of input ``x``."""
     # Names of inputs may contain dots, but exporters require identifiers.
     plain = "".join(char if char.isalnum() else "_" for char in name)
     return f"{plain}_{axis}" if plain.isidentifier() else f"dim_{plain}_{axis}"

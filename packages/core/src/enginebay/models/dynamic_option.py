@@ -19,13 +19,13 @@ _DIM = re.compile(r"(?P<dim>[A-Za-z_]\w*)?(?:(?:^|:)(?P<low>[0-9]+):(?P<high>[0-
 def parse_dynamic(
     texts: str | Sequence[str], inputs: Sequence[TensorSpec]
 ) -> dict[str, dict[int, object]]:
-    """Parse open dimensions to the form that :func:`~enginebay.models.dynamic.normalise` takes.
+    """Parse dynamic dimensions from text, for :func:`~enginebay.models.dynamic.normalise`.
 
     Args:
-        texts: ``x:0`` opens axis 0 of input ``x`` to any size, ``x:0=1:8`` to the sizes 1 to 8.
+        texts: ``x:0`` allows any size of axis 0 of input ``x``, ``x:0=1:8`` the sizes 1 to 8.
             ``x:0=batch`` and ``x:0=batch:1:8`` also name the dimension; dimensions with the same
-            name have the same size. A name alone, ``batch``, opens the first axis of every input
-            whose size there equals that of the first input.
+            name have the same size. A name alone, ``batch``, makes axis 0 dynamic in every input
+            whose axis 0 has the same size as axis 0 of the first input.
         inputs: The model's inputs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Example inputs and open dimensions, from the arrays, specs and shapes that the caller passed."""
+"""Example inputs and dynamic dimensions, read from the caller's arrays, specs and shapes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def example_inputs(
 
 
 def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
-    """Return True if the values of an example input were generated from its shape."""
+    """Return True if the values of an example input were generated, not passed or stored."""
     if args is None:
         return source.example_inputs is None
     value = args.get(spec.name, args.get("")) if isinstance(args, Mapping) else args
@@ -72,7 +72,7 @@ def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
 def _generate_missing(
     args: Mapping[str, object], source: ModelSource, below: Mapping[str, int]
 ) -> dict[str, object]:
-    """Replace specs by generated arrays, and an empty name by the name of the only input."""
+    """Replace each spec by a generated array, and an empty name by the name of the only input."""
     names = source.input_names
     named = {names[0] if not name and len(names) == 1 else name: v for name, v in args.items()}
     # The dtypes in the model's file win: users who type a shape need not repeat them.
@@ -182,11 +182,11 @@ def open_dimensions(
     max_shapes: Shapes,
     recorded: RecordedCalls | None,
 ) -> DynamicShapes:
-    """Return the dynamic (open) dimensions.
+    """Return the dynamic (open) dimensions that the caller requested or recorded.
 
-    They are those in ``dynamic``; if it is None, the axes whose smallest and largest sizes differ;
-    without these shapes, the axes with a ``?`` in the usual shapes. Axes whose sizes differ between
-    recorded calls are open in any case.
+    If ``dynamic`` is None, axes whose smallest and largest sizes differ are dynamic; if there are
+    no smallest and largest shapes either, axes with a ``?`` in the usual shapes are dynamic. Axes
+    whose sizes differ between recorded calls are dynamic too.
 
     Raises:
         InputError: An input or axis does not exist.
@@ -238,7 +238,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return each input's shape profile; the usual shape replaces missing minima and maxima.
+    """Return the shape profile of each input; a missing limit is the usual shape.
 
     Raises:
         ParamsError: The shapes do not match the usual ones.

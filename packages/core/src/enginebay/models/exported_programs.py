@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def captured_dimensions(
     program: ExportedProgram, inputs: Sequence[TensorSpec], named: Sequence[TensorSpec] = ()
 ) -> DynamicShapes:
-    """Return the dynamic (open) dimensions of a program.
+    """Return the dynamic (open) dimensions of an exported program.
 
     Args:
         program: The program.
         inputs: The specs of its input tensors, in order, with the names that callers use.
-        named: The same inputs with names for their open dimensions, if known; by default the
-            names are ``x_0``, since the program's own are only ``s0``, ``s27``.
+        named: The same specs with names of dynamic dimensions, if known; by default a dimension
+            is named ``x_0``, since the program itself has only names such as ``s27``.
     """
     shapes = _input_shapes(program)
     if len(shapes) != len(inputs):
@@ -47,7 +47,7 @@ def captured_dimensions(
 
 
 def check_captured(dynamic: DynamicShapes, captured: DynamicShapes) -> None:
-    """Raise if a requested open dimension is fixed in a program.
+    """Check that each dimension requested as dynamic is dynamic in the exported program.
 
     Raises:
         UsageError: A dimension is fixed; the message names it.
@@ -71,7 +71,7 @@ def _input_shapes(program: ExportedProgram) -> list[torch.Size]:
 
 
 def _size_symbol(size: int | torch.SymInt) -> object:
-    """Return the symbol of an open size; None if it is fixed or an expression of symbols."""
+    """Return the symbol of a dynamic size; None for a number and an expression like ``s0 + 1``."""
     expression = None if isinstance(size, int) else size.node.expr
     return expression if getattr(expression, "is_Symbol", False) else None
 

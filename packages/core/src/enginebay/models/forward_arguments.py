@@ -25,7 +25,7 @@ _CONSTANTS = (int, float, complex, str, bytes, type(None))
 
 
 class _TensorSlot(int):
-    """Placeholder for an input tensor among the arguments; the value is the input's index."""
+    """Placeholder for an input tensor among the arguments; its value is the tensor's index."""
 
 
 class _CopiedObject:  # not a dataclass, which map_leaves() would open
@@ -76,7 +76,7 @@ class Call:
     def record(
         cls, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> tuple[Self, dict[str, Tensor]]:
-        """Return a call with these arguments, and copies of its tensors by name.
+        """Return a call with these arguments, and copies of the tensors in them by name.
 
         The arguments need not match the parameters of any ``forward``.
         """
@@ -145,9 +145,9 @@ def _add_argument(call: Call, parameter: inspect.Parameter, value: Any, named: b
 
 
 def find_misspelled_input(model: nn.Module, names: Iterable[object]) -> InputError | None:
-    """Return the error for a misspelled parameter of ``forward``.
+    """Return an error if a name looks like a misspelled parameter of ``forward``, else None.
 
-    None if no name resembles a parameter, or if ``forward`` accepts any name (``**kwargs``).
+    If ``forward`` accepts any name (``**kwargs``), no name counts as misspelled.
     """
     parameters = forward_parameters(model).parameters
     if any(param.kind is inspect.Parameter.VAR_KEYWORD for param in parameters.values()):
@@ -170,7 +170,7 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
 
 
 def required_parameters(function: Callable[..., object]) -> list[str]:
-    """Return the required parameters of a callable; empty if :mod:`inspect` cannot see them."""
+    """Return a callable's required parameters; empty if :mod:`inspect` finds no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):
@@ -234,7 +234,7 @@ def _are_keywords(
 
 
 def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> object:
-    """Return an argument with slots instead of tensors, and copies instead of objects."""
+    """Return an argument in which slots replace tensors, and copies replace other objects."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return tuple(put(f"{parameter.name}_{index}", part) for index, part in enumerate(value))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -243,7 +243,7 @@ def _make_slots(parameter: inspect.Parameter, value: Any, put: _SlotMaker) -> ob
 
 
 class _SlotMaker:
-    """Replaces the tensors in arguments by slots, and objects by copies.
+    """Replaces the tensors in arguments by slots, and other objects by copies.
 
     Args:
         tensors: Dict to which the tensors are added, by name.

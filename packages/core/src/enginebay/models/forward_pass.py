@@ -1,4 +1,4 @@
-"""Forward pass of a model: evaluation mode, and the tensors of the result."""
+"""Forward pass of a model: set evaluation mode, and find the output tensors in the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain functions as models: the function is the forward, the modules it uses are submodules.
+"""Modules made from plain functions: the forward of such a module calls the function.
 
 This module imports torch at its top, since the class derives from ``nn.Module``: import it lazily.
 """
@@ -39,7 +39,7 @@ class FunctionModel(nn.Module):
 
 
 def _find_used_modules(function: Callable[..., object]) -> Iterator[nn.Module | nn.Parameter]:
-    """Yield the modules and parameters of a function's object, closure and globals."""
+    """Yield the modules and parameters that a function finds in its object, closure or globals."""
     while isinstance(function, partial):
         function = function.func
     owner = getattr(function, "__self__", function)

@@ -28,7 +28,7 @@ class HeldValue(NamedTuple):
     Attributes:
         name: The path of the value: ``encoder.cache['keys']``.
         value: The value.
-        owner: The ``nn.Module`` that it belongs to; None outside the model.
+        owner: The ``nn.Module`` that the value belongs to; None outside the model.
         depth: The number of objects other than modules on the path.
     """
 
@@ -40,14 +40,14 @@ class HeldValue(NamedTuple):
 
 @dataclass
 class HolderSnapshot:
-    """A container of state, called holder, and its items at the time of the snapshot.
+    """A copy of the items of a container (the holder), to find and undo later changes.
 
     Attributes:
         name: The path of the holder.
         holder: A container, an object's attributes, a class, or the globals of a module.
         items: Key or index → item; the items of a set are the keys.
         item_format: Format string of an item's path: ``{0}`` is the holder's path, ``{1}`` the key.
-        owner: The ``nn.Module`` that it belongs to; None outside the model.
+        owner: The ``nn.Module`` that the holder belongs to; None outside the model.
         depth: The number of objects other than modules on the path of an item.
         partly: True if the holder has further items, which are ignored.
     """
@@ -64,7 +64,7 @@ class HolderSnapshot:
         self.owner_type = type(self.owner)
 
     def is_valid(self) -> bool:
-        """Return False if the owner's class has changed since the snapshot (a lazy module)."""
+        """Return False if the owner has a new class, as a lazy module has after its first run."""
         return type(self.owner) is self.owner_type
 
     def held_values(self) -> Iterator[HeldValue]:
@@ -80,7 +80,7 @@ class HolderSnapshot:
                 yield self._name(key)
 
     def restore(self) -> None:
-        """Restore the items; unchanged ones are not written, since other threads may read them."""
+        """Restore the items that changed; other threads may read the unchanged ones meanwhile."""
         holder, items = self.holder, self.items
         if isinstance(holder, list):
             if len(holder) != len(items) or any(map(is_not, holder, items.values())):
@@ -135,7 +135,7 @@ def take_snapshot(held: HeldValue) -> HolderSnapshot | None:
 
 
 def _list_items(holder: Any) -> dict[Any, object]:
-    """Return key or index → item; the items of a set are the keys."""
+    """Return the items of a container by key or index; each item of a set is a key."""
     if isinstance(holder, list | tuple):
         return dict(enumerate(holder))
     if isinstance(holder, set):
@@ -147,7 +147,7 @@ def _list_items(holder: Any) -> dict[Any, object]:
 
 
 def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
-    """Yield snapshots of the classes of a model's modules, and of the globals that they use."""
+    """Yield snapshots of the classes of a model's modules, and of globals used by their methods."""
     seen: defaultdict[int, set[str]] = defaultdict(set)  # by id of the globals
     for cls in dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__):
         if not _is_user_class(cls):
@@ -168,7 +168,7 @@ def snapshot_surroundings(model: nn.Module) -> Iterator[HolderSnapshot]:
 
 
 def _select_state(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
-    """Return the values of these names, without functions, classes and Python modules."""
+    """Return the values of these names in a scope, without functions, classes and modules."""
     values = {name: scope[name] for name in names if name in scope and not name.startswith("__")}
     return {name: value for name, value in values.items() if _can_be_state(value)}
 
@@ -180,7 +180,7 @@ def _can_be_state(value: object) -> bool:
 
 
 def _is_object(value: object) -> bool:
-    """Return True for an object with attributes, of a class outside Python's library and torch."""
+    """Return True for an object with attributes whose class comes from neither Python nor torch."""
     # A class with a user's metaclass is not an object: its namespace is read-only.
     is_class = isinstance(value, type)
     return not is_class and hasattr(value, "__dict__") and _is_user_class(type(value))

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def choose_unused_name(name: str, taken: Container[str]) -> str:
-    """Return the name, or the name with the first unused number: ``x``, ``x_1``."""
+    """Return the name if it is unused, else the name with the first unused number: ``x_1``."""
     if name not in taken:
         return name
     number = 1

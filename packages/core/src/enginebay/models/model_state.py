@@ -69,7 +69,7 @@ class ModelState:
         )
 
     def record_again(self) -> ModelState:
-        """Return the model's current state, recorded to the same extent."""
+        """Return a new record of the model's state, with the same value of ``fully``."""
         return ModelState(self._model, fully=self._fully)
 
     def changed(self) -> list[str]:
@@ -88,7 +88,7 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Replace each tensor that cannot be traced by one detached copy, wherever it is stored."""
+        """Replace every tensor that cannot be traced, in all places that store it, by a copy."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}
@@ -107,7 +107,7 @@ class ModelState:
                     snapshot.holder[key] = map_leaves(detach_leaf, value)
 
     def restore(self) -> None:
-        """Restore the state, except of lazy modules, whose class the first forward changed."""
+        """Restore the state, except in lazy modules that their first forward has initialised."""
         import torch
 
         for snapshot in self._snapshots:
@@ -178,5 +178,5 @@ def _is_state(value: object) -> TypeGuard[Tensor]:
 
 
 def _is_untraceable(value: object) -> bool:
-    """Return True for a state tensor with a gradient history, or from inference mode."""
+    """Return True for a state tensor that has a gradient history or comes from inference mode."""
     return _is_state(value) and (value.requires_grad or value.is_inference())

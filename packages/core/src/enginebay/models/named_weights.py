@@ -1,4 +1,4 @@
-"""Weights in a model's name: ``timm:resnet18?pretrained``, ``net.py:Net?weights=FILE``."""
+"""Requests for weights in a model's name: ``timm:vit?pretrained``, ``net.py:Net?weights=FILE``."""
 
 from __future__ import annotations
 

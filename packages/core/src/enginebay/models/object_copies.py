@@ -1,4 +1,4 @@
-"""Deep copies of objects among a forward's arguments, so that it cannot change the originals.
+"""Deep copies of objects among a forward's arguments, since a forward may change its arguments.
 
 This module imports torch at its top, since the class derives from one of torch's: import it lazily.
 """
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class CopyObjects(TorchFunctionMode):
-    """Makes deep copies of objects, with detached tensors.
+    """Makes deep copies of objects, in which tensors are detached from their gradient history.
 
     torch itself refuses to deep-copy a tensor with a gradient history. A value that several objects
     share is copied once, and their copies share that copy.

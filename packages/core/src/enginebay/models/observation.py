@@ -83,7 +83,7 @@ class Observation:
 
     @property
     def below(self) -> dict[str, int]:
-        """Input name → exclusive upper bound of its values, for inputs that index a tensor."""
+        """The exclusive upper bound of the values of each input that indexes a tensor, by name."""
         return {**self.classes, **self.table_rows}
 
 
@@ -182,7 +182,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def _reporting_methods(observer: Observer) -> Iterator[None]:
-    """Report calls of the methods ``_METHODS``, which run no operator, to the observer."""
+    """Inside the block, report to the observer all calls of ``_METHODS``, which run no operator."""
     token = _CURRENT.set(observer)
     with _LOCK:
         if not _active:
@@ -212,7 +212,7 @@ def _reporting(method: Callable[..., _T]) -> Callable[..., _T]:
 
 
 def _look_ups(name: str, args: Sequence[Any]) -> Iterator[tuple[Tensor, int]]:
-    """Yield each index tensor among an operator's arguments, with the size of the indexed axis."""
+    """Yield each index tensor among an operator's arguments, and the size of the indexed axis."""
     match name:
         case "embedding":
             yield args[1], args[0].shape[0]

@@ -78,7 +78,7 @@ def find_model(
 
 
 def _load_without_plugin(name: str, scheme: str) -> ModelSource:
-    """Load a model without a plugin; if it fails, hint at the plugin that provides the model."""
+    """Load a model without a plugin; if that fails, the error names plugins that may load it."""
     try:
         return load_model(name)
     except ModelSourceError as err:
@@ -104,7 +104,7 @@ def _add_weights(source: ModelSource, options: Mapping[str, Any]) -> ModelSource
 
 
 def _is_library_name(name: str) -> bool:
-    """Return True for ``resnet18`` or ``google/vit-base-patch16-224`` unless it is a file."""
+    """Return True for a name such as ``resnet18`` or ``google/vit-base`` that is no file's path."""
     return bool(re.fullmatch(r"[\w-]+(/[\w.-]+)?", name)) and not Path(name).exists()
 
 
@@ -120,5 +120,5 @@ def names_codebase(model: str, codebase: str) -> bool:
 
 
 def _is_bare(model: str) -> bool:
-    """Return True for a bare name, or a ``.py`` file (a codebase's config) without attribute."""
+    """Return True for a name without scheme, folder and suffix, or a ``.py`` path alone."""
     return ":" not in model and (model.endswith(".py") or not set("/\\.") & set(model))

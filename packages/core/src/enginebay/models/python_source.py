@@ -1,4 +1,4 @@
-"""Import of the user's Python file or module with a model, a data set or a metric."""
+"""Import of a Python file or module of the user that defines a model, a data set or a metric."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
 
     Args:
         name: The module.
-        missing: The missing part: the module, or a package that should contain it.
+        missing: What does not exist: the module, or a package that should contain the module.
         folder: The folder that was searched first, if not the current one.
     """
     guess = nearest(name, [file.stem for file in (folder or Path.cwd()).glob("*.py")])
@@ -156,7 +156,7 @@ def missing_module(name: str, missing: str, folder: Path | None = None) -> Model
 
 
 def missing_attribute(name: str, source: str, known: Iterable[str]) -> ModelSourceError:
-    """Return the error for a name that a file or module does not define.
+    """Return the error for an attribute that a Python file or module does not define.
 
     Args:
         name: The name.

@@ -1,4 +1,4 @@
-"""Record an application's calls of a model, to use as example, open dimensions and data."""
+"""Record an application's calls of a model, and deploy the model with them as example and data."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def record(model: object) -> Iterator[RecordedCalls]:
 
 @dataclass(frozen=True)
 class _StoredCall:
-    """The index of a call, its arguments, and copies of its tensors on the CPU."""
+    """A recorded call: its index, its arguments, and copies of their tensors on the CPU."""
 
     number: int
     call: Call
@@ -100,7 +100,7 @@ class RecordedCalls:
     """The recorded calls of a model, which ``deploy``, ``export`` and ``preview`` take as ``args``.
 
     A call with the most frequent sizes becomes the example. Axes whose sizes differ between calls
-    are open, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
+    are dynamic, from the smallest to the largest recorded size. ``deploy`` also uses the calls as
     data, and generates probes between the smallest and largest recorded value of each input. An
     explicit argument overrides this: an axis in ``dynamic``, the data, the domain of an input.
 
@@ -140,7 +140,7 @@ class RecordedCalls:
 
     @property
     def example(self) -> tuple[object, ...]:
-        """The last call with the most frequent sizes: positional arguments, then a keyword dict."""
+        """The arguments of a call with the most frequent sizes, a dict of keywords as the last."""
         usual = self._usual()
         device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])
@@ -162,13 +162,13 @@ class RecordedCalls:
     def opened(
         self, names: Sequence[str], requested: DynamicShapes, dynamic: Mapping[str, Any]
     ) -> DynamicShapes:
-        """Return the axes whose sizes differ between calls, and those that the caller opened.
+        """Return the dynamic axes: the requested axes, and axes whose sizes differ between calls.
 
         Axes whose sizes are equal in every call share one dimension.
 
         Args:
             names: The names of the inputs, in order.
-            requested: The axes that the caller opened.
+            requested: The axes that the caller made dynamic.
             dynamic: The caller's own value of ``dynamic``, which may also fix an axis.
         """
         every = dict(zip(names, zip(*self._sizes, strict=True), strict=True))
@@ -214,7 +214,7 @@ class RecordedCalls:
         return other
 
     def domain(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return input name → its smallest and largest value in the stored calls, if they differ.
+        """Return the smallest and largest stored value of each input, unless the two are equal.
 
         Inputs of booleans or complex numbers are left out.
         """
@@ -229,7 +229,7 @@ class RecordedCalls:
         return domain
 
     def add(self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Record a call; ``record`` registers this as a forward pre-hook of the model."""
+        """Record a call; ``record`` registers this method as a forward pre-hook of the model."""
         import torch
 
         is_traced = torch._C._get_tracing_state() is not None
@@ -310,7 +310,7 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Describe how a call differs from the first: ``'use_cache' is True in call 0, and False``."""
+    """Say how a call differs from the first: ``'x' is 1 in call 0, and 2``; empty if not at all."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [
@@ -321,7 +321,7 @@ def _describe_difference(first: Mapping[str, object], other: Mapping[str, object
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return True for equal values, and for objects of one class that cannot be compared."""
+    """Return True if two values are equal, or have the same class and cannot be compared."""
     if type(one) is not type(other):
         return False
     if getattr(type(one), "__eq__", None) is object.__eq__:

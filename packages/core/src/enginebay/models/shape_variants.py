@@ -1,4 +1,4 @@
-"""Input shapes with other sizes of dynamic (open) dimensions, to verify an artifact at."""
+"""Input shapes at which an artifact with dynamic (open) dimensions is verified."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def extreme_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all open dimensions at their smallest, then largest size.
+    """Yield the inputs' shapes with all dynamic dimensions at their smallest, then largest size.
 
     A dimension without a limit keeps its usual size. Shapes equal to the usual ones are skipped.
 
@@ -55,10 +55,10 @@ def _choose_limit(bound: str, dim: DynamicDim, size: int) -> int:
 def crossed_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with open dimensions at sizes that differ from each other.
+    """Yield shapes of the inputs in which dynamic dimensions have unequal sizes.
 
-    The first result changes all dimensions, each further one a single dimension. They reveal an
-    engine that swaps height and width, an error that equal sizes hide.
+    The first result changes all dimensions, each later result changes a single one. An engine that
+    swaps height and width fails at these shapes, while equal sizes would hide the error.
 
     Example:
         >>> from enginebay.models.dynamic import DynamicDim
@@ -92,14 +92,14 @@ def crossed_shapes(
 def shapes_at(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the usual shapes with other sizes of open dimensions, given by dimension name."""
+    """Return the usual shapes with new sizes of dynamic dimensions, passed by dimension name."""
     return _resize_shapes(dynamic, usual, lambda dim, size: sizes.get(dim.name, size))
 
 
 def unlimited_sizes(
     dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """Return dimension name → its size in ``shapes``, for dimensions without a largest size."""
+    """Return the current size of each dimension that has no largest size, by dimension name."""
     dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
     return {dim.name: size for dim, size in dims if dim.max is None}
 
@@ -107,7 +107,7 @@ def unlimited_sizes(
 def between_shapes(
     dynamic: DynamicShapes, usual: Mapping[str, tuple[int, ...]]
 ) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Yield the inputs' shapes with all open dimensions at odd sizes, then at prime sizes.
+    """Yield the inputs' shapes with all dynamic dimensions at odd sizes, then at prime sizes.
 
     The sizes are near the middle of the range, which ends at twice the usual size if unlimited. A
     model may fail at sizes that are not powers of two, or at any size but the example's.
@@ -139,7 +139,7 @@ def _choose_prime_size(dim: DynamicDim, size: int) -> int:
 
 
 def _prime_sizes(dim: DynamicDim, size: int) -> Iterator[int]:
-    """Yield the prime sizes from the middle of the range downwards."""
+    """Yield prime numbers from the middle of a dimension's range down to its smallest size."""
     for number in range(_middle_size(dim, size), max(dim.min, 2) - 1, -1):
         if all(number % other for other in range(2, int(number**0.5) + 1)):
             yield number

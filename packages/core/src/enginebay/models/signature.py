@@ -87,7 +87,7 @@ class Signature:
 
     @contextmanager
     def runner(self, model: nn.Module) -> Iterator[Callable[[Sequence[Tensor]], list[Tensor]]]:
-        """Prepare the model for many runs: its mode is changed only once.
+        """Prepare the model for many runs: evaluation mode is set only once.
 
         Yields:
             A function from the inputs to the outputs, both in order. The outputs may share memory
@@ -198,7 +198,7 @@ def _call_model(model: nn.Module, args: Sequence[object], kwargs: Mapping[str, o
 def _name_outputs(
     result: object, inputs: Iterable[str], names: Sequence[str] | None, *, caches: bool
 ) -> tuple[dict[str, tuple[str, Tensor]], list[str]]:
-    """Return output name → path in the result and tensor, and notes for the user."""
+    """Return each output's path and tensor by output name, and notes about left-out values."""
     import torch
 
     from enginebay.tensors import output_leaves

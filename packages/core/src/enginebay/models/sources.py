@@ -66,7 +66,7 @@ class ModelSource:
 
     @cached_property
     def module(self) -> Any:
-        """The model as an ``nn.Module``: an exported program is converted, torch.compile undone."""
+        """The model as an ``nn.Module``, not as an exported program or a compiled module."""
         return self.model.module() if self.program is not None else unwrap_compiled(self.model)
 
     @property
@@ -76,16 +76,16 @@ class ModelSource:
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the inputs: those in the file, else the parameters of ``forward``."""
+        """The input names in the model's file or, without such names, the parameters of forward."""
         if self.ir is not None and self.ir.inputs:
             return [spec.name for spec in self.ir.inputs]
         return list(forward_parameters(self.module).parameters)
 
     def arguments(self, named: Mapping[str, object]) -> object:
-        """Convert inputs by name to arguments of ``forward``, if a PyTorch file names its inputs.
+        """Convert inputs by name to arguments of ``forward``, for a PyTorch file with input names.
 
-        The names in the file may differ from the parameters of its graph. For any other model the
-        inputs are returned unchanged.
+        These names may differ from the parameters of ``forward``. For a model without such names
+        the inputs are returned unchanged.
         """
         described = self.ir.inputs if self.ir is not None and self.model is not None else ()
         if {spec.name for spec in described} != set(named):

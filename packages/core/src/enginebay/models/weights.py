@@ -22,7 +22,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 
 def weights_text(weights: str) -> str:
-    """Return the origin of weights for users, with the flags that replace random weights."""
+    """Return the origin of weights for users; for random ones, also the flags that replace them."""
     if weights != RANDOM_WEIGHTS:
         return weights
     return f"{weights}: its outputs are meaningless; use --pretrained or --weights FILE"
@@ -140,7 +140,7 @@ def take_weights(model: nn.Module, weights: Mapping[str, Any], origin: str) -> N
 
 
 def _describe_difference(own: Sequence[str], loaded: Collection[str]) -> str:
-    """Describe missing and unknown names of tensors; empty if all names match."""
+    """Describe tensors that only the model or only the loaded weights have; empty if none."""
     missing = [name for name in own if name not in loaded]
     unknown = [name for name in loaded if name not in own]
     words = [

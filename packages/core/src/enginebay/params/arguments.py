@@ -192,7 +192,7 @@ def _decode_json(text: str) -> object:
 
 
 class _Collect(argparse.Action):
-    """Joins the values or entries of a flag that occurs several times."""
+    """Action for a flag that may occur several times: it joins the lists or dicts of values."""
 
     def __call__(
         self,

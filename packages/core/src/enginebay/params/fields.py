@@ -107,7 +107,7 @@ class Field(msgspec.Struct, frozen=True):
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
     def _expectation(self, message: str, value: object, *, typed: bool) -> str:
-        """Translate msgspec's message about the expected and the found type to Python's names."""
+        """Return a text with the expected and the found type, from msgspec's error message."""
         if self.choices:
             return "expected one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
@@ -169,7 +169,7 @@ def read_fields(docstring: str) -> dict[str, str]:
 
 
 def _section_lines(docstring: str) -> list[str]:
-    """Return the lines of the sections about fields, dedented to the first column."""
+    """Return the lines of the sections ``Args`` and ``Attributes``, with less indentation."""
     lines: list[str] = []
     inside, indent = False, 0
     for line in cleandoc(docstring).splitlines():

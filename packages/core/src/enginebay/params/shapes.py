@@ -177,7 +177,7 @@ def resolve_profiles(
 
 
 def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
-    """Return shapes by the names of the model's inputs.
+    """Return the shape of each input by its name, from the shapes that the user wrote.
 
     A shape without a name is that of the only input. The name of a container of inputs, such as a
     cache, stands for all inputs in it that have no shape of their own.
@@ -216,7 +216,7 @@ def inputs_in(container: str, input_names: Iterable[str]) -> list[str]:
 
 
 def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
-    """Return ``given`` in the order of ``main``, with the sizes of ``main`` instead of None."""
+    """Return ``given`` in the order of ``main``, with sizes of ``main`` in the place of None."""
     for name in given:
         if name not in main:
             raise _unknown_name_error(name, main, "in the main shapes: those have")

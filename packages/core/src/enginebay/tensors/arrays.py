@@ -98,7 +98,7 @@ def _host_array(value: torch.Tensor) -> NumpyArray:
 
 
 def host_view(value: Any) -> NumpyArray | None:
-    """Return an array that shares the memory of a plain torch tensor on the host.
+    """Return an array that shares the memory of a torch tensor, if no conversion is necessary.
 
     Returns:
         The array; None for a value that :func:`to_numpy` has to convert: a tensor on another

@@ -55,7 +55,7 @@ def is_cache(value: object) -> bool:
 
 
 def _tensor_attributes(cache: object) -> list[str]:
-    """Return the names of attributes that may contain tensors: neither private nor constant."""
+    """Return the attributes that may contain tensors: all but private ones and constants."""
     return [
         name
         for name, part in vars(cache).items()

@@ -76,7 +76,7 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
 def inputs_for(
     specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
 ) -> dict[str, Array]:
-    """Return an array for each input: the caller's, or one generated at the requested shape.
+    """Return an array for each input: the caller's, or an array generated at a shape.
 
     Args:
         specs: The model's inputs.
@@ -84,7 +84,7 @@ def inputs_for(
             inputs are generated at the shape in ``specs``.
 
     Raises:
-        InputError: A missing input has an open shape, or an array has no name though the model
+        InputError: A missing input has a dynamic size, or an array has no name though the model
             has several inputs.
     """
     named = {_resolve_name(name, specs): value for name, value in given.items()}
@@ -141,7 +141,7 @@ def random_inputs(
         below: Input name → exclusive bound of its integers (default: 2).
 
     Raises:
-        InputError: A dimension is open, or the dtype has no random values (``string``).
+        InputError: A size is dynamic, or the dtype has no random values (``string``).
 
     Example:
         >>> random_inputs([TensorSpec("mask", "bool", (3,))])["mask"].dtype

@@ -55,7 +55,7 @@ def output_leaves(result: object, *, caches: bool = True) -> Iterator[tuple[str,
 
 
 def map_leaves(function: Callable[[Any], object], value: object) -> Any:
-    """Return a copy of the structure in which ``function(leaf)`` replaces every leaf.
+    """Return a copy of a nested value in which ``function(leaf)`` replaces every leaf.
 
     Example:
         >>> map_leaves(lambda n: n * 10, {"a": 1, "b": (2, 3)})
@@ -68,7 +68,7 @@ def map_leaves(function: Callable[[Any], object], value: object) -> Any:
 
 
 def map_named(function: Callable[[str, Any], object], value: object, path: str) -> object:
-    """Return a copy of the structure in which ``function(path, leaf)`` replaces every leaf.
+    """Return a copy of a nested value in which ``function(path, leaf)`` replaces every leaf.
 
     Example:
         >>> map_named(lambda path, n: f"{path} is {n}", [1, 2], "x")

@@ -1,4 +1,4 @@
-"""Arrays that can be sent to another process as MessagePack, without pickle."""
+"""Pack arrays as MessagePack, to send them to another process without pickle."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def save_samples(path: Path, samples: Iterable[Sample]) -> None:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NumpyArray]) -> None:
-    """Write an ``.npz`` file with any array names: ``numpy.savez`` refuses the name ``file``."""
+    """Write an ``.npz`` file; unlike ``numpy.savez``, this also accepts an array named ``file``."""
     with ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             # An entry's size is unknown when it is opened, and may exceed 2 GiB.
