@@ -1,4 +1,4 @@
-"""Deploy configs: files with the options of an export, its engine and the engine's parameters.
+"""Deploy configs: files that specify an export, an engine and the engine's parameters.
 
 A config is a TOML, JSON, YAML or Python file; Python is read without being executed. A file
 inherits from others with ``_base_``; ``read_config`` returns the merged result as plain values.

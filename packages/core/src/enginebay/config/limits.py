@@ -39,7 +39,7 @@ class Budget:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
     def check_value(self, value: object, depth: int = 0) -> None:
-        """Check the size of a value and of its keys, but not the values in it.
+        """Check a value and its keys, but not the values in it.
 
         Raises:
             ValueError: The value is too large, too deep, or of a type that configs cannot contain.

@@ -10,7 +10,7 @@ from enginebay.errors import ConfigError
 
 
 class Location(NamedTuple):
-    """A location in a config file: a line and column of a ``.py`` file, a key of other files.
+    """A location in a config file: line and column in a ``.py`` file, keys in any other file.
 
     Attributes:
         path: The absolute path of the file.

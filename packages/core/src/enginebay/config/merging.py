@@ -10,7 +10,7 @@ DELETE = "_delete_"
 
 
 def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
-    """Merge a config into its base: dicts are merged, other values replace the base's.
+    """Merge a config into its base: dicts are merged, any other value replaces the base's value.
 
     A dict of the child with ``_delete_=True`` replaces the base's dict instead. A number as key of
     the base matches the same number as text in the child: JSON and TOML have only text keys.

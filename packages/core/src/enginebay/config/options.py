@@ -110,7 +110,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``; each field at its default gets the value of the field in ``below``."""
+    """Return ``options``, with values from ``below`` in the fields that are at their default."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}

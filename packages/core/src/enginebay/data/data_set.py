@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Let the task convert the files of a folder; return any other data set unchanged.
+        """Let the task convert a folder's files; without both, return the data set unchanged.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -162,7 +162,7 @@ class DataSet:
         return self._length
 
     def __iter__(self) -> Iterator[Item]:
-        """Iterate over the items, unchecked; the name of an array without a name is ``""``."""
+        """Iterate over the items, unchecked; an array without a name gets the name ``""``."""
         return self.items()
 
     def items(
@@ -234,7 +234,7 @@ class DataSet:
         )
 
     def digests(self, start: int, stop: int) -> bytes:
-        """Return the digests of the inputs of items that were read, 8 bytes per item."""
+        """Return the digests of items ``start`` to ``stop``, once read, with 8 bytes per item."""
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:

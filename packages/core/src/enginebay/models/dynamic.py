@@ -97,13 +97,13 @@ def normalise(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[str] = (),
 ) -> DynamicShapes:
-    """Convert the caller's dynamic dimensions to :class:`DynamicDim`, and check them.
+    """Convert dynamic dimensions to :class:`DynamicDim`, and check them against the inputs.
 
     Args:
         dynamic: Input name → axis → dimension. A dimension is a name, a tuple of an optional name
             and its smallest, optional usual and largest size (``"batch"``, ``("batch", 1, 8)``,
             ``(1, 4, 8)``), True for any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or
-            None for a fixed axis. A list of axes allows any size of each. The name of a container
+            None for a fixed axis. In a list of axes, all may have any size. The name of a container
             of inputs, such as a cache, stands for all inputs in it, which share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx

@@ -62,7 +62,7 @@ def example_inputs(
 
 
 def is_generated(spec: TensorSpec, args: object, source: ModelSource) -> bool:
-    """Return True if the values of an example input were generated, not passed or stored."""
+    """Return True if Enginebay generated the values of an example input."""
     if args is None:
         return source.example_inputs is None
     value = args.get(spec.name, args.get("")) if isinstance(args, Mapping) else args
@@ -238,7 +238,7 @@ def _find_unsized_axes(
 def range_profiles(
     usual: Shapes, min_shapes: Shapes, max_shapes: Shapes
 ) -> dict[str, ShapeProfile]:
-    """Return the shape profile of each input; a missing limit is the usual shape.
+    """Return the shape profile of each input; a missing minimum or maximum is the usual shape.
 
     Raises:
         ParamsError: The shapes do not match the usual ones.

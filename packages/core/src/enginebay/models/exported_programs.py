@@ -1,4 +1,4 @@
-"""Dynamic (open) dimensions of an exported program, which are chosen when it is captured."""
+"""The dynamic (open) dimensions with which an exported program was captured."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def forward_parameters(model: nn.Module) -> inspect.Signature:
 
 
 def required_parameters(function: Callable[..., object]) -> list[str]:
-    """Return a callable's required parameters; empty if :mod:`inspect` finds no signature."""
+    """Return the names of required parameters; empty if :mod:`inspect` finds no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (ValueError, TypeError):

@@ -74,7 +74,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Inside the block, run functions that ``torch.compile`` wraps without compilation."""
+    """Disable compilation inside the block, also of functions that ``torch.compile`` wraps."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         yield
         return

@@ -39,7 +39,7 @@ class FunctionModel(nn.Module):
 
 
 def _find_used_modules(function: Callable[..., object]) -> Iterator[nn.Module | nn.Parameter]:
-    """Yield the modules and parameters that a function finds in its object, closure or globals."""
+    """Yield modules and parameters that a function uses from its object, closure and globals."""
     while isinstance(function, partial):
         function = function.func
     owner = getattr(function, "__self__", function)

@@ -24,7 +24,7 @@ def choose_unused_name(name: str, taken: Container[str]) -> str:
 
 
 def rename_tensors(kind: str, values: dict[str, _T], names: Sequence[str] | None) -> dict[str, _T]:
-    """Replace the keys of ``values`` by the user's names, if there are any.
+    """Replace the keys of ``values`` by the user's names, if the user chose names.
 
     Raises:
         InputError: The number of names differs, a name is empty, or a name occurs twice.

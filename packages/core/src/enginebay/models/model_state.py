@@ -32,7 +32,7 @@ _SUM_TOLERANCE = 1e-4
 
 @contextmanager
 def unchanged(source: ModelSource) -> Iterator[None]:
-    """Restore a model's state after the block, in which it may be run and exported.
+    """Restore a model's state after the block, in which the model may be run and exported.
 
     The state consists of the attributes of modules and of objects in them, the containers in these,
     and the content of all tensors except parameters. Inside the block, stored tensors with a
@@ -88,7 +88,7 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Replace every tensor that cannot be traced, in all places that store it, by a copy."""
+        """Put a detached copy in all places that store a tensor which cannot be traced."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}

@@ -110,7 +110,7 @@ def _execute_file(path: Path, name: str) -> ModuleType:
 
 @contextmanager
 def unify_errors(action: str, name: str) -> Iterator[None]:
-    """Convert any exception of the user's code into one of Enginebay's, except Ctrl-C.
+    """Convert any exception of the user's code except Ctrl-C into an exception of Enginebay.
 
     Raises:
         MissingDependencyError: The code imports a package that is not installed.

@@ -38,7 +38,7 @@ _Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 @contextmanager
 def record(model: object) -> Iterator[RecordedCalls]:
-    """Record an application's calls of a model, to deploy it for the inputs of these calls.
+    """Record an application's calls of a model, to deploy the model for the recorded inputs.
 
     :class:`RecordedCalls` describes their use. The model computes as before, except that a module
     compiled by ``torch.compile`` runs uncompiled.
@@ -140,7 +140,7 @@ class RecordedCalls:
 
     @property
     def example(self) -> tuple[object, ...]:
-        """The arguments of a call with the most frequent sizes, a dict of keywords as the last."""
+        """The arguments of a call with the most frequent sizes; the last is a dict of keywords."""
         usual = self._usual()
         device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])
@@ -198,7 +198,7 @@ class RecordedCalls:
         return opened
 
     def fitting(self, example: Mapping[str, Sequence[int]], dynamic: DynamicShapes) -> Self:
-        """Return only the calls whose fixed axes have the same sizes as the example's."""
+        """Return the calls in which each fixed axis has the same size as in the example."""
         closed = [
             (n, axis, size)
             for n, (name, shape) in enumerate(example.items())
@@ -310,7 +310,7 @@ def _find_extreme_calls(calls: Mapping[int, _Shapes]) -> set[int]:
 
 
 def _describe_difference(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Say how a call differs from the first: ``'x' is 1 in call 0, and 2``; empty if not at all."""
+    """Describe how a call differs from the first; the caller appends ``in call N``."""
     for path in {**first, **other}:
         if path not in first or path not in other or not _is_same(first[path], other[path]):
             values = [

@@ -45,7 +45,7 @@ def _resize_shapes(
 
 
 def _choose_limit(bound: str, dim: DynamicDim, size: int) -> int:
-    """Return the limit ``min`` or ``max`` of a dimension; the usual size if it has none."""
+    """Return the limit ``min`` or ``max`` of a dimension; without a limit, the usual size."""
     if dim.max is None and not dim.min:  # an axis from a config, whose range is unknown
         return size
     limit = getattr(dim, bound)
@@ -99,7 +99,7 @@ def shapes_at(
 def unlimited_sizes(
     dynamic: DynamicShapes, shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
-    """Return the current size of each dimension that has no largest size, by dimension name."""
+    """Return the size in ``shapes`` of each dimension without a largest size, by dimension name."""
     dims = ((dim, shapes[name][n]) for name, axes in dynamic.items() for n, dim in axes.items())
     return {dim.name: size for dim, size in dims if dim.max is None}
 

@@ -112,7 +112,7 @@ class BackendParams(Declared):
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:
-        """Return input name → its smallest, usual and largest shape.
+        """Return the smallest, usual and largest shape of each input, by input name.
 
         Args:
             usual: The shapes of the example inputs, used if ``input_shapes`` is empty.

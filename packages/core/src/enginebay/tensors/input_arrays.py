@@ -76,7 +76,7 @@ def parse_inputs(texts: Iterable[str]) -> dict[str, TensorSpec | NumpyArray]:
 def inputs_for(
     specs: Sequence[TensorSpec], given: Mapping[str, TensorSpec | Array]
 ) -> dict[str, Array]:
-    """Return an array for each input: the caller's, or an array generated at a shape.
+    """Return an array for each input: the caller's array, or a generated one.
 
     Args:
         specs: The model's inputs.
