@@ -102,7 +102,7 @@ class DataSet:
         return self._source.description
 
     def for_task(self, task: Task | None) -> DataSet:
-        """Let the task convert a folder's files; without both, return the data set unchanged.
+        """Let the task convert a folder's files; without task or folder, return this data set.
 
         Raises:
             InputError: The files in the folder are not those that the task expects.
@@ -234,7 +234,7 @@ class DataSet:
         )
 
     def digests(self, start: int, stop: int) -> bytes:
-        """Return the digests of items ``start`` to ``stop``, once read, with 8 bytes per item."""
+        """Return the digests of items that were read, from ``start`` to ``stop``, 8 bytes each."""
         return self._digests[start:stop].tobytes()
 
     def some(self, count: int, seed: int = 0) -> DataSet:

@@ -103,7 +103,7 @@ def normalise(
         dynamic: Input name → axis → dimension. A dimension is a name, a tuple of an optional name
             and its smallest, optional usual and largest size (``"batch"``, ``("batch", 1, 8)``,
             ``(1, 4, 8)``), True for any size, a ``torch.export.Dim``, a :class:`DynamicDim`, or
-            None for a fixed axis. In a list of axes, all may have any size. The name of a container
+            None for a fixed axis. Each axis in a list may have any size. The name of a container
             of inputs, such as a cache, stands for all inputs in it, which share the dimension.
         inputs: The model's inputs.
         outputs: Names of outputs, which are ignored in ``dynamic``: ``dynamic_axes`` of torch.onnx

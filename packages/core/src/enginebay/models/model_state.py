@@ -88,7 +88,7 @@ class ModelState:
         ]
 
     def detach(self) -> None:
-        """Put a detached copy in all places that store a tensor which cannot be traced."""
+        """Replace each tensor that cannot be traced by a detached copy, wherever it is stored."""
         from enginebay.tensors import map_leaves
 
         copies: dict[int, Tensor] = {}

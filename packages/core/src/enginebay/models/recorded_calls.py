@@ -140,7 +140,7 @@ class RecordedCalls:
 
     @property
     def example(self) -> tuple[object, ...]:
-        """The arguments of a call with the most frequent sizes; the last is a dict of keywords."""
+        """Arguments of a call with the most frequent sizes; the last one is a dict of keywords."""
         usual = self._usual()
         device = next((weight.device for weight in self._model.parameters()), "cpu")
         args, kwargs = usual.call.fill([tensor.to(device) for tensor in usual.tensors])
