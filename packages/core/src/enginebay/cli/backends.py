@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """List the installed backends, plugins and commands; broken ones do not fail the command."""
+    """List the installed backends, plugins and commands; return 0 even if some are broken."""
     if args.load:
         _load_plugins(show_chains=args.traceback)
     backends, plugins, commands = list_backends(), list_plugins(), installed_commands()

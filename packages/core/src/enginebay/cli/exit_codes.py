@@ -164,7 +164,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 
 def _describe_caller(frame: FrameType) -> str:
-    """Return the name and location of the plugin's outermost function in a frame's stack."""
+    """Return the name and location of the plugin's function that Enginebay has called."""
     # Plugins are called by pluggy, and their threads by threading.
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:

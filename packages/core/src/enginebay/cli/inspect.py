@@ -114,7 +114,7 @@ def _describe_data(data: DataRecord | None) -> str:
 
 
 def _describe_task(task: Mapping[str, object] | None) -> str:
-    """Return a task's kind, with the reason if it cannot be read here."""
+    """Return a task's kind, and the reason if this installation cannot read the task."""
     from enginebay.tasks import explain_unread_task
 
     if task is None:

@@ -21,7 +21,7 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """Return the commands of other distributions, sorted by name, without core's names."""
+    """Return the commands of other distributions; one with a name of core's is disabled."""
     from enginebay.plugins import (
         list_commands,  # not at the top: core's own commands start without it
     )

@@ -183,7 +183,7 @@ def _make_console(stream: TextIO) -> Console:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print ``name  value`` lines on stdout, without empty values and repeated names."""
+    """Print ``name  value`` lines on stdout; omit empty values, and show repeated names once."""
     for name, label, value in labelled(fields):
         text = styled(value, "yellow", sys.stdout) if name == "warning" else _colour_verdict(value)
         print_labelled(label, text, wrap=name not in _COPIED)

@@ -89,7 +89,7 @@ def run(args: Namespace) -> int:
 def _pick_inputs(
     artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, TensorSpec | NumpyArray]
 ) -> Mapping[str, Array]:
-    """Return the inputs from the flags, or else the first recorded inputs, or generated values."""
+    """Return the flags' inputs, or else the first recorded sample's, or else generated values."""
     from enginebay.tensors import inputs_for
 
     samples = [] if arrays else artifact.samples()

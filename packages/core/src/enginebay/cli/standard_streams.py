@@ -21,7 +21,7 @@ _BUFFER = 2**20
 def own_stdout() -> Iterator[TextIO]:
     """Reserve stdout for the command: redirect all other writes to descriptor 1 to stderr.
 
-    Engines write there in C++, broken plugins by ``os.write``, and one such line would spoil a JSON
+    Engines write to it in C++, broken plugins by ``os.write``, and one such line would spoil a JSON
     document. A character that stdout's encoding lacks is escaped, as on stderr.
 
     Yields:
@@ -57,7 +57,7 @@ def discard(stream: TextIO) -> None:
 def _open_closed_streams() -> None:
     """Open the streams that the shell has closed, as with ``>&-``.
 
-    Otherwise the next opened file would get the stream's descriptor, and the prints of engines.
+    Otherwise the next opened file would get the descriptor, and engines would print into it.
     """
     for number, name in ((_STDOUT, "stdout"), (_STDERR, "stderr")):
         try:

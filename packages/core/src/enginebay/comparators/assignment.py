@@ -18,7 +18,7 @@ _MAX_PAIRS_PER_CHUNK = 1 << 20
 def touching(
     low: NumpyArray, high: NumpyArray, others_low: NumpyArray, others_high: NumpyArray
 ) -> Iterator[NumpyArray]:
-    """Yield candidate pairs of intervals from two lists: all that touch, and few others.
+    """Yield the pairs of intervals from two lists that touch, and a few pairs that do not.
 
     Sorting avoids comparing each interval with all intervals of the other list.
 
@@ -81,7 +81,7 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
 
 
 def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
-    """Match further rows along augmenting paths, in place."""
+    """Match further rows along augmenting paths: update ``partner`` and ``taken`` in place."""
     unmatched = [int(row) for row in np.unique(pairs[:, 0]) if partner[row] < 0]
     # No path exists if all rows of one set have a match.
     if not unmatched or ((taken[pairs[:, 1]] >= 0).all() and not (taken < 0).any()):

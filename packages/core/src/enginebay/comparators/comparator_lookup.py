@@ -1,4 +1,4 @@
-"""Lookup of comparators by a built-in name, a plugin's name, or as Python objects."""
+"""Lookup of comparators: built-in ones and those of plugins by name, others as objects."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _build_comparator(outputs: tuple[str, ...], specified: object) -> Comparator
 
 
 def _resolve_text(text: str) -> tuple[str, object]:
-    """Return the comparator's name for the manifest, and the object that the text names."""
+    """Return the comparator that a text names: its name in the manifest, and the object."""
     scheme, _, argument = text.partition(":")
     known = _known_comparators()
     if build := known.get(scheme):

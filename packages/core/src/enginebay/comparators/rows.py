@@ -91,7 +91,7 @@ class _Columns(NamedTuple):
     """The rows of all outputs, concatenated along the columns.
 
     Attributes:
-        ids: An id of each of the reference's rows: rows with equal integers and bools share it.
+        ids: An id for each row of the reference; rows with equal integers and bools share an id.
         found_ids: The ids of the artifact's rows.
         values: The floats of the reference's rows, ``[rows, columns]``.
         found_values: The floats of the artifact's rows.
@@ -153,7 +153,7 @@ def _concatenate_columns(outputs: Mapping[str, NumpyArray], names: list[str]) ->
 
 
 def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
-    """Return, for each of the reference's rows, the index of the artifact's matching row or -1."""
+    """Return, for each row of the reference, the index of the artifact's match, or -1."""
     # Most engines keep the order, which is the fastest to check.
     same_order = np.arange(min(count, others))
     if count == others and columns.are_close(same_order, same_order).all():
@@ -185,7 +185,7 @@ def _identify_rows(rows: NumpyArray) -> NumpyArray:
 
 
 def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
-    """Match rows with the same id in their order; return the index of each match, or -1."""
+    """Match rows with equal ids in order; return, for each of ``ids``, the match's index or -1."""
     base = max(len(ids), len(found_ids))
     left, right = (side * base + _count_earlier(side) for side in (ids, found_ids))
     _, rows, others = np.intersect1d(left, right, assume_unique=True, return_indices=True)

@@ -26,9 +26,9 @@ class TopK:
     ``torch.topk`` returns them.
 
     An engine whose scores are within tolerance may exchange two classes only if their scores differ
-    by no more than twice the tolerance. So the reference's score of the engine's class at a
-    rank may differ from the reference's score at this rank by at most twice the tolerance. The
-    sorted scores themselves must be within the tolerance.
+    by no more than twice the tolerance. So if the engine has a different class at a rank, the
+    reference's scores of the two classes may differ by at most twice the tolerance. The sorted
+    scores themselves must be within the tolerance.
     """
 
     def __init__(self, argument: str) -> None:
@@ -71,7 +71,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask of the engine's classes whose score in the reference fits their rank."""
+        """Return a mask of the ranks at which the reference's scores allow the engine's class."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -83,7 +83,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Pair the best scores of reference and engine by rank, with the reference's indices."""
+        """Pair the best scores of reference and engine by rank, with indices into the output."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T
@@ -139,7 +139,7 @@ class _Ranking(NamedTuple):
 
 
 def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArray) -> NumpyArray:
-    """Return the reference's score of each of the engine's classes; NaN if it is unknown."""
+    """Return the reference's score of each class that the engine found; NaN if unknown."""
     classes, scores = reference
     assert scores is not None
     hits = found_best[..., :, None] == classes[..., None, :]

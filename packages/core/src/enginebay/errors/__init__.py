@@ -123,7 +123,7 @@ class EnginebayError(Exception):
 
 
 class UsageError(EnginebayError):
-    """The call itself is wrong: an argument, a name, a combination."""
+    """A call or command line is wrong: an argument, a name, or a combination of arguments."""
 
     exit_code = 2
 
@@ -266,7 +266,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 def disk_error(error: BaseException | None) -> OSError | None:
-    """Find the error of a full or read-only disk in an exception's causes; None without one.
+    """Return the error of a full or read-only disk among an exception and its causes, or None.
 
     Example:
         >>> disk_error(ValueError("no")) is None
@@ -404,7 +404,7 @@ def reason(err: BaseException) -> str:
 
 
 def find_root_cause(err: BaseException) -> BaseException:
-    """Return the first exception of a chain, or the last one that is Enginebay's own."""
+    """Follow an exception's causes to the first EnginebayError, or else to the last cause."""
     while err.__cause__ is not None and not isinstance(err, EnginebayError):
         err = err.__cause__
     return err

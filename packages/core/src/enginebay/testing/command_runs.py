@@ -29,14 +29,14 @@ class Ran(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The JSON document on stdout, with ``"schema": 1``."""
+        """The JSON document on stdout, whose ``schema`` must be 1."""
         document: dict[str, Any] = json.loads(self.out)  # fails if there is any other output
         assert document["schema"] == 1
         return document
 
 
 def call_command(capfd: pytest.CaptureFixture[str], *words: object) -> Ran:
-    """Run a command line in this process, which has already imported torch."""
+    """Run a command line in this process: faster, since torch is already imported."""
     from enginebay.cli import main
 
     # Discard earlier output of the test.
@@ -69,5 +69,5 @@ def command(*words: object) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return environment variables with which a child process finds this process's modules."""
+    """Return environment variables that let a child process import this process's modules."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}

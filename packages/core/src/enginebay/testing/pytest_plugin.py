@@ -1,4 +1,4 @@
-"""Enginebay's pytest plugin: the conformance kit's command line and its reports.
+"""Enginebay's pytest plugin: the options and the reports of the conformance kit.
 
 pytest loads it wherever Enginebay is installed. ``--backend`` exists only if pytest runs the kit
 itself, because another project may have an option of the same name.
@@ -40,7 +40,7 @@ class OutcomeCollector:
         self.outcomes: list[object] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the outcome that pytest's report of a conformance test holds."""
+        """Collect the outcome that is attached to the report of a conformance test."""
         outcome = getattr(report, _OUTCOME, None)
         if outcome is not None:
             self.outcomes.append(outcome)
@@ -108,7 +108,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Mod
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Attach the outcome of a conformance test to pytest's report, which pytest-xdist sends on."""
+    """Attach a conformance test's outcome to pytest's report, so that pytest-xdist transmits it."""
     report = yield
     if _is_law(item):
         from enginebay.testing.conformance.report import law_outcome

@@ -1,4 +1,4 @@
-"""Records of an artifact's verdict, of its figures and of the results of comparators.
+"""Records of an artifact's verdict, the verdict's figures and the results of comparators.
 
 :mod:`enginebay.verification` measures the figures. A record is plain JSON, which has no NaN and no
 infinity: a value that may be one of them is stored as text.

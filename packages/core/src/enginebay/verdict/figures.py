@@ -137,7 +137,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """Describe the ratio in dB, the equal best classes and the accuracy, with their limits."""
+        """Describe the ratio, the agreeing largest values and the accuracy, each with a minimum."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""

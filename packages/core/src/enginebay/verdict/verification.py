@@ -22,7 +22,7 @@ Verdict: TypeAlias = Literal["verified", "mismatched", "unverified", "crashed"]
 
 
 class VerdictWarning(UserWarning):
-    """A limitation of a verdict, such as an unavailable device, or an input with a single value."""
+    """Warning of a verdict's limitation: an unavailable device, or an input with a single value."""
 
 
 #: Default number of probes: enough for all kinds that an example without open sizes has.
@@ -100,7 +100,7 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(texts)
 
     def drop_untraced_lines(self, notes: Sequence[str]) -> Basis:
-        """Return the basis without the lines whose values the exporter did not make constants.
+        """Return the basis with only those lines whose values the exporter made constants.
 
         Args:
             notes: The exporter's notes, which name each line whose value became a constant.
@@ -250,7 +250,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict == "verified"
 
     def summary(self) -> str:
-        """Describe the verdict, the worst element and the tolerance that would pass in one line."""
+        """Describe in one line the verdict, the worst element and the tolerance that would pass."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         worst = max(self.outputs, key=lambda output: output.badness)
@@ -288,7 +288,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         return f"<Verification {self.headline()}>"
 
     def headline(self) -> str:
-        """Describe the verdict, its reference and the number of samples, or the reason."""
+        """Return the verdict with either its reason, or the reference and the samples."""
         if self.reason or not self.outputs:
             return f"{self.verdict}: {self.reason}"
         return f"{self.verdict} against {self.reference} on {self.extent()}"
@@ -311,7 +311,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def output_blocks(self) -> Iterator[Block]:
-        """Yield a table of the outputs, and one of a simulation's outputs below a heading."""
+        """Yield a table of the outputs; for a simulation, also a heading and its outputs."""
         yield from tabulate_outputs(self.outputs)
         if simulation := self.simulation:
             count = f"{simulation.samples} sample{'' if simulation.samples == 1 else 's'}"
@@ -336,7 +336,7 @@ class Verification(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Limitations of the verdict, a sentence each: fallbacks, and cases without samples."""
+        """A sentence for each limitation: fallbacks, and cases that the samples do not cover."""
         limits = self.basis.limits() if self.basis is not None else ()
         return (*self.fallbacks, *limits, *([self.non_finite] if self.non_finite else ()))
 

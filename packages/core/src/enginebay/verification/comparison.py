@@ -42,7 +42,7 @@ def compare_outputs(
         atol: Replaces the absolute tolerance, which by default follows each output's magnitude.
             It also applies to integers (pixels that may be off by one), never to bools.
         apart: The slices whose elements are compared relative to the slice's own magnitude, by
-            output; see :func:`find_small_slices`. By default, those in this sample.
+            output; see :func:`find_small_slices`. By default, they are found in ``expected``.
 
     Returns:
         One comparison per output: the outputs of ``expected`` in their order, then outputs that
@@ -115,7 +115,7 @@ def _compare_output(
 def tolerance_scale(
     values: NumpyArray, tolerance: Tolerance, small_slices: SmallSlices | None
 ) -> NumpyArray:
-    """Return the ``scale`` in the formula of :class:`Tolerance`, for each element."""
+    """Return each element's ``scale`` in the formula of :class:`Tolerance`."""
     import numpy as np
 
     if tolerance.noise is None or not values.size:

@@ -25,7 +25,7 @@ class ComparisonAccumulator:
 
     Args:
         tolerance: The tolerance of every element.
-        exact: True for integers, bools and texts, which no ``rtol`` makes equal.
+        exact: True for integers, bools and texts, to which ``rtol`` does not apply.
     """
 
     def __init__(self, tolerance: Tolerance, *, exact: bool) -> None:
@@ -155,7 +155,7 @@ def _compute_differences(
 def _compute_required_rtol(
     error: NumpyArray, reach: NumpyArray, tolerance: Tolerance
 ) -> NumpyArray:
-    """Return the smallest ``rtol`` with which each element passes; infinity if none is enough."""
+    """Return the smallest ``rtol`` that lets each element pass; infinity if no ``rtol`` does."""
     import numpy as np
 
     excess = np.maximum(error - tolerance.atol, 0.0)

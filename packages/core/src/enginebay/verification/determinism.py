@@ -1,4 +1,4 @@
-"""Checks that a model's outputs depend on its inputs alone: no hidden state, no chance."""
+"""Checks that a model's outputs depend on its inputs, and not on hidden state or randomness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_NAMED = 3
 def find_hidden_state(
     model: BoundModel, state: ModelState | None, domain: Domain, comparators: Sequence[Comparator]
 ) -> str:
-    """Name the tensors and attributes by which one run changes the next run's outputs, or ""."""
+    """Name the tensors and attributes by which a run changes later outputs; "" if none does."""
     if state is None:
         return ""
     if written := state.changed_parameters():

@@ -1,4 +1,4 @@
-"""Trial runs of an engine on recorded inputs, in a child process that may crash."""
+"""Trial runs of an engine on recorded inputs, in a child process because engines may crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LOAD = "enginebay.verification.engine_trial:load_in_child"
 def run_trial(
     request: LoadRequest, samples: Path, *, timeout: float
 ) -> tuple[list[dict[str, NumpyArray]], Receipt]:
-    """Load an engine in a child process and run it.
+    """Load an engine in a child process, and run the engine on recorded samples.
 
     Args:
         request: The engine to load.
@@ -113,9 +113,9 @@ def load_in_child(request: LoadRequest) -> Receipt:
 def run_in_child(
     request: LoadRequest, samples: Path, output_path: Path, non_finite: bool
 ) -> Receipt:
-    """Run the engine on recorded samples and write its outputs; called in a child process.
+    """Run the engine on recorded samples and save the outputs; called in a child process.
 
-    The outputs on NaN and infinity are empty if ``non_finite`` is False or the engine raises.
+    A sample with NaN and infinity has no outputs if ``non_finite`` is False or the engine raises.
     """
     with request.load() as wrapper:
         recorded = load_samples(samples)
@@ -135,7 +135,7 @@ def run_in_child(
 
 
 def _run_checked(wrapper: Wrapper, inputs: Mapping[str, Array]) -> dict[str, NumpyArray]:
-    """Run the engine; check that it changes no input, and returns arrays of the inputs' type."""
+    """Run the engine; check that it changes no input, and returns tensors only for tensors."""
     before = {name: to_numpy(value).tobytes() for name, value in inputs.items()}
     outputs = wrapper(inputs)
     tensors = any(map(is_torch, inputs.values()))

@@ -1,4 +1,4 @@
-"""The verdict on an engine, which runs in a child process, by a comparison of its outputs."""
+"""The verdict on an engine: a child process runs the engine, and its outputs are compared."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def judge(
 ) -> tuple[Verification, Receipt | None]:
     """Run an engine and compare its outputs with the reference's.
 
-    If the engine cannot run on this machine, another engine runs the graph that it is built from;
-    see :mod:`enginebay.verification.simulation`.
+    If this machine cannot run the engine, another engine runs the graph that the first one is
+    built from; see :mod:`enginebay.verification.simulation`.
 
     Args:
         request: The engine to load and run.
@@ -176,7 +176,7 @@ def _judge_run(
 def _compare_non_finite(
     samples: Sequence[tuple[Sample, dict[str, NumpyArray]]], options: ToleranceOptions
 ) -> str:
-    """Describe how the engine differs from the model on NaN and infinity; "" if it agrees."""
+    """Describe how engine and model differ on inputs with NaN and infinity; "" if they agree."""
     for sample, found in samples:
         if not found:
             return "the engine raises an error or crashes on inputs with NaN and infinity"
@@ -199,7 +199,7 @@ def _find_insensitive_output(
     comparators: Sequence[Comparator],
     small_slices: Mapping[tuple[str, tuple[int, ...]], SmallSlices],
 ) -> str:
-    """Describe the first output that changes between samples by less than its tolerance, or ""."""
+    """Describe the first output whose changes between samples are within tolerance; "" if none."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
     first, *others = samples
     if options.precision in EIGHT_BITS:  # the signal-to-noise ratio is measured instead
@@ -237,7 +237,7 @@ def _find_insensitive_output(
 def _find_common_slices(
     samples: Sequence[Sample], precision: str
 ) -> dict[tuple[str, tuple[int, ...]], SmallSlices]:
-    """Find the slices whose values are small in all samples, by the output's name and shape."""
+    """Find slices whose values are small in all samples; return masks by output name and shape."""
     groups: dict[tuple[str, tuple[int, ...]], list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():

@@ -17,7 +17,7 @@ _MAX_MULTIPLE = 10
 
 
 def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
-    """Run the model at up to ten times the example's size of each open dimension without a limit.
+    """Enlarge each dynamic dimension without a limit up to ten times, and record the outputs.
 
     The recorder's last run must have been at about the example's sizes: its cost decides how far
     the sizes can be increased.

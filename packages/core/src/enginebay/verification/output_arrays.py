@@ -35,7 +35,7 @@ _SMALL_SLICE_RATIO = 16
 
 
 def as_numpy(array: Array) -> tuple[NumpyArray, str]:
-    """Convert an array or tensor to NumPy; return it and the name of its original dtype.
+    """Convert an array or tensor to NumPy; also return the name of the original dtype.
 
     A torch dtype that NumPy lacks (bfloat16, the 8-bit floats) is widened to float32 without
     loss; the returned name is still ``bfloat16``.
@@ -76,7 +76,7 @@ def is_all_non_finite(array: NumpyArray) -> bool:
 
 
 def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]) -> bool:
-    """Return True if each array of ``left`` equals the array of that name; NaN equals NaN."""
+    """Return True if ``right`` has an equal array for each name in ``left``; NaN equals NaN."""
     import numpy as np
 
     return all(
@@ -88,19 +88,19 @@ def equal_arrays(left: Mapping[str, NumpyArray], right: Mapping[str, NumpyArray]
 def compute_scale(
     values: NumpyArray, *, noise: float = 0.0, small_slices: SmallSlices | None = None
 ) -> NumpyArray:
-    """Compute the scale of each element: the magnitude of the output, or of its small slice.
+    """Compute each element's scale: the magnitude of the output, or of a slice of small values.
 
     The magnitude is the root mean square of the finite values without outliers: a single peak must
     not excuse errors elsewhere. If the slices along an axis differ by orders of magnitude (boxes
-    and scores in one tensor), the small ones were computed separately, and their elements have the
-    magnitude of their slice. A slice that is within the rounding ``noise`` of the whole output is
-    a difference of large values instead; its elements have the magnitude of the whole.
+    and scores in one tensor), the small slices were computed separately: each element of a small
+    slice has the magnitude of that slice. But a slice below the rounding ``noise`` of the whole
+    output is the difference of large values: its elements have the magnitude of the whole output.
 
     Args:
         values: An output.
         noise: The rounding noise of the computation, relative to the magnitude of the whole.
-        small_slices: The slices whose elements may have the magnitude of their slice, from
-            :func:`find_small_slices`. By default, they are found in ``values`` alone.
+        small_slices: Masks of the slices that may count as small, from
+            :func:`find_small_slices`. By default, the slices that are small in ``values``.
 
     Returns:
         An array of the same rank as ``values`` that broadcasts to it; 0 if all finite values are 0.
@@ -121,7 +121,7 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return masks by axis of the slices whose values are small in all outputs (of one shape)."""
+    """Return, by axis, a mask of the slices that are small in all these arrays of one shape."""
     # In a single output a slice may be small by chance, because its values are alike: rows of the
     # same query, for example.
     common: SmallSlices = {}
@@ -133,14 +133,14 @@ def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSl
 
 
 class _Magnitudes(NamedTuple):
-    """An output's magnitude; by axis, the magnitude of each slice and the number of its values."""
+    """The magnitude of an output; the magnitude and the number of values of each slice, by axis."""
 
     whole: float
     slices: dict[int, NumpyArray]
     counts: dict[int, NumpyArray]
 
     def small_slices(self, axis: int, noise: float) -> NumpyArray:
-        """Return a mask of the slices that are far smaller than the whole, but above its noise."""
+        """Return a mask of slices far smaller than the whole output, but above the noise."""
         magnitudes = self.slices[axis]
         has_enough = self.counts[axis] >= _MIN_SLICE_VALUES
         small: NumpyArray = has_enough & (magnitudes < self.whole / _SMALL_SLICE_RATIO)

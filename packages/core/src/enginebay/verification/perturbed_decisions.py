@@ -1,4 +1,4 @@
-"""Dispatch mode that perturbs step functions, comparisons and sorts of equal values."""
+"""PyTorch dispatch mode that perturbs step functions, comparisons and sorts of equal values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class PerturbedDecisions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
-    """Context in which operators with discontinuous results may decide close cases differently.
+    """Context in which operators with discontinuous results may decide close cases the other way.
 
     The inputs of a step function (``round``, a comparison) have random errors; equal values are
     sorted in random order, unless the sort is stable; and zeros have a random sign in ``atan2``.
     All other operators are unchanged.
 
     Args:
-        unit: The largest random error, relative to the value plus the median of its tensor.
+        unit: The largest random error, as a fraction of the value plus the tensor's median.
         seed: The random seed.
 
     Attributes:
@@ -84,7 +84,7 @@ def _is_step(func: OpOverload, kwargs: Mapping[str, Any]) -> bool:
 def _find_ordered_dim(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> int | None:
-    """Return the dimension along which an operator sorts; None if it has no unstable sort."""
+    """Return the dimension of a sort that may exchange equal values; None for other operators."""
     names = [argument.name for argument in func._schema.arguments]
     if func.overloadpacket not in _ORDERS or "dim" not in names or kwargs.get("stable"):
         return None

@@ -1,4 +1,4 @@
-"""Dispatch mode that adds random rounding errors to PyTorch's results."""
+"""PyTorch dispatch mode that adds random rounding errors to PyTorch's results."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _is_integer(tensor: torch.Tensor) -> bool:
 
 
 def is_exact(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a mask of integers and powers of two: their sums and differences do not round.
+    """Return a mask of integers and powers of two, which count as exact.
 
     An attention mask ``(1.0 - mask) * torch.finfo(dtype).min`` must stay 0 where the mask is 1.
     """

@@ -30,7 +30,7 @@ class ValueGenerator:
     """Draws arrays that resemble the examples of a model's inputs.
 
     Args:
-        below: The exclusive upper bound of an input's integers, by input name, if it is known.
+        below: The exclusive upper bounds of inputs of integers, by input name, as far as known.
         seed: The random seed.
     """
 
@@ -41,7 +41,7 @@ class ValueGenerator:
     def redraw(
         self, name: str, array: NumpyArray, shape: tuple[int, ...] | None = None
     ) -> NumpyArray:
-        """Draw floats with the array's mean and deviation, integers in its range; permute masks."""
+        """Return random values that resemble the array's; a mask's values are only shuffled."""
         shape = array.shape if shape is None else shape
         if array.size == 0:
             return resize(array, shape)
@@ -68,32 +68,32 @@ class ValueGenerator:
         return self.random.permutation(array.reshape(-1)).reshape(array.shape)
 
     def draw_wide(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw floats with ten times the array's standard deviation; redraw other dtypes."""
+        """Draw floats with ten times the array's deviation; other dtypes as in :meth:`redraw`."""
         if not is_float(array) or array.size == 0:
             return self.redraw(name, array)
         mean, spread, *_ = _compute_statistics(array)
         return self._draw_normal(array, array.shape, mean, 10 * max(spread, _MIN_SPREAD))
 
     def can_invert(self, name: str, array: NumpyArray) -> bool:
-        """Return True for integers that are no mask, no indices of a table, and not all equal."""
+        """Return True for integers that vary, and are neither a mask nor indices of a table."""
         if array.dtype.kind not in "iu" or not array.size or name in self._below:
             return False
         # Lengths, positions and time steps mostly come as a single number.
         return not is_constant(array) and not _is_mask(array)
 
     def invert_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Redraw the array, and invert the bits of the integers that can be inverted."""
+        """Draw values as in :meth:`redraw`; invert their bits if :meth:`can_invert` allows it."""
         drawn = self.redraw(name, array)
         return ~drawn if self.can_invert(name, array) else drawn
 
     def draw_large_floats(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw floats whose exponential overflows; redraw other dtypes."""
+        """Draw floats whose exponential overflows; other dtypes as in :meth:`redraw`."""
         if not is_float(array):
             return self.redraw(name, array)
         return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
 
     def draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw integers that float32 cannot represent; redraw narrower dtypes and floats."""
+        """Draw integers too large for float32; floats and narrow integers as in :meth:`redraw`."""
         if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
             return self.redraw(name, array)
         return np.asarray(
@@ -103,9 +103,9 @@ class ValueGenerator:
     def vary_constant(
         self, name: str, array: NumpyArray, *, is_only_input: bool
     ) -> Iterator[tuple[str, NumpyArray]]:
-        """Yield other values for an input whose elements are all equal, each with a label's suffix.
+        """Yield other values for an input with equal elements, each with a suffix for the label.
 
-        Floats are redrawn by other probes, so they are varied only if they are a mask.
+        Floats other than masks yield nothing, because other probes redraw them.
         """
         value = array.flat[0]
         is_only_float = is_only_input and is_float(array)
@@ -150,7 +150,7 @@ def _is_mask(array: NumpyArray) -> bool:
 
 
 def _add_holes(mask: NumpyArray) -> NumpyArray:
-    """Return a constant mask with the other value at the end of each row and once before it."""
+    """Return a constant mask with two elements inverted per row: the last and an earlier one."""
     rows = mask.copy().reshape(-1, mask.shape[-1] if mask.ndim else 1)
     other = np.asarray(1 - int(mask.flat[0])).astype(mask.dtype)
     length = rows.shape[1]
@@ -162,7 +162,7 @@ def _add_holes(mask: NumpyArray) -> NumpyArray:
 
 
 def _compute_statistics(array: NumpyArray) -> tuple[complex, float, float, float]:
-    """Return the mean, the standard deviation, the least and the greatest finite value."""
+    """Return the mean, the standard deviation, the minimum and the maximum of the finite values."""
     finite = array[np.isfinite(array)]
     if finite.size == 0:
         return 0.0, 0.0, 0.0, 0.0

@@ -39,12 +39,12 @@ NON_FINITE = "NaN and infinity"
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs on which an engine is compared.
+    """Inputs on which an engine is compared with the reference.
 
     Attributes:
         label: The name of the probe in messages: ``redrawn``.
         inputs: Arrays by input name.
-        required: True if the model must accept them: it was deployed for these sizes.
+        required: True if the model must accept the inputs, because it was deployed for these sizes.
         beyond: True if a value lies outside the example's range.
         tied: True if all floats are equal, so that the result of a sort is undefined.
         tiled: The example's values, repeated to these sizes, for a model that rejects random
@@ -64,11 +64,11 @@ class ProbeSettings:
     """Settings that decide which probes are drawn.
 
     Attributes:
-        count: The maximum number of probes. Not counted are the limits of open sizes, and probes
-            that vary a single open size or input, which are drawn unless the count is 0.
+        count: The maximum number of usual probes. Probes at the limits of dynamic dimensions are
+            always added; probes that vary a single size or input, unless the count is 0.
         domain: Bounds of the drawn values, by input name.
         large: True to also draw values at the limits of float32.
-        calibrated: The engine's precision if it was calibrated with data; else empty.
+        calibrated: The precision of an engine that was calibrated with data; otherwise empty.
 
     Raises:
         UsageError: The count is negative.
@@ -93,7 +93,7 @@ class ProbeGenerator:
     Args:
         example: The example inputs by name.
         settings: Which probes to draw.
-        below: The exclusive upper bound of an input's integers, by input name, if it is known.
+        below: The exclusive upper bounds of inputs of integers, by input name, as far as known.
         seed: The random seed.
     """
 
@@ -112,11 +112,11 @@ class ProbeGenerator:
     def draw_all(self, dynamic: DynamicShapes, precision: str) -> list[Probe]:
         """Draw every probe that the settings request.
 
-        The smallest and the largest sizes of open dimensions come first, then probes that vary a
+        The smallest and largest sizes of dynamic dimensions come first, then probes that vary a
         single size or input, then the counted probes, and large values last.
 
         Args:
-            dynamic: The open dimensions.
+            dynamic: The dynamic dimensions.
             precision: The coarsest precision that the engine may compute in. Only fp32 has the
                 range for floats with ten times the example's standard deviation.
         """
@@ -134,7 +134,7 @@ class ProbeGenerator:
         return [*extremes, *separate, *usual, *large]
 
     def _draw_separate(self, dynamic: DynamicShapes) -> Iterator[Probe]:
-        """Draw probes that vary one open dimension, or one input whose elements are all equal."""
+        """Draw probes that vary one dynamic dimension, or one input with equal elements."""
         for shapes in crossed_shapes(dynamic, _example_shapes(self._example)):
             yield self.draw_at(shapes)
         is_only_input = len(self._example) == 1
@@ -148,7 +148,7 @@ class ProbeGenerator:
                 yield Probe(label, inputs, beyond=self._is_beyond(inputs))
 
     def _draw_usual(self, dynamic: DynamicShapes, *, wide: bool) -> Iterator[Probe]:
-        """Draw the probes whose number ``count`` limits; those that find most faults come first."""
+        """Draw the probes that ``count`` limits, starting with the kinds that find most faults."""
         floats = [array for array in self._example.values() if is_float(array)]
         wide = wide and all(array.dtype.itemsize >= 4 for array in floats)
         yield self.draw_similar()
@@ -176,7 +176,7 @@ class ProbeGenerator:
     def draw_non_finite(self) -> Arrays | None:
         """Return the example with NaN and infinity among the values of each float input.
 
-        None if every float input has a domain, or the example itself contains NaN.
+        Return None if every float input has a domain, or if the example itself contains NaN.
         """
         arrays = {
             name: array.copy()

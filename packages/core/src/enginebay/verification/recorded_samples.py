@@ -1,4 +1,4 @@
-"""Recorded samples: inputs with the reference's outputs, and their basis for a verdict."""
+"""Recorded samples: inputs with the reference's outputs, on which a verdict is based."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedReference:
-    """The recorded samples of a reference, and the basis of a verdict on them.
+    """A reference's recorded samples, and a description of what they cover (the basis).
 
     Attributes:
         description: Name of the reference in the verdict: ``the PyTorch model, unpatched``.
@@ -44,7 +44,7 @@ class RecordedReference:
 
 @dataclass
 class SampleCollection:
-    """Collects the samples of a verdict, and the other attributes of its :class:`Basis`."""
+    """Collects samples for a verdict, and the attributes of the verdict's :class:`Basis`."""
 
     domain: Domain
     calibrated: str
@@ -70,7 +70,7 @@ class SampleCollection:
         return True
 
     def add_item(self, item: Item, outputs: Arrays) -> None:
-        """Add an item of a data set, with its class if it has one."""
+        """Add an item of a data set, with the index of the item's true class if it is known."""
         label = f"{ITEM}{item.number}"
         self.add_sample(label, Sample(item.inputs, outputs, "item"))
         if (target := _read_class(item.target)) is not None:
@@ -84,7 +84,7 @@ class SampleCollection:
             self.beyond.append(label)
 
     def note_untried(self, example: Arrays) -> None:
-        """Record the names of inputs with one single value, the same in all samples."""
+        """Record the names of the inputs whose elements equal one single value in all samples."""
         self.untried = tuple(
             name
             for name, array in example.items()
@@ -93,7 +93,7 @@ class SampleCollection:
         )
 
     def build_basis(self) -> Basis:
-        """Return the basis of the verdict on these samples."""
+        """Return the :class:`Basis` of a verdict that compares these samples."""
         return Basis(
             labels=tuple(self.labels),
             beyond=tuple(self.beyond),
@@ -106,7 +106,7 @@ class SampleCollection:
 
 
 def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
-    """Return the largest size in the samples of each open dimension without a limit, by name."""
+    """Return, for each dynamic dimension without a limit, the largest size in the samples."""
     sizes_by_sample = [
         unlimited_sizes(model.dynamic, {name: array.shape for name, array in sample.inputs.items()})
         for sample in samples
@@ -115,7 +115,7 @@ def tried_sizes(model: BoundModel, samples: Iterable[Sample]) -> dict[str, int]:
 
 
 def _read_class(target: Any) -> int | None:
-    """Return a target as a class index; None if it is another kind of target, or negative."""
+    """Return a target that is a class index as an integer, and any other target as None."""
     with suppress(AttributeError, ValueError, RuntimeError):  # not an array, or of several numbers
         target = target.item()
     return target if isinstance(target, int) and target >= 0 else None

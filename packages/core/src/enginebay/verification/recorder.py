@@ -1,4 +1,4 @@
-"""Recorder that runs a model on one sample after the other, for the basis of a verdict."""
+"""Recorder that runs a model on samples one by one, and collects the basis of a verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BUDGET_BYTES = 1 << 27
 
 @dataclass
 class Recorder(SampleCollection):
-    """Runs a model on samples, and records its outputs and the tensor values that Python reads."""
+    """Runs a model, and records its outputs and the tensor values that its Python code reads."""
 
     model: BoundModel = field(kw_only=True)
     comparators: Sequence[Comparator] = ()
@@ -51,7 +51,7 @@ class Recorder(SampleCollection):
     observed: dict[str, list[Observation]] = field(default_factory=dict)
 
     def record_example(self, state: ModelState | None) -> None:
-        """Record the outputs for the example; run the model again to find state and randomness."""
+        """Record the example's outputs; run the model again to detect state and randomness."""
         first, second = self.model.example_outputs(), self._run(self.model.examples)
         check_comparators(self.comparators, [Sample(self.model.examples, first)])
         if names := find_hidden_state(self.model, state, self.domain, self.comparators):
@@ -64,13 +64,13 @@ class Recorder(SampleCollection):
         self.add_sample(EXAMPLE, Sample(self.model.examples, first))
 
     def record_item(self, item: Item) -> None:
-        """Record the model's outputs for an item of a data set; an error of the model is raised."""
+        """Record the model's outputs for an item of a data set; raise any error of the model."""
         # Copied: a data set may fill the same array again for each item.
         inputs = {name: array.copy() for name, array in item.inputs.items()}
         self.add_item(item._replace(inputs=inputs), self._run(inputs))
 
     def record_probe(self, probe: Probe) -> None:
-        """Record the model's outputs for a probe (generated inputs), or why it is dropped."""
+        """Record the outputs for a probe (generated inputs), or the reason for dropping it."""
         if probe.tied and self.orders:
             self.dropped.append(f"{probe.label}: the model sorts values, and these are all equal")
             return
@@ -97,7 +97,7 @@ class Recorder(SampleCollection):
             self.add_sample(NON_FINITE, Sample(inputs, outputs, "non_finite"))
 
     def _record_tiled(self, probe: Probe, error: ModelError | None) -> None:
-        """Record the example, repeated to a probe's sizes: the model rejects random values."""
+        """Record the outputs for the example's values, repeated to the sizes of a failed probe."""
         assert probe.tiled is not None
         try:
             self._add_probe(probe, probe.tiled, self._run(probe.tiled))
@@ -110,7 +110,7 @@ class Recorder(SampleCollection):
             ) from err
 
     def advise_on_sizes(self) -> str:
-        """Return a hint to open other dimensions of the same size, or else to limit the range."""
+        """Return a hint to make other axes of the same size dynamic, or else to limit the range."""
         dynamic, shapes = self.model.dynamic, self.model.example_shapes
         opened = {
             shapes[name][axis]: dim for name, axes in dynamic.items() for axis, dim in axes.items()
@@ -151,7 +151,7 @@ class Recorder(SampleCollection):
             self.doubt = f"the model is not deterministic, a second run differs: {difference}"
 
     def build_reference(self, description: str) -> RecordedReference:
-        """Return the recorded samples and their basis, as a reference with this description."""
+        """Return the recorded samples with their basis; ``description`` names the reference."""
         samples = tuple(self.samples)
         return RecordedReference(description, samples, self.build_basis(), model=self.model)
 
@@ -168,7 +168,7 @@ class Recorder(SampleCollection):
         )
 
     def _find_unchanging(self) -> Iterator[str]:
-        """Yield the integer, bool and empty outputs that never change, if other outputs change."""
+        """Yield names of integer, bool and empty outputs that stay equal while others change."""
         first, *others = (sample.outputs for sample in self.samples if sample.kind != "non_finite")
         if all(equal_arrays(first, other) for other in others):
             return  # then the verdict has a doubt, see engine_verdict
@@ -186,7 +186,7 @@ def _compare_readings(
     """Compare the tensor values that Python code read in runs on inputs of the same shapes.
 
     Returns:
-        The lines of code whose values differ between such runs, and a warning for each other line.
+        The lines that read different values in such runs, and a warning for each remaining line.
     """
     values_by_line: dict[str, list[set[tuple[str, ...]]]] = {}
     for group in groups:

@@ -194,7 +194,7 @@ def reference_model(
     inputs: Mapping[str, NumpyArray] | None,
     output_names: Sequence[str] | None,
 ) -> BoundModel:
-    """Bind a model so that its inputs and outputs have the names that they have in an artifact.
+    """Bind a model so that its inputs and outputs have the same names as in an artifact.
 
     Args:
         source: The model.

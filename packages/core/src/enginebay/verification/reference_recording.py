@@ -43,7 +43,7 @@ def record_reference(
     items: Iterable[Item] = (),
     comparators: Sequence[Comparator] = (),
 ) -> RecordedReference:
-    """Record the outputs of the original model: a wrong rewriter must not verify itself.
+    """Record the model's outputs without rewriters: a wrong one would falsify the reference.
 
     Args:
         model: The model.

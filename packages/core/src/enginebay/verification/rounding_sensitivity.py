@@ -62,7 +62,7 @@ _DECISION_FACTOR = 2.0
 
 
 class _RequiredTolerances(NamedTuple):
-    """The tolerances with which an output would pass, or infinity, and its count of mismatches."""
+    """The tolerances that let an output pass (infinity if none does), and its mismatch count."""
 
     rtol: float = 0.0
     atol: float = 0.0
@@ -72,7 +72,7 @@ class _RequiredTolerances(NamedTuple):
 def drop_undecided_probes(
     recorded: RecordedReference, found: Verification, comparators: Sequence[Comparator] = ()
 ) -> RecordedReference | None:
-    """Drop the probes on which rounding errors alone explain why an engine's outputs differ.
+    """Drop the probes on which rounding errors alone explain an engine's mismatch.
 
     The engine must then be compared again: it may be wrong on the other samples. The caller's own
     samples are not dropped, but listed in ``basis.undecided``.
@@ -83,8 +83,8 @@ def drop_undecided_probes(
         comparators: The comparators of outputs that are sets.
 
     Returns:
-        The other samples, with each dropped probe in ``basis.dropped``. None if the mismatch
-        stands: rounding errors change the model's own output by less.
+        The remaining samples, with each dropped probe in ``basis.dropped``. None if rounding
+        errors change the model's own outputs too little to explain the mismatch.
     """
     figures = found.simulation or found
     model, options = recorded.model, ToleranceOptions(figures.precision)
@@ -110,7 +110,7 @@ def drop_undecided_probes(
 def _measure_sensitivity(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> dict[str, _RequiredTolerances]:
-    """Return the tolerances that rounding errors require, for the outputs that they make fail."""
+    """Return, for outputs that random rounding errors make fail, the tolerances that would pass."""
     from enginebay.verification.perturbed_decisions import PerturbedDecisions  # both import torch
     from enginebay.verification.perturbed_rounding import PerturbedRounding
 
@@ -150,7 +150,7 @@ def _measure_sensitivity(
 def _is_stable(
     model: BoundModel, sample: Sample, options: ToleranceOptions, comparators: Sequence[Comparator]
 ) -> bool:
-    """Return True if the outputs pass in double precision, with exact and with rounded weights."""
+    """Return True if outputs in double precision agree, even with noise in inputs and weights."""
     import torch
 
     unit = _SUM_ROUNDINGS * ROUNDING[options.precision]

@@ -47,9 +47,9 @@ def compare_sample(
     Args:
         expected: The reference's outputs.
         found: The artifact's outputs.
-        options: The precision, and the user's replacements of its tolerances.
+        options: The precision that selects the default tolerances, and the user's tolerances.
         comparators: The comparators of outputs that are sets.
-        small_slices: The slices that are small in all samples, by output.
+        small_slices: The slices whose values are small in all samples, by output name.
         all_expected: The reference's outputs of all samples.
     """
     compared_names = _compared_names(comparators)
@@ -127,7 +127,7 @@ def summarize_matchings(
     labels: Sequence[str],
     comparisons: Sequence[SampleComparison],
 ) -> tuple[Matching, ...]:
-    """Return the sum of each comparator's results over all samples, with the worst sample."""
+    """Return each comparator's counts, summed over all samples, with the worst sample."""
     matchings = []
     for number, comparator in enumerate(comparators):
         results = [
@@ -161,7 +161,7 @@ def align_sample(
     outputs: Mapping[str, Array],
     comparison: SampleComparison,
 ) -> tuple[Sample, dict[str, Array]]:
-    """Return a sample and the engine's outputs, with matched values for comparators' outputs."""
+    """Return ``sample`` and ``outputs`` with the values that comparators matched in equal order."""
     compared_names = _compared_names(comparators)
     expected = {name: array for name, array in sample.outputs.items() if name not in compared_names}
     found = {name: array for name, array in outputs.items() if name not in compared_names}

@@ -42,10 +42,10 @@ def compare_sets(
     options: ToleranceOptions,
     all_expected: Sequence[Mapping[str, Array]] = (),
 ) -> tuple[ComparisonResult | None, list[OutputComparison]]:
-    """Return a comparator's result, and a comparison of each of its outputs.
+    """Call a comparator; return its result, and a comparison of each output that it compares.
 
-    The result is None if the comparator was not called: an output is missing, or has another dtype
-    or rank.
+    If an output is missing, or has a wrong dtype or rank, the comparator is not called and the
+    result is None.
     """
     if incompatible := _find_incompatible(expected, found):
         return None, [_with_comparator(comparator, output) for output in incompatible]
@@ -116,7 +116,7 @@ class _SetTolerances(NamedTuple):
     def allowed_error(
         self, output: str, values: ArrayLike, scale: ArrayLike | None = None
     ) -> NumpyArray:
-        """Return the largest allowed errors; see :class:`enginebay.verdict.Allowed`."""
+        """Return each value's largest allowed error; see :class:`enginebay.verdict.Allowed`."""
         array = np.asarray(values)
         tolerance, magnitude = self._resolve(output, array, scale)
         reach = np.abs(array.astype(np.float64)) + magnitude
@@ -145,7 +145,7 @@ class _SetTolerances(NamedTuple):
     def _resolve(
         self, output: str, values: NumpyArray, scale: ArrayLike | None
     ) -> tuple[Tolerance, NumpyArray]:
-        """Return the tolerance and the scale of values; columns of small values have their own."""
+        """Return the tolerance and the scales; columns of small values have smaller scales."""
         tolerance = resolve_tolerance(values, self.dtypes[output], *self.options)
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:
@@ -156,7 +156,7 @@ class _SetTolerances(NamedTuple):
 
 
 def _to_native_dtype(array: Array) -> NumpyArray:
-    """Convert to NumPy, and dtypes that NumPy lacks (bfloat16 of ml_dtypes) to float32."""
+    """Convert an array to NumPy; dtypes of ml_dtypes, such as bfloat16, become float32."""
     values, _ = as_numpy(array)
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 
@@ -164,7 +164,7 @@ def _to_native_dtype(array: Array) -> NumpyArray:
 def _merge_parts(
     whole: OutputComparison, parts: Sequence[OutputComparison | None]
 ) -> OutputComparison:
-    """Merge comparisons of parts of an output: the worst one, with the sums of element counts."""
+    """Return the worst comparison of an output's parts, with the element counts of all parts."""
     compared = [part for part in parts if part is not None]
     if not compared:
         return whole

@@ -73,7 +73,7 @@ def measure_signals(
     rtol: float | None = None,
     targets: Sequence[int | None] = (),
 ) -> tuple[Signal, ...]:
-    """Measure each output's signal-to-noise ratio: on data items, and on all other samples.
+    """Measure each output's signal-to-noise ratio, separately on data items and other samples.
 
     Args:
         samples: Inputs with the expected outputs. Outputs of a comparator are in the order of the
@@ -101,7 +101,7 @@ def measure_signals(
 
 
 def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) -> Signal | None:
-    """Measure one output on some samples; return None if it is not a float or does not vary."""
+    """Return one output's signal-to-noise ratio; None if its values are constant or no floats."""
     power = noise = total = 0.0
     count = agreed = 0
     items: list[_Classification] = []
@@ -145,7 +145,7 @@ def _measure_signal(name: str, place: str, group: Sequence[Row], rtol: float) ->
 
 
 def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
-    """Add the required number of equal best classes, and the accuracy if all classes are known."""
+    """Add how many best classes must agree, and the accuracy if all true classes are known."""
     expected = np.stack([item.scores for item in items]).astype(np.float64)
     # Random noise cannot be added to NaN or infinity.
     if not np.isfinite(expected).all():
@@ -169,7 +169,7 @@ def _add_accuracy(signal: Signal, items: Sequence[_Classification]) -> Signal:
 
 
 def _required_agreements(outputs: NumpyArray, decibels: float) -> int:
-    """Return the least number of items that keep their best class under twice the allowed noise."""
+    """Return how many items must keep their best class, estimated by adding random noise."""
     varying = outputs - outputs.mean(0)
     level = 10 ** ((_UNEVEN_NOISE_DECIBELS - decibels) / 20)
     noise = math.sqrt(float(np.square(varying).mean())) * level

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -> Verification:
-    """Build the verdict without figures, if the graph could not run in another engine either."""
+    """Build the verdict without figures, for a graph that could not run in another engine."""
     reason = _explain_not_run(built_for, f"its graph was not run either: {error}", reference)
     return Verification(verdict="unverified", reason=reason, reference=reference)
 
@@ -22,13 +22,13 @@ def build_unsimulated_verdict(built_for: BuiltFor, error: str, reference: str) -
 def build_simulated_verdict(
     graph_verdict: Verification, receipt: Receipt | None, built_for: BuiltFor, reference: str
 ) -> Verification:
-    """Build the verdict on an engine from the verdict on its graph.
+    """Build the verdict on an engine from the verdict on its graph, which another engine ran.
 
     Args:
         graph_verdict: The verdict on the graph.
         receipt: The receipt of the engine that ran the graph; None if it crashed.
         built_for: The machines that the engine is built for, and what this machine lacks.
-        reference: Name of the reference; empty without expected outputs.
+        reference: Name of the reference; empty if there are no expected outputs.
 
     Returns:
         ``mismatched`` if the graph is wrong, since no engine corrects it; else ``unverified``,
@@ -79,6 +79,6 @@ def _describe_worst(verdict: Verification) -> str:
 
 
 def _explain_not_run(built_for: BuiltFor, doubt: str, reference: str) -> str:
-    """Explain why the engine did not run, with any other doubt and the command to run it."""
+    """Explain why the engine did not run; add ``doubt`` and the command that runs the engine."""
     command = f"on one of them: enginebay {'verify' if reference else 'run'} ARTIFACT"
     return "; ".join(filter(None, (built_for.describe(), doubt, command)))

@@ -83,7 +83,7 @@ def tolerance_for(dtype: str, precision: str) -> Tolerance:
             ``fp16``, ``bf16``, ``int8`` or ``fp8``.
 
     Returns:
-        The coarser tolerance of the two; integers, bools and texts must be equal.
+        The larger tolerance of dtype and precision; integers, bools and texts must be equal.
 
     Raises:
         UsageError: The precision is none of these.

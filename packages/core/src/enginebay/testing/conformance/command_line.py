@@ -1,4 +1,4 @@
-"""The kit for ``pytest --pyargs enginebay.testing --backend NAME``."""
+"""The tests that ``pytest --pyargs enginebay.testing --backend NAME`` runs."""
 
 from __future__ import annotations
 

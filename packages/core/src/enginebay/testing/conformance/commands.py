@@ -1,4 +1,4 @@
-"""The laws that every command must pass, as tests."""
+"""Conformance tests (laws) that every command must pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(json.dumps([code, [name for name in ("torch", "onnx") if name in sys.modul
 
 
 class CommandConformance:
-    """The laws (conformance tests) of commands; the fixture ``command`` returns the name.
+    """The conformance tests of a command, whose name the fixture ``command`` returns.
 
     ::
 

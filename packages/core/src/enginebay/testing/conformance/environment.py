@@ -1,4 +1,4 @@
-"""Laws (conformance tests) about ``check-env``: green only if a model runs."""
+"""Laws (conformance tests) about ``check-env``, which must be green only if a model runs."""
 
 from __future__ import annotations
 

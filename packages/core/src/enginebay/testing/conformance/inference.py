@@ -233,7 +233,7 @@ _FACTORS = {"sum": 2, "scaled": 2, "same": 1}
 
 
 def _make_views() -> dict[str, NumpyArray]:
-    """Return arrays of shape 2×3 with every kind of strides, by a description of each."""
+    """Return arrays of shape 2×3 with every kind of strides; each key describes the array."""
     base = np.random.default_rng(0).standard_normal((12, 12), np.float32)
     frozen = base[:2, :3].copy()
     frozen.flags.writeable = False

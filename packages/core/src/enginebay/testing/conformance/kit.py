@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 300.0
 
 
 class Kit:
-    """A backend under test, with the artifacts that its laws (conformance tests) share.
+    """A backend under test, with the artifacts that all conformance tests (laws) share.
 
     Args:
         name: The backend's name.
@@ -137,7 +137,7 @@ class Kit:
     def artifact(self, model: str) -> eb.Artifact:
         """Return a reference model's artifact, which is built once; tests must not change it.
 
-        Its outputs may be wrong: only the laws about numbers report that.
+        The artifact's outputs may be wrong: only the conformance tests of numbers report that.
         """
         if model not in self._artifacts:
             folder = self.folder / f"artifact-{len(self._artifacts)}"
@@ -222,7 +222,7 @@ def compare(
 
 
 def error_of(kind: type[Exception], call: Callable[[], object], case: str) -> Exception:
-    """Assert that a call raises an exception of this kind, and return the exception."""
+    """Assert that a call raises an exception of type ``kind``, and return the exception."""
     try:
         call()
     except kind as err:

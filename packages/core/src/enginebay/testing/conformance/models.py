@@ -1,4 +1,4 @@
-"""The reference models: small modules, with inputs for which the outputs are of order 1."""
+"""Small reference models, with example inputs for which the outputs are of order 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Example(NamedTuple):
-    """A model, its inputs by name, and the name and limits of open dimensions by input and axis."""
+    """A model, its inputs by name, and the dynamic dimensions (name, limits) by input and axis."""
 
     module: nn.Module
     inputs: dict[str, Tensor]
@@ -45,7 +45,7 @@ class Example(NamedTuple):
 
 
 class Pair(nn.Module):
-    """A model with two inputs and three outputs, the last of which is an input."""
+    """A model with two inputs and three outputs, the last of which is an unchanged input."""
 
     def forward(self, x: Tensor, z: Tensor) -> dict[str, Tensor]:
         return {"sum": x + z, "scaled": 2 * x, "same": x}
@@ -59,14 +59,14 @@ class Names(nn.Module):
 
 
 class Twice(nn.Module):
-    """A model that concatenates its input with itself: no arithmetic, so it suits every dtype."""
+    """A model that concatenates its input with itself, which every dtype supports."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, x], 1)
 
 
 class Negate(nn.Module):
-    """A model that negates its input, for scalars."""
+    """A model that negates its input, which is a tensor without dimensions."""
 
     def forward(self, x: Tensor) -> Tensor:
         return -x
@@ -174,7 +174,7 @@ def build(name: str, *, dynamic: bool) -> Example:
     Args:
         name: ``pair``, ``pair:empty``, ``fixed``, ``names``, ``scalar``, ``twice:DTYPE``, or a key
             of NUMBERS.
-        dynamic: Whether the first dimension is open: from 1 to LARGEST for ``pair`` and ``twice``,
+        dynamic: True to make the first dimension dynamic: 1 to LARGEST in ``pair`` and ``twice``,
             from 0 for ``pair:empty``.
     """
     # The random state of the process must not change.

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class OptOut(NamedTuple):
-    """The result of :func:`xfail`, which becomes a test when the class is created."""
+    """Marker that :func:`xfail` returns, with the reason why a backend cannot pass a law."""
 
     reason: str
 
 
 def xfail(*, reason: str) -> Any:
-    """Opt out of a law (conformance test): assign the result to its name in a subclass.
+    """Opt out of a law (conformance test): assign the result to the law's name in a subclass.
 
     The law still runs. If it passes, the test fails, because the reason is out of date.
 
@@ -39,7 +39,7 @@ def apply_opt_outs(owner: type, laws: dict[str, Callable[..., None]]) -> None:
     """Turn the opt-outs of a class into tests that are expected to fail.
 
     Raises:
-        TypeError: The class replaces a law in another way, or the name is not a law.
+        TypeError: The class replaces a law in another way, or opts out of an unknown law.
     """
     for name, value in list(vars(owner).items()):
         if isinstance(value, OptOut):

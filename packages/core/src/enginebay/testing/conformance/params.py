@@ -51,7 +51,7 @@ def _list_flags(backend: eb.Backend) -> dict[str, argparse.Action]:
 
 
 def _change_values(backend: eb.Backend) -> dict[str, Any]:
-    """Return a value other than the default for each flag whose field accepts it."""
+    """Return, by flag, a valid value other than the default; flags without one are left out."""
     fields, changed = declared_fields(backend.Params), {}
     for name in _list_flags(backend):
         value = _change_value(fields[name])

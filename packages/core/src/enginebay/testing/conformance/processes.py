@@ -239,7 +239,7 @@ def _wait_for(condition: Callable[[], object], *, seconds: float) -> bool:
 
 
 def _kill_marked(mark: str) -> list[str]:
-    """Kill the running descendants with this mark; return each as ``pid command``."""
+    """Kill the processes with ``mark`` in their environment; return each as ``pid command``."""
     processes = _find_marked(mark)
     for process in processes:
         with suppress(ProcessLookupError):

@@ -115,7 +115,7 @@ _KEY = pytest.StashKey[dict[str, Report]]()
 
 
 def law_outcome(item: pytest.Item, report: pytest.TestReport) -> object:
-    """Return the outcome of a conformance test (law) as JSON values; None before it has run."""
+    """Return a conformance test's outcome as JSON values; None for a passed setup or teardown."""
     if report.when != "call" and report.passed:
         return None
     # Without the parameters of the case.
@@ -220,7 +220,7 @@ def _operator_table(report: Report) -> list[str]:
 
 
 def _report_of(item: pytest.Item) -> Report:
-    """Return the report of a test's backend, without outcomes; it is created once per process."""
+    """Return the report of a test's backend, without outcomes; the first call creates it."""
     reports = item.config.stash.setdefault(_KEY, {})
     values = getattr(item, "funcargs", {})
     name = str(values.get("backend") or (item.parent and item.parent.name))
@@ -257,7 +257,7 @@ def _reason_of(report: pytest.TestReport) -> str:
 
 
 def _short_message(message: str, location: str) -> str:
-    r"""Return the first line with more than the exception's type, or else type and location.
+    r"""Return a message's first line; if it is only a type, add the next line or the location.
 
     Example:
         >>> _short_message("AssertionError: \nArrays are not equal", "inference.py:7")

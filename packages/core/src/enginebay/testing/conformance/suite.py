@@ -63,7 +63,7 @@ class Conformance(
     DiscoveryLaws,
     UnderTest,
 ):
-    """The conformance tests (laws) of backends; the fixture ``backend`` returns the name."""
+    """The conformance tests (laws) of a backend, whose name the fixture ``backend`` returns."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -71,7 +71,7 @@ class Conformance(
 
 
 class Law(NamedTuple):
-    """A law (one conformance test), for tables and for the documentation.
+    """Name and sentence of a law (a conformance test), for tables and the documentation.
 
     Attributes:
         family: The law's subject: ``inference``, ``artifacts`` …
