@@ -216,7 +216,7 @@ def add_backend_flags(parser: ArgumentParser, name: str, argv: Sequence[str]) ->
 
 
 def repeatable_command(argv: Sequence[str], *more: str) -> str:
-    """Return a command line that works from any folder: it changes to the current folder first.
+    """Return a command line that works from any folder, since it begins with ``cd``.
 
     Args:
         argv: The arguments that the user typed, which may contain relative paths.

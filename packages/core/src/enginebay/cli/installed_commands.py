@@ -1,4 +1,4 @@
-"""Lists of the commands of core and of other distributions, without importing them."""
+"""Names and summaries of all installed commands, found without importing the commands."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def add_model(parser: ArgumentParser) -> None:
-    """Add the model, its weights, inputs and data."""
+    """Add the flags for the model, the weights, the inputs and the data set."""
     from enginebay.backend import DEFAULT_BACKEND
 
     add_model_name(parser)
@@ -56,7 +56,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the flags of the backend that the command line or its config names."""
+    """Add the flags of the backend that the command line or the config file names."""
     add_backend_flags(parser, chosen_backend(argv), argv)
 
 
@@ -66,7 +66,7 @@ def named_backends(argv: Sequence[str]) -> list[str]:
 
 
 def chosen_backend(argv: Sequence[str]) -> str:
-    """Return the backend that the command line or its config names, or the default backend.
+    """Return the backend that the command line or config file names, or else the default.
 
     Raises:
         UsageError: The command line names several backends.

@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Run once, or once for each image, and describe the outputs."""
+    """Run the artifact once, or once for each image, and describe the outputs."""
     from enginebay.artifact import open_artifact
     from enginebay.operations import load
     from enginebay.tensors import parse_inputs

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FilePredictions(NamedTuple):
-    """The predictions of an artifact's task for one file, and the outputs that they come from."""
+    """The predictions for one file, and the model's outputs from which they were computed."""
 
     file: Path
     predictions: Sequence[Any]
@@ -68,7 +68,7 @@ def check_item_flags(args: Namespace) -> None:
 
 
 def check_weights(artifact: Artifact) -> None:
-    """Check that an artifact's weights are not random, which makes predictions meaningless.
+    """Check that an artifact's weights are not random: predictions would be meaningless.
 
     Raises:
         UsageError: The artifact's weights are random.
@@ -83,7 +83,7 @@ def check_weights(artifact: Artifact) -> None:
 
 
 class ItemRun:
-    """Runs an artifact on files, which its task preprocesses.
+    """Runs an artifact on files, which the artifact's task preprocesses.
 
     Args:
         artifact: An artifact with a task.

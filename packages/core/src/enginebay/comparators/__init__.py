@@ -1,4 +1,4 @@
-"""Comparators of outputs that are sets, such as indices, which have no fixed order.
+"""Comparators of outputs that are sets, whose elements have no fixed order.
 
 A comparator is a callable that takes a :class:`~enginebay.hooks.ComparisonRequest` and returns a
 :class:`~enginebay.hooks.ComparisonResult`. Plugins can add comparators.

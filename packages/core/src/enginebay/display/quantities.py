@@ -76,7 +76,7 @@ def human_shape(shape: Sequence[int]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join the first names, and add the number of the names that are left out.
+    """Join the first few names, and add how many further names there are.
 
     Example:
         >>> join_names([f"conv_{number}" for number in range(8)])

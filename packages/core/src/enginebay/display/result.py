@@ -1,4 +1,4 @@
-"""Base class of results, and its building blocks for text, HTML and JSON."""
+"""Base class of results, which are shown as text, HTML or JSON."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def table_lines(
 def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the aligned label and the value of each pair whose value is not empty.
 
-    If several pairs in a row have the same name, only the first one has a label.
+    If consecutive pairs have the same name, only the first pair has a label.
     """
     shown = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in shown), default=0)

@@ -163,7 +163,7 @@ class ArtifactExistsError(UsageError):
 
 
 class BackendUnavailableError(EnginebayError):
-    """The named backend cannot be used here."""
+    """The named backend cannot be used on this machine."""
 
     exit_code = 3
 

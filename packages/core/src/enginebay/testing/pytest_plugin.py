@@ -98,7 +98,7 @@ def _make_folder(folder: str | None) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Collect the kit's own tests if pytest runs the kit itself."""
+    """Collect the test files of the conformance kit if the command line names the kit."""
     if file_path in _TESTS and parent.config.getoption(_TESTS[file_path], default=None):
         return pytest.Module.from_parent(parent, path=file_path)
     return None

@@ -137,7 +137,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
         return is_clear and is_right and self.agreed >= self.agreed_wanted
 
     def describe(self) -> str:
-        """Describe the ratio, the agreeing largest values and the accuracy, each with a minimum."""
+        """Describe signal-to-noise ratio, equal largest values and accuracy, with the minimums."""
         place = f"{self.samples} items" if self.place == "items" else self.place
         level = "no noise" if self.decibels is None else f"{self.decibels:.1f} dB above noise"
         required = f" (required {self.agreed_wanted})" if self.agreed_wanted else ""

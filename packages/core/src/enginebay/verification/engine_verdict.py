@@ -109,7 +109,7 @@ def _judge_run(
     comparators: Sequence[Comparator],
     timeout: float,
 ) -> tuple[Verification, Receipt | None]:
-    """Run the request's engine, or its graph in another engine, and compare the outputs."""
+    """Run the requested engine, or another engine on the same graph; compare the outputs."""
     try:
         found, receipt = run_trial(request, samples, timeout=timeout)
     except (ChildCrashedError, ChildTimeoutError) as err:
@@ -259,7 +259,7 @@ def _slices_of_outputs(
 
 
 def _explain_missing_evidence(samples: Sequence[Sample]) -> str:
-    """Explain why equal outputs on these samples prove nothing; "" if they prove something."""
+    """Explain why equal outputs on these samples prove nothing; "" if they do prove a match."""
     outputs = [list(sample.outputs.values()) for sample in samples]
     if all(is_all_non_finite(array) for arrays in outputs for array in arrays):
         return "the model returns nothing but NaN and infinity"

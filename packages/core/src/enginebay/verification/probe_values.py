@@ -93,7 +93,7 @@ class ValueGenerator:
         return self._draw_normal(array, array.shape, 0.0, _LARGE_SPREAD)
 
     def draw_large_integers(self, name: str, array: NumpyArray) -> NumpyArray:
-        """Draw integers too large for float32; floats and narrow integers as in :meth:`redraw`."""
+        """Draw integers beyond float32's precision; other arrays as in :meth:`redraw`."""
         if array.dtype.kind not in "iu" or array.dtype.itemsize < 4:
             return self.redraw(name, array)
         return np.asarray(

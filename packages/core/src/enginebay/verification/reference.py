@@ -176,7 +176,7 @@ def run_evaluator(path: Path, input_path: Path, output_path: Path) -> None:
 
 
 def reference_for(model: BoundModel, backend: str) -> Reference:
-    """Return the reference of a model: PyTorch if it can run the model, or else an ONNX evaluator.
+    """Return PyTorch as a model's reference, or ONNX's evaluator if PyTorch cannot run the model.
 
     Args:
         model: The model.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SampleComparison(NamedTuple):
-    """The comparison of one sample.
+    """The comparisons of one sample's outputs, and the results of the comparators.
 
     Attributes:
         outputs: The comparison of each output, in the reference's order.

@@ -43,7 +43,7 @@ else:
 
 
 class ArtifactLaws:
-    """An artifact is a folder that describes itself and works anywhere."""
+    """Laws (conformance tests): an artifact describes itself and works in any folder."""
 
     def test_a_moved_artifact_runs_in_another_process(self, kit: Kit, tmp_path: Path) -> None:
         """An artifact that is moved and loaded by another process returns the same numbers."""

@@ -18,4 +18,4 @@ class CommandLineBackend:
 
 
 class TestConformance(CommandLineBackend, Conformance):
-    """The test class that the command line runs: it inherits all laws."""
+    """The test class for the command line, which inherits all conformance tests (laws)."""

@@ -22,7 +22,7 @@ _HEAVY = frozenset({"torch", "onnx", "onnxscript"})
 
 
 class DiscoveryLaws:
-    """Discovery reads metadata, and a backend is loaded by its name."""
+    """Laws (conformance tests): listing and loading a backend imports no engine."""
 
     def test_it_is_installed_once(self, kit: Kit) -> None:
         """Exactly one installed distribution provides the backend, and discovery finds no error."""

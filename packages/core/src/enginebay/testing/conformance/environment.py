@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EnvironmentLaws:
-    """check-env is green exactly if a model runs."""
+    """Laws (conformance tests): check-env is green exactly if a model runs."""
 
     def test_check_env_has_an_answer_for_every_tier(self, kit: Kit) -> None:
         """Each check has a tier and reports what was found; each failed check has a fix."""

@@ -37,7 +37,7 @@ _GROWTH = {"KiB": 30 << 10, "files": 30, "threads": 30}
 
 
 class InferenceLaws:
-    """A wrapper returns tensors for tensors, and changes nothing else."""
+    """Laws (conformance tests): a wrapper returns tensors, and changes nothing else."""
 
     def test_names_and_order_are_the_models(self, kit: Kit) -> None:
         """Inputs and outputs have the model's names and order, including unused inputs."""

@@ -120,7 +120,7 @@ class Kit:
         return models.build(model, dynamic=self.backend.info.dynamic_shapes)
 
     def deploy(self, model: str, work_dir: Path, **options: Any) -> eb.Deployment:
-        """Deploy a reference model to the backend; skip the test if that is not possible here."""
+        """Deploy a reference model; skip the test if the engine or one of the dtypes is missing."""
         self.require_engine()
         example = self.example(model)
         self.require_dtypes(*example.dtypes)

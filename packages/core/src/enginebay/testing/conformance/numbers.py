@@ -25,7 +25,7 @@ _MODELS = (
 
 
 class NumberLaws:
-    """Small reference models are compared with PyTorch."""
+    """Laws (conformance tests): reference models return the same numbers as in PyTorch."""
 
     @pytest.mark.parametrize("model", _MODELS)
     def test_numbers_of_reference_models(self, kit: Kit, model: str) -> None:

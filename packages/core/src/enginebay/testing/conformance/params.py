@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ParamsLaws:
-    """Flags, configs and manifests follow from one declaration of the parameters."""
+    """Laws (conformance tests): flags, configs and manifests follow from one declaration."""
 
     def test_every_flag_is_a_documented_field(self, kit: Kit) -> None:
         """Every documented field is a flag with a help text, and no other field is a flag."""

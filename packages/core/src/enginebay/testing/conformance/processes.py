@@ -99,7 +99,7 @@ _PATIENCE = 10.0
 
 
 class ProcessLaws:
-    """A conversion writes the artifact, and changes nothing else on the machine."""
+    """Laws (conformance tests): a conversion changes nothing except for the artifact."""
 
     def test_nothing_is_written_outside_the_work_dir(self, kit: Kit, tmp_path: Path) -> None:
         """Converting and loading write nothing but the artifact.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RewriterLaws:
-    """The backend's rewriters are complete, and change nothing outside their context."""
+    """Laws (conformance tests): rewriters change nothing outside of their context."""
 
     def test_its_rewriters_can_be_listed(self, kit: Kit) -> None:
         """The rewriters are instances of ``RewriterSet``, and lower each ``lacking`` operator."""

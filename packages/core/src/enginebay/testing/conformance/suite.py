@@ -85,7 +85,7 @@ class Law(NamedTuple):
 
 
 def laws() -> list[Law]:
-    """Return all laws, in the order in which they run."""
+    """Return all laws (conformance tests), in the order in which they run."""
     result = []
     for family in reversed(Conformance.__bases__):
         for name, law in vars(family).items():
