@@ -1,4 +1,4 @@
-"""``python -m enginebay``."""
+"""Entry point of ``python -m enginebay``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Checks of this machine: the expected state, the found state, and a command that fixes it.
+"""Checks of this machine, with the expected state, the found state, and a command as a fix.
 
 A backend's ``check_env`` builds its report with the functions of this module::
 
@@ -226,7 +226,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of the first installed alternative, even if it is too old or too new.
+    """Return the version of a requirement's first installed alternative, even if unsuitable.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.
@@ -281,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution ("" without one); return also if it is sufficient."""
+    """Describe the installed distribution, or return ""; and return whether it is sufficient."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:
@@ -309,7 +309,7 @@ def _version_fits(requirement: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
-    """List the requirements of the requested extras that are not installed."""
+    """List the distributions that a requirement's extras need and that are not installed."""
     from packaging.requirements import Requirement
 
     if not requirement.extras:

@@ -1,4 +1,4 @@
-"""Atomic replacement of a file, which keeps its old content if the disk is full."""
+"""Atomic replacement of a file: if the disk is full, the file keeps its old content."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class CheckEnvRequest(msgspec.Struct, Generic[P_co], frozen=True, kw_only=True):
 
 
 class CalibrationData(Protocol):
-    """Sets of inputs, as NumPy arrays by name, which can be read several times."""
+    """The calibration data: sets of inputs (NumPy arrays by name), readable several times."""
 
     def __len__(self) -> int:
         """Return the number of sets."""
@@ -283,7 +283,7 @@ class BuiltFor(msgspec.Struct, frozen=True):
     lacking: str = ""
 
     def describe(self) -> str:
-        """Return the machines and what this one lacks, as the end of a sentence."""
+        """Return the end of a sentence: the machines, and what this machine lacks."""
         return f"built for {self.machines}, and this machine has {self.lacking}"
 
 

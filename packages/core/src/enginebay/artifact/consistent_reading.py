@@ -51,7 +51,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
 
 @contextmanager
 def _watch_folder(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True if the path still leads to the same folder."""
+    """Yield a function that returns False once the path leads to another folder or to none."""
     try:
         # Open until the end, so that no new folder gets its inode number.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -56,7 +56,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Load the engine in this process; if it cannot run here, load its graph.
+        """Load the engine in this process, or, if it cannot run here, only its graph.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -68,7 +68,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
-        """Build the request to the backend for the whole model.
+        """Build the request with which the backend loads the whole model.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -99,7 +99,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """Return the coarsest precision of the parameters and of the input and output dtypes."""
+        """Return the coarsest of the precisions of the parameters, the inputs and the outputs."""
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}

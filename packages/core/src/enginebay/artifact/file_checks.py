@@ -1,4 +1,4 @@
-"""Digests of an artifact's files, and the checks against them."""
+"""Digests of an artifact's files, and checks of the files against their digests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def list_files(root: Path) -> tuple[FileEntry, ...]:
-    """List every file under ``root`` with its digest, sorted by path, and flush it to disk.
+    """Flush all files under ``root`` to disk, and list them with digests, sorted by path.
 
     Raises:
         ArtifactError: An entry is not a regular file, or its name is not portable.
@@ -56,7 +56,7 @@ def _describe_file(root: Path, path: str) -> FileEntry:
 
 
 def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
-    """Check the paths in the list of files of the manifest ``where``.
+    """Check the paths of the files that the manifest ``where`` lists.
 
     Raises:
         ArtifactError: A path is not inside the artifact, or is listed twice.

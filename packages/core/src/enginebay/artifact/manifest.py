@@ -319,7 +319,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def listed_paths(path: Path) -> set[str]:
-    """Return the paths in the list of files of a manifest of any format.
+    """Return the paths of the files that a manifest of any format lists.
 
     Raises:
         ArtifactError: The list cannot be decoded.

@@ -66,7 +66,7 @@ def convert_parts(
 
 
 def simulation_folder(directory: Path) -> Path:
-    """Create and return the folder for the graph of an engine in ``directory``."""
+    """Create a folder in ``directory`` for the graph of an engine, and return its path."""
     folder = directory / SIMULATION_FOLDER
     folder.mkdir()
     return folder

@@ -61,7 +61,7 @@ class StagingDirectory:
 
     @contextmanager
     def move_away(self) -> Iterator[Path]:
-        """Rename the directory inside the block, and yield its new path."""
+        """Rename the directory until the end of the block, and yield the temporary path."""
         # An engine whose files contain absolute paths then fails before it is published.
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
@@ -140,7 +140,7 @@ def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifa
 
 
 def _rename_into_place(directory: Path, target: Path, *, overwrite: bool) -> None:
-    """Rename a directory to ``target``; an existing artifact there is renamed to ``directory``."""
+    """Rename a directory to ``target``, or exchange it with an artifact that exists there."""
     check_target(target, overwrite=overwrite)
     if overwrite and target.exists():
         exchange_directories(directory, target)
@@ -184,7 +184,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn system errors, or only those of the disk, into an ArtifactError about the target."""
+    """Turn an OSError, or only a disk error, into an ArtifactError about the target."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checks if the target directory of a new artifact can be created or replaced."""
+"""Check that the target directory of a new artifact can be created or replaced."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OTHER_DIR_HINT = "choose another --work-dir"
 
 
 def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
-    """Check that a new artifact can have this path, and return the absolute path.
+    """Check that a new artifact can be written to this path, and return the absolute path.
 
-    The path must not exist or be an empty directory. With ``overwrite`` it may also be an artifact,
-    but without further files, which would be lost.
+    The path must be new, or an empty directory. With ``overwrite`` it may also be an artifact,
+    but not one with further files, which would be lost.
 
     Raises:
         ArtifactExistsError: The path exists; the message names the file or folder.
@@ -46,7 +46,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
 
 
 def _resolve_parents(path: Path) -> Path:
-    """Return an absolute path whose parents have no symbolic links; the last part may be one."""
+    """Return the absolute path, with symbolic links resolved in all parts except the last."""
     if path.name in {"", ".."}:
         return path.resolve()
     return path.parent.resolve() / path.name

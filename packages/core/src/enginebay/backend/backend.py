@@ -52,7 +52,7 @@ DEFAULT_BACKEND = "onnxruntime"
 
 
 def default_backend() -> str:
-    """Return the name of the only installed backend, else ``onnxruntime``."""
+    """Return the name of the installed backend if there is only one; otherwise ``onnxruntime``."""
     from enginebay.plugins import installed_backends
 
     usable = installed_backends()
@@ -64,7 +64,7 @@ def get_backend(name: str) -> Backend:
 
     Raises:
         BackendNotFoundError: No installed distribution provides a backend of this name.
-        PluginError: Its plugin is broken, disabled, provided by several distributions, or written
+        PluginError: The plugin is broken, disabled, provided by several distributions, or written
             for another API version.
     """
     from enginebay.plugins import load_backend
@@ -124,7 +124,7 @@ class Backend:
         timeout: float = 120.0,
         log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
-        """Check in four stages (tiers), each in a child process, if the backend works here.
+        """Check in four stages (tiers), each in a child process, whether the backend works here.
 
         Args:
             params: The parameters to check with; by default the backend's defaults.
@@ -149,7 +149,7 @@ class Backend:
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
-        """Return True if :meth:`check_env` passes; checked once in this process."""
+        """Return True if :meth:`check_env` passes; this process runs the check only once."""
         if with_custom_ops not in self._available:
             report = self.check_env(with_custom_ops=with_custom_ops)
             self._available[with_custom_ops] = report.ok
@@ -312,7 +312,7 @@ class Backend:
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
-        """Check that the precision is calibrated, as int8 is, and therefore has 8-bit layers.
+        """Check that the precision has 8-bit layers: these require calibration, as int8 does.
 
         Args:
             params: The backend's parameters.
@@ -364,7 +364,7 @@ class Backend:
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """Return the coarsest precision that the parameters allow, else the backend's default."""
+        """Return the coarsest precision that the parameters allow; the default if they set none."""
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
@@ -445,7 +445,7 @@ class Backend:
         return built_for
 
     def elsewhere(self, params: BackendParams) -> BuiltFor | None:
-        """Return the machines that an engine is built for; None if it can run on this machine.
+        """Return the machines that an engine is built for; None if this machine can run the engine.
 
         Raises:
             PluginError: The plugin did not return a valid :class:`BuiltFor`.
@@ -470,7 +470,7 @@ class Backend:
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
-        """Return the versions and devices of this machine that an artifact is bound to."""
+        """Return the versions and devices to which an artifact that is built here is bound."""
         request = BindingRequest(params=params, backend=self.name)
         fields = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         pinned = dict(fields or {})
@@ -482,7 +482,7 @@ class Backend:
     # -- rewriters and configs ----------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """Return the rewriters of this plugin, and of the plugins for every backend.
+        """Return the rewriters of this backend, and those of plugins that serve all backends.
 
         Raises:
             PluginError: A plugin did not return a ``RewriterSet``.
@@ -529,7 +529,7 @@ class Backend:
     # -- command line tool --------------------------------------------------------------------
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Add a flag for each documented parameter."""
+        """Add a command line flag for each documented parameter of the backend."""
         self.Params.add_arguments(parser)
 
     @contextmanager

@@ -39,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """Run core's and the plugin's checks of one tier; called in a child process."""
+    """Run the checks of one tier, by core and by the plugin; called in a child process."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 
@@ -163,7 +163,7 @@ def _lower_operators(
     model: nn.Module,
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """Apply the backend's lowerings during an export, if it lists its engine's operators."""
+    """Apply a backend's lowerings during an export, if the backend lists supported operators."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

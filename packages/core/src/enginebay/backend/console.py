@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Converter(Protocol):
-    """The methods of a backend that its command line tool needs."""
+    """Protocol of a backend: the methods that a backend's command line tool calls."""
 
     name: str
 
@@ -28,7 +28,7 @@ class Converter(Protocol):
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert the IR file that the arguments name, by default the arguments of this process.
+    """Convert the IR file that ``argv`` names; None stands for this process's arguments.
 
     Raises:
         SystemExit: After an error, with its exit code; after ``--help``, with 0.
@@ -49,6 +49,6 @@ def run(backend: Converter, argv: Sequence[str] | None) -> None:
 
 
 def _program() -> str:
-    """Return the command of this process as the user has typed it."""
+    """Return the command that started this process, as the user typed it."""
     path = Path(sys.argv[0])
     return f"python -m {path.parent.name}" if path.name == "__main__.py" else path.name

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """Collect the rewriters of the plugins for every backend.
+    """Collect the rewriters of plugins that serve all backends.
 
     Raises:
         PluginError: A plugin did not return a ``RewriterSet``.

@@ -1,4 +1,4 @@
-"""Execution times of an engine's layers, which its backend measures."""
+"""Execution times of an engine's layers, as the engine's backend measures them."""
 
 from __future__ import annotations
 

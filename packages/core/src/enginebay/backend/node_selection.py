@@ -1,4 +1,4 @@
-"""Selection of the nodes of an 8-bit engine that stay in floating point, by their names."""
+"""Selection by name of the nodes that stay in floating point in an 8-bit engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running an engine: its wrapper, its receipt, and timing.
+"""The wrapper that runs an engine, the engine's receipt, and the timing of calls.
 
 The names are imported lazily, so that reading a manifest's receipt does not import NumPy.
 """

@@ -46,7 +46,7 @@ class ChainedWrapper(Wrapper):
         self._last_uses = self._find_last_uses()
 
     def _find_last_uses(self) -> list[list[str]]:
-        """Return, for each part of the model, the names of tensors that no later part uses."""
+        """Return for each part the tensors that no later part and no output of the model needs."""
         last_part = dict.fromkeys(self.input_names, -1)
         for number, part in enumerate(self._parts):
             last_part.update(dict.fromkeys((*part.input_names, *part.output_names), number))
@@ -62,7 +62,7 @@ class ChainedWrapper(Wrapper):
         return self._run_parts(feed)
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Run the parts of the model on torch tensors on their device."""
+        """Run the parts of the model on torch tensors."""
         return self._run_parts(feed)
 
     def _run_parts(self, feed: Mapping[str, _A]) -> list[_A]:

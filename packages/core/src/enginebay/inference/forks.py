@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 
 class Owner(Protocol):
-    """An object that owns an engine: a wrapper."""
+    """Protocol of a wrapper, which owns an engine."""
 
     def disown(self) -> None:
         """Refuse all further calls, and never release the engine."""
@@ -24,7 +24,7 @@ _wrappers: WeakValueDictionary[int, Owner] = WeakValueDictionary()
 
 
 def disown_after_fork(wrapper: Owner) -> None:
-    """Call ``disown()`` of the wrapper's copy in every process that is forked from now on."""
+    """Call ``disown()`` on the copy of the wrapper in every process that is forked from now on."""
     # At the fork, so that the wrapper need not compare process ids in each call.
     _wrappers[id(wrapper)] = wrapper
 

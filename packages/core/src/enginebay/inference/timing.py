@@ -84,7 +84,7 @@ class Timing:
 
 
 class Counter:
-    """Durations of the calls under one name; several threads may call it at once.
+    """Durations of the calls under one name; several threads may add durations at once.
 
     Attributes:
         seconds: One duration for each counted call, in order.
@@ -146,7 +146,7 @@ def count_time(name: str) -> Callable[[F], F]:
 
 
 def find_marked_methods(owner: object) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    """Yield each marked method: its attribute's name, its name in statistics, and itself."""
+    """Yield for each marked method: its attribute, its name in statistics, and the method."""
     kind = type(owner)
     for attribute in dir(kind):
         method = inspect.getattr_static(kind, attribute)
@@ -189,7 +189,7 @@ class Latency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
-        """Return the statistics of durations, of which there must be at least one.
+        """Return the statistics of one or more durations.
 
         Example:
             >>> Latency.of([0.1, 0.2, 0.3]).median

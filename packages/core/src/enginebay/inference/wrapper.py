@@ -271,11 +271,11 @@ class Wrapper(ABC):
     def time_execution(
         self, *, warmup: int = 0, with_sync: bool = True, log_every: int | None = None
     ) -> Iterator[Timing]:
-        """Time the calls of the engine and of marked parts inside the ``with`` block.
+        """Time the calls of the engine and of marked methods inside the ``with`` block.
 
-        A part is a method that the backend has marked with :func:`enginebay.authors.count_time`. If
-        the model was cut, each of its engines is a part too, such as ``part 0: engine``. Outside of
-        the block nothing is timed, without any overhead.
+        The backend marks a method with :func:`enginebay.authors.count_time`. If the model was cut,
+        each of its engines is timed too, under a name such as ``part 0: engine``. Outside of the
+        block nothing is timed, without any overhead.
 
         Args:
             warmup: The number of calls under each name that are not counted, starting with the

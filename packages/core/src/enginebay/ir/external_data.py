@@ -40,7 +40,7 @@ def external_files(model: ModelProto, path: Path) -> tuple[Path, ...]:
 
 
 def find_tensors(message: Any) -> Iterator[TensorProto]:
-    """Yield every tensor in a protobuf message of ONNX and in the messages that it contains."""
+    """Yield every tensor in an ONNX protobuf message, including its nested messages."""
     # All fields, and not only the known ones (initializers, attributes, subgraphs, functions,
     # training graphs …), since a later ONNX may add a field with tensors.
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # no stubs

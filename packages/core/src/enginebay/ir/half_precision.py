@@ -148,7 +148,7 @@ class _Converter:
                 self._convert_value(value, graph)
 
     def _choose_half_uses(self, node: onnx_ir.Node) -> None:
-        """Record the inputs and outputs of a node that its operator allows in half precision."""
+        """Record which inputs and outputs of a node will be converted to half precision."""
         schema = _node_schema(node, self._model.opset_imports.get("", 1))
         if schema is None:
             return
@@ -168,7 +168,7 @@ class _Converter:
         self._half_outputs |= made
 
     def _convert_value(self, value: onnx_ir.Value, graph: onnx_ir.Graph) -> None:
-        """Set the type of a value, and insert a Cast before nodes that read the other type."""
+        """Set a value's type, and insert a Cast for nodes that read the value in another type."""
         is_half = value in self._half_outputs
         if is_half:
             value.dtype = self._dtype
@@ -260,7 +260,7 @@ def _list_values(graph: onnx_ir.Graph) -> Iterable[onnx_ir.Value]:
 def _insert_cast(
     value: onnx_ir.Value, name: str | None, dtype: onnx_ir.DataType, graph: onnx_ir.Graph
 ) -> onnx_ir.Value:
-    """Insert a Cast after the node that computes a value, or at the beginning for an input."""
+    """Insert a Cast of a value: after its node, or at the graph's beginning if it has none."""
     import onnx_ir
 
     cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")
@@ -277,7 +277,7 @@ def _insert_cast(
 def _round_to_half(
     weight: onnx_ir.TensorProtocol, dtype: onnx_ir.DataType
 ) -> onnx_ir.TensorProtocol:
-    """Round a weight to half precision; finite elements stay finite, nonzero ones stay nonzero."""
+    """Round a weight to half precision, so that no element becomes infinite or 0."""
     import ml_dtypes
     import numpy as np
     import onnx_ir

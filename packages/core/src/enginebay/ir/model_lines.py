@@ -21,22 +21,22 @@ _LIBRARIES = ("torch", "numpy", "enginebay", "onnx", "onnx_ir", "onnxscript", "s
 def model_line(frame: FrameType) -> str:
     """Return the model's line in the call stack of a frame, such as ``folder/net.py:12``.
 
-    This is the innermost line outside the libraries; empty if there is none.
+    This is the innermost line outside the libraries; empty if every line is in a library.
     """
     return _find_line(walk_stack(frame))
 
 
 def format_raising_line(err: BaseException) -> str:
-    """Return the model's or a rewriter's line that raised an exception: ``" (folder/net.py:12)"``.
+    """Return the line of a model or rewriter that raised an error: ``" (folder/net.py:12)"``.
 
-    Empty if the traceback of its root cause has no line outside the libraries.
+    Empty if the traceback of the error's root cause has no line outside the libraries.
     """
     line = _find_line(reversed([*walk_tb(find_root_cause(err).__traceback__)]))
     return f" ({line})" if line else ""
 
 
 def is_model_file(file: str) -> bool:
-    """Return True for a Python file outside torch, what it exports with, NumPy and Enginebay."""
+    """Return True unless a Python file belongs to Enginebay, torch, NumPy or an export library."""
     modules = (sys.modules.get(name) for name in _LIBRARIES)
     library_folders = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
     return not file.startswith((*library_folders, warnings.__file__, "<frozen"))

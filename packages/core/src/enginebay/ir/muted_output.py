@@ -57,7 +57,7 @@ def quiet() -> Iterator[list[str]]:
 
 
 class _ThreadMutedStream:
-    """A stream that drops the output of the thread that created it, and forwards all other."""
+    """A stream that drops the output of its creator's thread, and forwards all other output."""
 
     def __init__(self, stream: TextIO) -> None:
         # Not the proxy of a rich display that is already shown: this proxy and the proxy of NNCF's

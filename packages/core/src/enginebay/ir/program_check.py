@@ -47,7 +47,7 @@ _MAX_CHARACTERS, _MAX_DIGITS, _MAX_EXPONENT = 20_000, 20, 64
 
 
 def check_program(path: Path) -> None:
-    """Refuse an exported program whose size expressions or function names would run other code.
+    """Refuse an exported program whose size expressions or function names could run any code.
 
     Raises:
         ModelSourceError: The program has such an expression or name, which is in the message.
@@ -58,7 +58,7 @@ def check_program(path: Path) -> None:
 
 
 def _read_programs(path: Path) -> Iterator[bytes]:
-    """Yield the JSON documents of a file that torch would read, in the old or the new format."""
+    """Yield the JSON documents that torch would read from a file in the old or the new format."""
     import torch
 
     with ZipFile(path) as archive:  # torch up to 2.7 wrote these
@@ -142,7 +142,7 @@ def _is_known_call(node: ast.Call) -> bool:
 
 
 def _is_known_function(name: str) -> bool:
-    """Return True if a name is a class of sympy's arithmetic, or one of torch's sympy functions."""
+    """Return True for the name of an arithmetic class of sympy or a sympy function of torch."""
     import sympy  # type: ignore[import-untyped]  # sympy has no types
     from torch.utils._sympy import functions
 

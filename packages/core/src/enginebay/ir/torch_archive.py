@@ -84,7 +84,7 @@ def _detect_kind(members: dict[str, str]) -> IRKind | None:
 
 
 def _check_constants(path: Path, members: dict[str, str]) -> None:
-    """Refuse an exported program with pickled Python objects."""
+    """Refuse an exported program whose constants contain pickled Python objects."""
     # torch would unpickle these files, and thereby run their code.
     for name in members:
         folder, _, file = name.rpartition("/")

@@ -84,7 +84,7 @@ def program_specs(
         program: The program.
         input_names: The names of the input tensors; by default their names in the graph.
         output_names: The names of the output tensors; by default their paths in the returned value.
-        symbols: torch's symbol of an open size, such as ``s27`` → the user's name.
+        symbols: torch's symbol of a dynamic size, such as ``s27`` → the user's name.
     """
     signature = program.graph_signature
     inputs = _example_tensors(program, {str(name): name for name in signature.user_inputs})

@@ -93,7 +93,7 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 def serve_call(function: str) -> None:
-    """Read arguments from standard input (a file), call a function, and append the reply there.
+    """Read arguments from the file at standard input, call a function, and append its reply.
 
     Args:
         function: The function's name, ``module:qualname``.
@@ -114,7 +114,7 @@ def serve_call(function: str) -> None:
 
 
 def serve_messages(function: str) -> None:
-    """Call a function, then call the function that it returns with each message of the parent.
+    """Call a function, and pass each later message of the parent to the function it returned.
 
     Standard input is a socket. The first message contains the function's arguments. Each message,
     including the first, gets a reply. The loop ends when the parent disconnects.
@@ -149,7 +149,7 @@ LENGTH_BYTES = 8
 
 
 def frame_message(message: bytes) -> bytes:
-    """Return the message with its length as a prefix."""
+    """Return the message, preceded by its length as 8 bytes."""
     return len(message).to_bytes(LENGTH_BYTES, "little") + message
 
 
@@ -174,7 +174,7 @@ def _prepare_process() -> None:
 
 
 def _take_standard_input() -> BinaryIO:
-    """Return standard input as a file, and connect standard input to the null device."""
+    """Return the file at standard input, and put the null device in its place."""
     return os.fdopen(_take_descriptor(), "r+b")
 
 

@@ -39,7 +39,7 @@ os.killpg(0, signal.SIGKILL)
 
 
 class ProcessGroup:
-    """Context manager of a process group; at its end, all processes of the group are ended.
+    """Context manager of a process group, which ends all processes of the group on exit.
 
     A process that has moved itself to another group or session is not ended.
     """
@@ -138,7 +138,7 @@ class OutputLog:
 
 
 def follow_output(process: subprocess.Popen[bytes], log: OutputLog, seconds: float | None) -> bool:
-    """Read a child's output until the child has ended; return False if the time ends first."""
+    """Read a child's output until the child ends; return False if this takes over ``seconds``."""
     deadline = None if seconds is None else time.monotonic() + seconds
     for is_open in _feed_chunks(process.stdout, log, deadline):
         if process.poll() is not None:
@@ -159,7 +159,7 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log; after each chunk or POLL_SECONDS, yield True while the output is open."""
+    """Feed the log; yield at each chunk or POLL_SECONDS: False if the output was closed."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

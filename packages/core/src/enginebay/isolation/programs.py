@@ -107,7 +107,7 @@ def run_to_end(
     subject: str = "",
     **options: object,
 ) -> Finished:
-    """Run a child process to its end, and return its result for any exit code.
+    """Run a child process to its end, and return the result, whatever the exit code is.
 
     Args:
         argv: The command.
@@ -136,13 +136,13 @@ def run_to_end(
 
 
 def crash_error(finished: Finished, when: str = "", subject: str = "") -> ChildCrashedError:
-    """Build the error about a crashed child; ``when`` describes the moment, if it is known."""
+    """Build the error about a crashed child; ``when`` describes the moment of the crash."""
     ending = f"ended with {_describe_ending(finished.exit_code)}{when}"
     return _build_error(ChildCrashedError, ending, finished, subject)
 
 
 def timeout_error(finished: Finished, limit: str, subject: str = "") -> ChildTimeoutError:
-    """Build the error about a child that was ended; ``limit`` describes its time limit."""
+    """Build the error about a child that exceeded the time limit that ``limit`` describes."""
     return _build_error(ChildTimeoutError, f"ran past {limit}", finished, subject)
 
 
@@ -176,7 +176,7 @@ def _follow_or_end(
 
 
 def end_group(group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog) -> None:
-    """End all processes of a group with SIGTERM, and with SIGKILL after the grace time."""
+    """Send SIGTERM to all processes of a group, and SIGKILL once the child ends or time is up."""
     try:
         group.signal(signal.SIGTERM)
         follow_output(process, log, KILL_GRACE_SECONDS)

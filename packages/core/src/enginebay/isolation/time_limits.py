@@ -1,4 +1,4 @@
-"""A common time limit of all child processes in a block, in addition to the limit of each."""
+"""A time limit that all child processes of a block share, besides the limit of each child."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def time_left() -> float:
 
 
 def effective_timeout(timeout: float | None) -> tuple[float | None, str]:
-    """Return the shorter of a child's and the block's time limit, and its description."""
+    """Return the shorter time limit, a child's or the block's, with a description for messages."""
     limit = _limit.get()
     if limit is not None and (timeout is None or limit.left < timeout):
         return limit.left, f"the time limit of {limit.seconds:g} s"

@@ -68,7 +68,7 @@ class Build:
 
     @property
     def built_for(self) -> BuiltFor | None:
-        """The machines that the engine is built for; None if it can run on this machine."""
+        """The machines that the engine is built for; None if this machine can run the engine."""
         return self.settings.backend.elsewhere(self.settings.params)
 
 
@@ -96,11 +96,11 @@ class BuiltEngine:
 
     @property
     def samples(self) -> list[Sample]:
-        """The reference's samples, without the inputs that the exporter has dropped as unused."""
+        """The recorded samples, without the inputs that the exporter has dropped as unused."""
         return _drop_unused_inputs(self.build.reference.samples, self.ir)
 
     def with_reference(self, reference: RecordedReference) -> BuiltEngine:
-        """Return a copy with another reference."""
+        """Return a copy whose build has ``reference`` instead of the current reference."""
         return replace(self, build=replace(self.build, reference=reference))
 
     def load_request(self, directory: Path, *, strict: bool) -> LoadRequest:
@@ -120,7 +120,7 @@ class BuiltEngine:
 
 
 def build_engine(build: Build) -> BuiltEngine:
-    """Build the engine from the first IR, in the backend's order, that is exported and converted.
+    """Build an engine from the first of the backend's IRs whose export and conversion succeed.
 
     Raises:
         ExportError: There is only one IR to try, and its export failed.

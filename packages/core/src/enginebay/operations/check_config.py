@@ -1,4 +1,4 @@
-"""Check of a deploy config, which lists all problems at once."""
+"""Check of a deploy config: all problems are listed at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ConfigCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(config: Mapping[str, object]) -> ConfigCheck:
-    """Check all sections of a config, with the backend's own check of its parameters.
+    """Check all sections of a config, including the parameters of the backend.
 
     Args:
         config: The config. If :func:`enginebay.config.read_table` has read it, problems have the

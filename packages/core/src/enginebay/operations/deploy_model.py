@@ -45,22 +45,22 @@ def deploy(
 ) -> Deployment:
     """Deploy a model: build its artifact and verify it.
 
-    The unchanged model computes the reference outputs. Then it is exported with the rewriters for
-    its engine, and converted. The engine runs in a child process, and its outputs are compared with
-    the reference outputs. The artifact appears complete at its final path, or not at all.
+    The unchanged model computes the reference outputs. Then the model is exported with the
+    backend's rewriters, and converted. The engine runs in a child process, and its outputs are
+    compared with the reference outputs. The artifact appears complete at its path, or not at all.
 
     Args:
         model: An ``nn.Module``, a function of tensors, or text: ``file.py:attr``,
             ``module:attr``, or a ``.onnx``, ``.pt`` (TorchScript) or ``.pt2`` file.
         args: Example inputs: a tensor, a tuple of positional arguments, or a dict by name; or
             the calls that :func:`enginebay.record` recorded, which then also serve as ``data`` and
-            define the open dimensions. By default the example of the model's source, else the
-            first item of ``data``.
+            define the dynamic dimensions. By default the example of the model's source, or, if
+            the source has none, the first item of ``data``.
         backend: The backend; by default the only one installed, else ``onnxruntime``.
         work_dir: The folder of the new artifact; it must not exist yet. By default a subfolder of
             the current folder, named after the model and the backend.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.
-        dynamic: The open dimensions: ``"batch"`` for the first axis of the inputs, or
+        dynamic: The dynamic dimensions: ``"batch"`` for the first axis of the inputs, or
             ``{"x": {0: "batch"}}``, ``{"x": {0: (1, 8)}}``, or text as on the command line,
             ``["x:0=1:8"]``. By default the dimensions with a ``?`` in ``params.input_shapes``, or
             with different sizes in ``params.min_shapes`` and ``params.max_shapes``. The artifact is

@@ -333,7 +333,7 @@ def _steps_table(steps: Sequence[Step]) -> Table:
 
 
 def sizes_text(inputs: Sequence[TensorSpec]) -> str:
-    """Describe the dynamic (open) dimensions of the inputs, or how to open one if all are fixed.
+    """Describe the dynamic dimensions of the inputs, or how to make one dynamic if all are fixed.
 
     Example:
         >>> from enginebay.tensors import TensorSpec

@@ -1,4 +1,4 @@
-"""``export``: export a model to an IR, with the rewriters for its engine applied."""
+"""``export``: export a model to an IR, with the rewriters for one backend."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def export(
             ``options.ir`` is not set, the suffix selects the IR; without both, it is ONNX.
         backend: The backend whose rewriters are applied; by default, only the rewriters for all
             backends are.
-        dynamic: The open dimensions, as for :func:`enginebay.deploy`.
+        dynamic: The dynamic dimensions, as for :func:`enginebay.deploy`.
         min_shapes: The smallest shape of each input, as an alternative to ``dynamic``.
         max_shapes: The largest shape of each input.
         options: How to export, as for :func:`enginebay.deploy`. The options ``cuts``, ``task`` and

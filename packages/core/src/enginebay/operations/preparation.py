@@ -43,7 +43,7 @@ class PreparedModel:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """Return the record of the calibration data, else of ``verified_on``; None without data."""
+        """Return the record of ``data``, or, if this is None or empty, of ``verified_on``."""
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record
@@ -66,8 +66,8 @@ def prepare_model(
     Args:
         settings: The settings of the deployment.
         source: The model.
-        args: Example inputs; None for the example of the model's source, else the first item of
-            the data.
+        args: Example inputs; if None, the example of the model's source is taken, or, if it has
+            none, the first item of the data.
         data: The data set; None without data.
         items: The maximum number of items whose outputs are recorded.
         probes: The settings of the probes whose outputs are recorded.
@@ -112,7 +112,7 @@ def prepare_model(
 def _read_own_task(
     source: ModelSource, data: DataSet | None
 ) -> tuple[Task | None, tuple[str, ...]]:
-    """Return the task of a model's source; without the task's plugin, return None and a note."""
+    """Return the task of a model's source; if no plugin can read it, return None and a note."""
     try:
         return read_task(source.task), ()
     except UsageError as err:

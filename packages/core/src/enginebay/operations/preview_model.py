@@ -1,4 +1,4 @@
-"""``preview``: list the operators that each engine lacks for a model, without building it."""
+"""``preview``: list the operators of a model that each engine lacks, without a deployment."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _list_lacking(arguments: _Arguments, name: str, folder: Path, timeout: float
 
 
 def _pickle_arguments(arguments: _Arguments) -> bytes:
-    """Pickle the arguments; return empty bytes if a child process could not read them."""
+    """Pickle the arguments; return empty bytes if a child process cannot unpickle them."""
     # Pickle would accept these models, but the child process could not import their class.
     module = type(arguments[0]).__module__
     if module == "__main__" or module.startswith("enginebay_source_"):
@@ -255,7 +255,7 @@ def _pickle_arguments(arguments: _Arguments) -> bytes:
 
 
 def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
-    """Export a draft, and list the operators that the engine lacks; called in a child process."""
+    """Export a draft, and list its operators that the engine lacks; called in a child process."""
     pickled = (folder / _ARGUMENTS_FILE).read_bytes()
     arguments: _Arguments = pickle.loads(pickled)  # noqa: S301  # the parent process wrote it
     draft_ir(*arguments, name, folder)
@@ -265,7 +265,7 @@ def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
 def draft_ir(
     model: object, args: object, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
-    """Export a model to the backend's preferred IR, and write the draft into a folder."""
+    """Export a model to a backend's preferred IR, and write it with its obstacles into a folder."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
         _write_draft(folder, _Draft(kind=source.ir.kind, ir=source.ir))

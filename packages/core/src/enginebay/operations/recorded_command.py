@@ -1,4 +1,4 @@
-"""The command that builds an artifact, for its manifest: a command line or a Python call."""
+"""The command line or Python call that built an artifact, which its manifest records."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def typed(command: str) -> Iterator[None]:
 
 
 def python_call() -> str:
-    """Return the command line of :func:`typed`, else the source text of the caller's call.
+    """Return the command line of :func:`typed`, or, outside its block, the caller's Python call.
 
-    An empty text is returned if the source is not available, as at Python's prompt.
+    The text is empty if the source of the call is not available, as at Python's prompt.
     """
     if command := _typed_command.get():
         return command

@@ -64,7 +64,7 @@ def rewrite(
 
 
 def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
-    """Return a caller's sets, and import those that are named as text.
+    """Return a caller's sets of rewriters, after an import of the sets that are named as text.
 
     Args:
         rewriters: Sets, or ``file.py:attr`` and ``module:attr`` for a set or a list of them.
@@ -87,7 +87,7 @@ def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
 
 
 def export_patch(**options: Any) -> ExportPatch:
-    """Return the patch that applies the rewriters for an engine around each export attempt.
+    """Return the patch that applies an engine's rewriters during each attempt of an export.
 
     Args:
         **options: Arguments of :func:`rewrite`. The backend is asked for its rewriters only once.

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.allowed_precision(self.params)
 
     def find_model(self, model: object, args: object) -> ModelSource:
-        """Find the caller's model; its source gets ``codebase_config`` and the input shapes."""
+        """Find the source of a model, and pass ``codebase_config`` and the input shapes to it."""
         return find_model(model, self.codebase_config, self.params.input_shapes or shapes_of(args))
 
     def bind_inputs(
@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ) -> tuple[BoundModel, Task | None]:
         """Bind a model's inputs to example inputs.
 
-        These are ``args``, else the example of the model's source, else the first item of the data.
+        These are ``args``, or the example of the model's source, or the first item of the data.
 
         Returns:
             The bound model, and the task with the names and dtypes of the model's inputs and
@@ -126,7 +126,7 @@ def resolve_settings(
         params: Parameters that take precedence over the config's, by name; an instance of
             ``BackendParams`` replaces all of the config's.
         precision: The same as ``params={"precision": …}``.
-        dynamic: The open dimensions; None for the config's.
+        dynamic: The dynamic dimensions; None for the config's.
         data: The data set or its source; None for the config's.
         export: How to export; the config replaces all fields that have their default.
         verify: How to compare; the config replaces all fields that have their default.

@@ -111,7 +111,7 @@ def verify_here(
     *,
     options: VerifyOptions | None = None,
 ) -> RecordedVerification:
-    """Verify as :func:`verify` does, and return also the record of the run."""
+    """Verify as :func:`verify` does, and return the verdict together with the run's record."""
     options = options or VerifyOptions()
     refuse_options(options, "verify")
     rtol, atol, compare, timeout = options.rtol, options.atol, options.compare, options.timeout
@@ -174,7 +174,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return the caller's inputs as a reference if they are samples with outputs; else None."""
+    """Return inputs that are samples with outputs as a reference; None for any other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):
@@ -210,7 +210,7 @@ def _collect_samples(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the inputs with the expected outputs; ``model_use`` restores a model's state."""
+    """Return the inputs with their expected outputs, from the artifact or from ``reference``."""
     if inputs is None and reference is None:
         return _read_recorded(opened)
     return _compute_reference(inputs, reference, opened, precision, model_use)
@@ -250,7 +250,7 @@ def _compute_reference(
     precision: str,
     model_use: ExitStack,
 ) -> RecordedReference:
-    """Return the samples with the outputs of the reference; a model computes new probes as well."""
+    """Return the inputs with the outputs of ``reference``; a model also computes new probes."""
     basis = _recorded_basis(artifact)
     if inputs is not None:
         arrays = inputs

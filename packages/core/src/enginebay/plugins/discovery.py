@@ -133,7 +133,7 @@ def installed_backends() -> list[str]:
 
 
 def list_plugins() -> list[BackendStatus]:
-    """List the installed plugins for every backend, as :func:`list_backends` does.
+    """List the installed plugins that serve all backends, as :func:`list_backends` does.
 
     Raises:
         PluginError: ``ENGINEBAY_STRICT_PLUGINS=1`` is set, and a plugin is broken or a duplicate.
@@ -169,7 +169,7 @@ def disabled_by(backend: str) -> Fault | None:
 
 
 def is_strict() -> bool:
-    """Return True if a broken plugin is an error even if it was not requested by name."""
+    """Return True if every broken plugin is an error, including those that nobody requested."""
     return os.environ.get("ENGINEBAY_STRICT_PLUGINS", "0") not in ("", "0")
 
 
@@ -179,7 +179,7 @@ def fault_of(group: str, status: BackendStatus) -> Fault | None:
 
 
 def error_for(group: str, status: BackendStatus) -> PluginError:
-    """Build the error about a plugin that cannot be used, from its status."""
+    """Build the error about a plugin whose status is not ``installed``."""
     kind = {BACKENDS: "backend", COMMANDS: "command"}.get(group, "plugin")
     return PluginError(
         f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Build the error about a broken plugin that only ENGINEBAY_STRICT_PLUGINS makes an error."""
+    """Build the error about a broken plugin, which says that ENGINEBAY_STRICT_PLUGINS is set."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

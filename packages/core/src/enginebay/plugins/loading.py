@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class PluginWarning(UserWarning):
-    """A plugin that was installed for every backend is broken and is not used.
+    """Warning that a plugin for all backends is broken and is not used.
 
     This is a warning and not a log message: results may differ without the plugin, so users must
     see it without configured logging, and a test run can turn it into an error.
@@ -95,7 +95,7 @@ class PluginTeam:
 
 
 class LoadedPlugin(PluginTeam):
-    """A loaded backend, together with the plugins for every backend.
+    """A loaded backend, together with the plugins that serve all backends.
 
     Attributes:
         status: The backend's distribution and module.
@@ -178,7 +178,7 @@ def load_backend(name: str) -> LoadedPlugin:
 
 
 def load_plugins() -> PluginTeam:
-    """Load the plugins for every backend, once in this process.
+    """Load the plugins that serve all backends, once in this process.
 
     A broken plugin is skipped with a :class:`PluginWarning`.
 

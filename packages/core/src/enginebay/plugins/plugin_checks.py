@@ -63,7 +63,7 @@ def check_backend(module: ModuleType, status: BackendStatus) -> BackendInfo:
 
 
 def check_plugin(module: ModuleType) -> None:
-    """Check the module of a plugin for every backend.
+    """Check the module of a plugin that serves all backends.
 
     Raises:
         PluginError: The module implements no hook, an unknown hook, or a hook with other arguments.
@@ -93,7 +93,7 @@ def _known_hooks() -> list[str]:
 
 
 def _marked_hooks(module: ModuleType) -> dict[str, bool]:
-    """Return hook → True if it is marked as optional, for each hook that a module implements."""
+    """Return the hooks that a module implements: hook → True if the module marks it optional."""
     manager = pluggy.PluginManager(PROJECT)  # without hook specifications it accepts any hook
     manager.register(module)
     return {

@@ -1,4 +1,4 @@
-"""Import trial of a plugin: its first load is in a child process, since it may crash or hang.
+"""Trial of a plugin: its first import takes place in a child process, as it may crash or hang.
 
 The result is cached, so that only a new plugin needs a child process.
 """
@@ -20,7 +20,7 @@ _on_trial: list[BackendStatus] = []  # filled only in the child process
 
 
 def check_survival(group: str, status: BackendStatus) -> None:
-    """Check that the import of a plugin does not crash or hang, once in a child process.
+    """Check in a child process, once for each plugin, that its import does not crash or hang.
 
     Raises:
         PluginError: The import ended the child process, or exceeded its time limit.
@@ -57,7 +57,7 @@ def load(group: str, status: BackendStatus) -> bool:
 
 
 def _try_import(group: str, status: BackendStatus) -> str:
-    """Import a plugin in a child process; return how it crashed or hung, empty if it did not."""
+    """Import a plugin in a child process; return how it crashed or hung, or an empty text."""
     from enginebay.isolation import call
 
     try:
