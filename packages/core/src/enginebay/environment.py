@@ -1,4 +1,4 @@
-"""Checks of this machine, with the expected state, the found state, and a command as a fix.
+"""Checks of this machine; each has an expected state, a found state, and a command as a fix.
 
 A backend's ``check_env`` builds its report with the functions of this module::
 
@@ -281,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution, or return ""; and return whether it is sufficient."""
+    """Return the installed distribution as text ("" without one), and whether it is sufficient."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

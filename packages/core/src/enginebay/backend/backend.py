@@ -536,7 +536,7 @@ class Backend:
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> Iterator[Namespace]:
-        """Add flags, yield the parsed arguments, and convert if the block raises no error."""
+        """Yield the parsed arguments; after the block, unless it raised, convert the IR file."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
             parser.add_argument("--data", help="the calibration data, as for enginebay deploy")

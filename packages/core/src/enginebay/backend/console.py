@@ -23,7 +23,7 @@ class Converter(Protocol):
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> AbstractContextManager[Namespace]:
-        """Yield the parsed arguments, and convert if the block raises no error."""
+        """Yield the parsed arguments; after the block, unless it raised, convert the IR file."""
         ...
 
 

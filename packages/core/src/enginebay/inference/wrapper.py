@@ -207,7 +207,7 @@ class Wrapper(ABC):
         return results
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
-        """Set the function that returns the task of :meth:`predict`; ``enginebay.load`` does so."""
+        """Set the function that returns the task for :meth:`predict`; for ``enginebay.load``."""
         self.__find_task = find_task
 
     def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Wrapper(ABC):
 
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Time this wrapper's calls inside the block; ``prefix`` begins their names."""
+        """Time the marked methods inside the block; their names in ``timing`` get the prefix."""
         # Instance attributes replace the methods, so that untimed calls have no overhead.
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}

@@ -260,7 +260,7 @@ def _list_values(graph: onnx_ir.Graph) -> Iterable[onnx_ir.Value]:
 def _insert_cast(
     value: onnx_ir.Value, name: str | None, dtype: onnx_ir.DataType, graph: onnx_ir.Graph
 ) -> onnx_ir.Value:
-    """Insert a Cast of a value: after its node, or at the graph's beginning if it has none."""
+    """Insert a Cast after the node that computes a value, or first in the graph if none does."""
     import onnx_ir
 
     cast = onnx_ir.node("Cast", [value], {"to": dtype}, name=f"{name}_cast")

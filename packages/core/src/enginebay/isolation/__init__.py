@@ -1,7 +1,7 @@
 """Child processes that isolate their caller from crashes, hangs and output.
 
-:func:`run` runs a program, :func:`call` calls a Python function once, and :class:`Worker` calls one
-repeatedly. All of them capture the output, apply a time limit, and report the signal or exit code.
+:func:`run` runs a program, :func:`call` a Python function once, and :class:`Worker` a function many
+times. All of them capture the output, apply a time limit, and report the signal or exit code.
 They leave no process running, even after a time-out, after Ctrl-C, or if this process is killed.
 """
 

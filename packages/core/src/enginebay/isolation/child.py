@@ -114,7 +114,7 @@ def serve_call(function: str) -> None:
 
 
 def serve_messages(function: str) -> None:
-    """Call a function, and pass each later message of the parent to the function it returned.
+    """Call a function, and pass each later message of the parent to the function that it returns.
 
     Standard input is a socket. The first message contains the function's arguments. Each message,
     including the first, gets a reply. The loop ends when the parent disconnects.

@@ -39,7 +39,7 @@ os.killpg(0, signal.SIGKILL)
 
 
 class ProcessGroup:
-    """Context manager of a process group, which ends all processes of the group on exit.
+    """Context manager that starts processes in a group, and ends all of them on exit.
 
     A process that has moved itself to another group or session is not ended.
     """
@@ -159,7 +159,7 @@ def drain_output(process: subprocess.Popen[bytes], log: OutputLog) -> None:
 def _feed_chunks(
     stream: IO[bytes] | None, log: OutputLog, deadline: float | None
 ) -> Iterator[bool]:
-    """Feed the log; yield at each chunk or POLL_SECONDS: False if the output was closed."""
+    """Feed the log; after each chunk or POLL_SECONDS, yield whether the output is still open."""
     assert stream is not None
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

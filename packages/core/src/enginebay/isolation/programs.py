@@ -176,7 +176,7 @@ def _follow_or_end(
 
 
 def end_group(group: ProcessGroup, process: subprocess.Popen[bytes], log: OutputLog) -> None:
-    """Send SIGTERM to all processes of a group, and SIGKILL once the child ends or time is up."""
+    """Send SIGTERM to a group, and SIGKILL after the child's end or after the grace time."""
     try:
         group.signal(signal.SIGTERM)
         follow_output(process, log, KILL_GRACE_SECONDS)

@@ -34,7 +34,7 @@ _LOG_CHUNK_BYTES = 1 << 16
 
 
 class Worker:
-    """Context manager of a child process, which ends the child and its children on exit.
+    """Context manager that starts a child process, and ends the child and its children on exit.
 
     The child calls the function once with the arguments. The function returns a function from bytes
     to bytes, which the child calls with each message. Only :meth:`receive` waits for the child.

@@ -43,7 +43,7 @@ class PreparedModel:
     verified_on: DataSet | None
 
     def data_record(self) -> DataRecord | None:
-        """Return the record of ``data``, or, if this is None or empty, of ``verified_on``."""
+        """Return the record of ``data`` or, if it has no items, of ``verified_on``; else None."""
         for data in (self.data, self.verified_on):
             if data is not None and (record := data.record()).count:
                 return record

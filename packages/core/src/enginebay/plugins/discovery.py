@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Build the error about a broken plugin, which says that ENGINEBAY_STRICT_PLUGINS is set."""
+    """Build the error about a broken plugin, and name ENGINEBAY_STRICT_PLUGINS as its reason."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 
