@@ -112,7 +112,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 def load_request(
     artifact: str | Path | Artifact, *, device: str | None = None, strict: bool = False
 ) -> LoadRequest:
-    """Check an artifact and its machine, and return the request that loads its engine.
+    """Check that an artifact fits this machine, and return the request that loads its engine.
 
     Args:
         artifact: The artifact's directory, or an open artifact.

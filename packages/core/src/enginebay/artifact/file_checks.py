@@ -27,7 +27,7 @@ def list_files(root: Path) -> tuple[FileEntry, ...]:
 
 
 def walk_files(root: Path) -> Iterator[str]:
-    """Yield the path, relative to ``root``, of every entry under it that is not a directory."""
+    """Yield the relative path of every entry under ``root`` that is not a directory."""
 
     # os.walk ignores a folder that it cannot list, unless this raises.
     def raise_error(error: OSError) -> None:
@@ -85,7 +85,7 @@ def _is_portable(path: str) -> bool:
 
 
 def check_file(root: Path, entry: FileEntry) -> None:
-    """Check that a file has the size and the digest in its entry.
+    """Check that a file has the size and the digest that ``entry`` records.
 
     Raises:
         ArtifactError: The file is missing or different; the message has both values.
@@ -102,7 +102,7 @@ def check_file(root: Path, entry: FileEntry) -> None:
 
 
 def check_presence(root: Path, entry: FileEntry) -> Path:
-    """Check that a file exists inside ``root`` and has the size in its entry; return its path.
+    """Check that a file is inside ``root`` and has the size in ``entry``; return the file's path.
 
     Raises:
         ArtifactError: The file is missing, outside ``root`` or of another size.

@@ -104,7 +104,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the manifest as it was built; the manifest has the digest of every file."""
+        """SHA-256 of the original manifest, which contains the digest of every file."""
         # A later verification does not make it another artifact.
         return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 

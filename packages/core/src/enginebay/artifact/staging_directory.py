@@ -156,7 +156,7 @@ def _rename_into_place(directory: Path, target: Path, *, overwrite: bool) -> Non
 
 @contextmanager
 def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[StagingDirectory]:
-    """Provide a directory to build an artifact in; it is removed unless it is published.
+    """Provide a directory to build an artifact in; remove the directory unless it is published.
 
     Args:
         work_dir: The artifact's final path. Missing parent folders are created, and removed again

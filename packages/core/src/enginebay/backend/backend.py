@@ -354,7 +354,7 @@ class Backend:
     # -- engine → wrapper ---------------------------------------------------------------------
 
     def build_wrapper(self, **params: Any) -> Wrapper:
-        """Load converted files with parameters passed by name."""
+        """Load converted files, with parameters by name; see :meth:`build_wrapper_from_param`."""
         return self.build_wrapper_from_param(self.Params(**params))
 
     def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:

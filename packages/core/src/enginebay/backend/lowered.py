@@ -1,4 +1,4 @@
-"""``ConvertRequest.lower``, for backends that capture and lower models themselves."""
+"""The function ``ConvertRequest.lower``, for backends that capture models themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS: tuple[RewriterKind, ...] = ("lowering",)
 
 
 class Lowering:
-    """Lowers modules for one conversion.
+    """Lowers modules to the operators of an engine, during one conversion.
 
     Args:
         backend: The backend's name.

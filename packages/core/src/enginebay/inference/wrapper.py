@@ -292,7 +292,7 @@ class Wrapper(ABC):
 
     @contextmanager
     def _count_calls(self, timing: Timing, prefix: str = "") -> Iterator[None]:
-        """Time the marked methods inside the block; their names in ``timing`` get the prefix."""
+        """Time the engine and the marked methods inside the block, under names with the prefix."""
         # Instance attributes replace the methods, so that untimed calls have no overhead.
         before = dict(vars(self))
         changed: dict[str, Any] = {"_Wrapper__counter": timing.counter(prefix + ENGINE)}

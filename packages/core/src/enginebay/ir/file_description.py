@@ -43,7 +43,7 @@ def describe(
     outputs: Sequence[TensorSpec],
     example_shapes: Mapping[str, Sequence[int]],
 ) -> dict[str, str]:
-    """Return ``{KEY: description}``, in the form of torch's argument ``_extra_files``."""
+    """Return the specs as ``{KEY: JSON text}``, as torch's argument ``_extra_files`` requires."""
     shapes = {name: tuple(shape) for name, shape in example_shapes.items()}
     description = FileDescription(tuple(inputs), tuple(outputs), shapes)
     return {KEY: msgspec.json.encode(description).decode()}

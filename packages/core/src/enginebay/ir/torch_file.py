@@ -108,7 +108,7 @@ def _name_outputs(
 def _example_tensors(
     program: torch.export.ExportedProgram, names: Mapping[str, object]
 ) -> dict[str, torch.Tensor]:
-    """Return the example values of the named nodes, without those that are not tensors."""
+    """Return the example tensors of the named nodes; nodes without a tensor are left out."""
     import torch
 
     by_node = {node.name: node.meta.get("val") for node in program.graph.nodes}

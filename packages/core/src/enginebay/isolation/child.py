@@ -1,4 +1,4 @@
-"""The code of the child process of a call or a worker, and the messages to and from its parent.
+"""The code that a child process runs for a call or a worker, and its messages with the parent.
 
 Messages are MessagePack, which unlike JSON supports NaN, infinities, bytes and integer keys. Pickle
 is never used, since loading it would execute any code from an untrusted child process.

@@ -52,7 +52,7 @@ def time_limit(seconds: float) -> Iterator[TimeLimit]:
 
 
 def check_time_limit() -> None:
-    """Check the time limit; for loops of long computations in this process.
+    """Raise an error if the time limit is over; long computations call this in their loops.
 
     Raises:
         ChildTimeoutError: The time limit is over.

@@ -52,7 +52,7 @@ class Build:
         steps: The recorder of the deployment's steps.
         timeout: The time limit of the conversion in seconds.
         data: The calibration data; None without data.
-        keep: Nodes, operators and prefixes of node names that the caller excludes from 8 bits.
+        keep: Nodes, operators and prefixes of node names that must stay in floating point.
         unordered: The names of outputs that are compared as sets.
     """
 
@@ -83,7 +83,7 @@ class BuiltEngine:
         parts: The parts of the model with their files; empty if the model was not cut.
         rewriting: The report of the rewriters; None for a model file that needs no export.
         notes: Why each IR that was tried before ``ir`` was not used.
-        kept: The names of the nodes that are excluded from 8 bits.
+        kept: The names of the nodes that an 8-bit engine runs in floating point.
     """
 
     build: Build

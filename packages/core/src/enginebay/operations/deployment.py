@@ -137,7 +137,7 @@ class Deployer:
 
     Args:
         settings: The settings of the deployment.
-        int8_keep: Nodes, operators and prefixes of node names that are excluded from 8 bits.
+        int8_keep: Nodes, operators and prefixes of node names that stay in floating point.
         command: The command that builds the artifact again, for its manifest.
 
     Raises:

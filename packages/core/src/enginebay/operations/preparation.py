@@ -61,7 +61,7 @@ def prepare_model(
     task: Task | None = None,
     comparators: Sequence[Comparator] = (),
 ) -> PreparedModel:
-    """Bind a model's inputs, and record its outputs before any rewriter changes it.
+    """Bind a model's inputs, and record the outputs before any rewriter changes the model.
 
     Args:
         settings: The settings of the deployment.

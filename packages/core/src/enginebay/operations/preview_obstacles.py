@@ -50,7 +50,7 @@ def _onnx_obstacles(ir: IRModel, lacking: Mapping[str, str]) -> Iterator[Obstacl
 
 
 def _script_modules(ir: IRModel, operators: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return operator → the modules of a TorchScript file that call it directly."""
+    """Return operator → the modules of a TorchScript file that call the operator directly."""
     from enginebay.ir import read_torchscript
 
     module, _ = read_torchscript(ir.path)

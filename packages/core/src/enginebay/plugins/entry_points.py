@@ -133,7 +133,7 @@ def _encode(folders: Sequence[tuple[str, str]], entries: Sequence[EntryPoint]) -
 
 
 def _decode(text: str, folders: Sequence[tuple[str, str]]) -> list[EntryPoint] | None:
-    """Return the entry points in the cache's text; None if it is out of date."""
+    """Return the entry points in the cache's text; None if the text is out of date."""
     head, files, entries = text.split("\n\n")
     expected = [(_VERSION, sys.version.replace("\n", " ")), *folders]
     if head != "\n".join("\t".join(row) for row in expected):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def import_checked(group: str, status: BackendStatus) -> tuple[ModuleType, BackendInfo | None]:
-    """Import and check a plugin; return its module, and its info if it is a backend.
+    """Import and check a plugin; return its module and, for a backend, the backend's info.
 
     Raises:
         PluginError: The module cannot be imported, or is not a plugin of this group.

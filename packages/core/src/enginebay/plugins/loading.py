@@ -59,7 +59,7 @@ class PluginTeam:
             plugin_checks.register(self._manager, module)
 
     def call(self, hook: str, **arguments: object) -> Any:
-        """Return the first result of a hook that is not None; None if all are None.
+        """Return a hook's first result that is not None; None if all results are None.
 
         The backend is called first, unless another plugin's implementation is marked ``tryfirst``
         or is a wrapper. Exceptions pass unchanged.
@@ -110,7 +110,7 @@ class LoadedPlugin(PluginTeam):
         self.info = info
 
     def call_typed(self, hook: str, result_type: type[T], request: object) -> T | None:
-        """Return the first result of a hook that is not None, after a check of its type.
+        """Check the type of a hook's first result that is not None, and return the result.
 
         Returns:
             The result; None if every plugin returns None.
