@@ -226,7 +226,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of a requirement's first installed alternative, even if unsuitable.
+    """Return the version of a requirement's first installed alternative, even an unsuitable one.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.
@@ -346,7 +346,7 @@ _EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def missing_package(err: BaseException) -> str | None:
-    """Return the package that is not installed and caused an error; None for any other error.
+    """Return the missing package that caused an error; None if an error has another cause.
 
     Example:
         >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))

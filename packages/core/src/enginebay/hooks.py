@@ -172,7 +172,7 @@ def _ignore_progress(_text: str) -> None:
 
 
 def not_lowered(module: object, inputs: object, operators: object) -> NoReturn:  # noqa: ARG001  # as a Lower
-    """Raise an error: only a request that core passes to a hook can lower a graph."""
+    """Raise an error, as ``ConvertRequest.lower`` of a request that core did not build."""
     raise ConversionError("lower() is only available in the requests that core passes to hooks")
 
 
@@ -401,7 +401,7 @@ class Task(Protocol):
         ...
 
     def draw(self, item: Any, found: Sequence[Any], path: Path) -> None:
-        """Write an item, with its predictions drawn on it, to a file."""
+        """Draw the predictions for an item on a copy of the item, and write the copy to a file."""
         ...
 
 
@@ -416,7 +416,7 @@ def backend_info() -> BackendInfo:
 
 @hookspec(firstresult=True)
 def check_env(request: CheckEnvRequest) -> EnvReport:
-    """Run the plugin's checks of one tier (stage); return an empty report if it has none."""
+    """Run the plugin's checks of one tier (stage); without any, return an empty report."""
     raise NotImplementedError
 
 
@@ -439,7 +439,7 @@ def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
 
 @hookspec(firstresult=True)
 def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
-    """Return the nodes or operators of an IR that the backend or engine lacks, with reasons.
+    """Return the nodes or operators in an IR that the backend cannot convert, with reasons.
 
     ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
     file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few
@@ -456,7 +456,7 @@ def build_wrapper(request: WrapperRequest) -> Wrapper:
 
 @hookspec(firstresult=True)
 def time_layers(request: LayersRequest) -> Sequence[TimedLayer]:
-    """Run the engine with its profiler, and return its layers in the order of execution.
+    """Run the engine with a profiler, and return the engine's layers in the order of execution.
 
     Core calls this in a separate child process, because a profiler may slow an engine down. Raise a
     ``UsageError`` with the reason if this engine, or this device, cannot time layers. Without this
@@ -510,7 +510,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @hookspec
 def tasks() -> Mapping[str, Callable[[Mapping[str, Any]], Task]]:
-    """Return readers of tasks by kind: ``{"poses": read}`` for records with ``type`` ``poses``.
+    """Return readers of tasks by kind: with ``{"poses": read}``, ``read`` reads kind ``poses``.
 
     The callable takes the record from a manifest or a user's file, and returns a :class:`Task`. It
     raises a ``UsageError`` for an invalid record.

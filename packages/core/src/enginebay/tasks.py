@@ -97,7 +97,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
 
 def explain_unread_task(record: Mapping[str, object]) -> str:
-    """Return why a task's record cannot be read here, with a hint; empty if it can be read."""
+    """Return why a task's record cannot be read here, with a hint; empty if it is readable."""
     try:
         read_task(record)
     except EnginebayError as err:

@@ -20,7 +20,7 @@ ATTEMPTS = 100
 
 
 def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
-    """Read a folder, and read it again if another process has replaced it meanwhile.
+    """Read a folder, and repeat this if another process replaced the folder meanwhile.
 
     Args:
         folder: The folder's path.

@@ -1,4 +1,4 @@
-"""Exchange of two directories' names, atomic on Linux."""
+"""Exchange of the names of two directories, which is atomic on Linux."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exchange_directories(first: Path, second: Path) -> None:
 
 
 def _exchange_atomically(first: Path, second: Path) -> bool:
-    """Exchange two names by one system call; return False if it is not supported here."""
+    """Exchange two names by one system call; return False if the call is not supported here."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False

@@ -1,4 +1,4 @@
-"""The request that loads an artifact's engine, after all checks of the artifact.
+"""The request to load an artifact's engine, which is built after all checks of the artifact.
 
 ``load``, ``verify`` and ``benchmark`` all use it, so that none of them skips a check. It is plain
 data, because the engine may be loaded in a child process.
@@ -56,7 +56,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Load the engine in this process, or, if it cannot run here, only its graph.
+        """Load the engine in this process, or its graph if the engine cannot run here.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.

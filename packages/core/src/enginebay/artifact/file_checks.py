@@ -73,7 +73,7 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
 
 
 def _is_portable(path: str) -> bool:
-    """Return True if a relative path stays below its root on any system, and is normalized."""
+    """Return True if a relative path is normalized, and stays below its root on any system."""
     try:
         path.encode()
     except UnicodeEncodeError:  # bytes of a file name that are not UTF-8

@@ -232,7 +232,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_made(self) -> Manifest:
-        """The manifest without the fields that :func:`enginebay.verify` may change afterwards."""
+        """The manifest without the fields that a later :func:`enginebay.verify` may change."""
         if not self.built_for:
             return self
         return msgspec.structs.replace(self, verification=None, receipt=None, runs=())

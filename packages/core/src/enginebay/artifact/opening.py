@@ -167,7 +167,7 @@ class Artifact(msgspec.Struct, frozen=True):
         return model
 
     def check_current(self) -> None:
-        """Check that no other artifact has replaced this one at its path.
+        """Check that no other artifact has replaced this artifact at its path.
 
         Raises:
             ArtifactError: The artifact was replaced, or its manifest cannot be read.
@@ -276,7 +276,7 @@ def _check_model_files(manifest: Manifest, where: Path) -> None:
 
 
 def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = "") -> None:
-    """Check the versions and devices that an artifact is bound to.
+    """Check that this machine has the versions and devices that an artifact is bound to.
 
     Args:
         manifest: The artifact's manifest.

@@ -1,4 +1,4 @@
-"""Conversion and loading of a model that was cut into parts, each with an engine of its own."""
+"""Conversion and loading of a model that was cut into parts, with one engine for each part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def convert_parts(
     *,
     simulate: bool = False,
 ) -> tuple[Part, ...]:
-    """Convert each part of a model in a folder of its own: ``part_0``, ``part_1`` and so on.
+    """Convert each part of a model into a separate folder: ``part_0``, ``part_1`` and so on.
 
     Args:
         backend: The backend that converts.

@@ -184,7 +184,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn an OSError, or only a disk error, into an ArtifactError about the target."""
+    """Turn an OSError into an ArtifactError; ``disk_only`` restricts this to disk errors."""
     try:
         yield
     except OSError as error:

@@ -73,7 +73,7 @@ def get_backend(name: str) -> Backend:
 
 
 class Backend:
-    """A backend: its plugin's hooks as typed methods that check requests and results.
+    """A backend: the hooks of a plugin as typed methods, which check requests and results.
 
     Attributes:
         name: The backend's name.
@@ -312,7 +312,7 @@ class Backend:
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
-        """Check that the precision has 8-bit layers: these require calibration, as int8 does.
+        """Check that the precision requires calibration, since only such precisions use 8 bits.
 
         Args:
             params: The backend's parameters.
@@ -373,7 +373,7 @@ class Backend:
         return precision if precision in self.info.calibrated else ""
 
     def load(self, request: WrapperRequest) -> Wrapper:
-        """Load an engine with the plugin, and check its receipt against the request.
+        """Load an engine with the plugin, and check the engine's receipt against the request.
 
         Raises:
             ConversionError: The engine cannot load the files.
@@ -470,7 +470,7 @@ class Backend:
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
-        """Return the versions and devices to which an artifact that is built here is bound."""
+        """Return the versions and devices of this machine that an artifact built here requires."""
         request = BindingRequest(params=params, backend=self.name)
         fields = self._plugin.call_typed("bound_to", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         pinned = dict(fields or {})

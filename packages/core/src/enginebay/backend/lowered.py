@@ -47,7 +47,7 @@ class Lowering:
     def __call__(
         self, module: nn.Module, inputs: Sequence[Tensor], operators: frozenset[str]
     ) -> ExportedProgram:
-        """Capture a module with example inputs, and lower it to the engine's operators.
+        """Capture a module with example inputs, and lower the graph to the engine's operators.
 
         Raises:
             RewriterError: A lowering is invalid.

@@ -1,4 +1,4 @@
-"""Wrapper of a model that was cut: its engines run one after the other."""
+"""Wrapper of a model that was cut: the engines of the parts run one after the other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChainedWrapper(Wrapper):
         self._last_uses = self._find_last_uses()
 
     def _find_last_uses(self) -> list[list[str]]:
-        """Return for each part the tensors that no later part and no output of the model needs."""
+        """Return for each part the names of the tensors that can be deleted after the part ran."""
         last_part = dict.fromkeys(self.input_names, -1)
         for number, part in enumerate(self._parts):
             last_part.update(dict.fromkeys((*part.input_names, *part.output_names), number))

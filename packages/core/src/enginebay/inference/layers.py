@@ -1,4 +1,4 @@
-"""Execution time of an engine's layers, as the engine's own profiler reports it."""
+"""Execution times of an engine's layers, as the engine's profiler reports them."""
 
 from __future__ import annotations
 

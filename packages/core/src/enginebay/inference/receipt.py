@@ -1,4 +1,4 @@
-"""Receipt of a loaded engine: the device, provider and precision that it reports."""
+"""Receipt of a loaded engine: the device, provider and precision that the engine reports."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coarseness(precision: str) -> int:
-    """Return the rank of a precision, from 0 for the finest; an unknown one is the coarsest.
+    """Return the rank of a precision: 0 for the finest, the highest for an unknown precision.
 
     Example:
         >>> max(["int8", "fp32", "bf16"], key=coarseness)

@@ -1,4 +1,4 @@
-"""Timing of a wrapper's engine calls, and of other methods that its backend has marked."""
+"""Timing of a wrapper's engine calls, and of the wrapper methods that a backend has marked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Timing:
         self.counter(ENGINE)
 
     def counter(self, name: str) -> Counter:
-        """Return the counter of a name; create it if there is none."""
+        """Return the counter of a name; create the counter if there is none."""
         if name not in self._counters:
             self._counters[name] = Counter(name, self.warmup, self._synchronize, self._log_every)
         return self._counters[name]

@@ -91,7 +91,7 @@ class Wrapper(ABC):
         """
 
     def execute_torch(self, feed: dict[str, torch.Tensor]) -> Sequence[torch.Tensor]:
-        """Call the engine on tensors that are already on its device.
+        """Call the engine on torch tensors that are already on the engine's device.
 
         The contract is that of :meth:`execute`. It is called only if ``native_device`` is set.
         """
@@ -123,7 +123,7 @@ class Wrapper(ABC):
         return html_fields(type(self).__name__, pairs)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished. Implement it if ``execute`` does not wait."""
+        """Wait until the device has finished. Implement this if ``execute`` does not wait."""
         return
 
     def release(self) -> None:
@@ -207,7 +207,7 @@ class Wrapper(ABC):
         return results
 
     def set_task(self, find_task: Callable[[], Any]) -> None:
-        """Set the function that returns the task for :meth:`predict`; for ``enginebay.load``."""
+        """Set the function that finds the task for :meth:`predict`, as ``enginebay.load`` does."""
         self.__find_task = find_task
 
     def __convert_and_run(self, inputs: Mapping[str, Array]) -> dict[str, Any]:

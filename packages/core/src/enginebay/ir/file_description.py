@@ -50,7 +50,7 @@ def describe(
 
 
 def read_description(text: str | bytes, path: Path) -> FileDescription | None:
-    """Parse the description in the IR file ``path``; return None if it has none.
+    """Parse ``text``, the description in the IR file ``path``; return None if it is empty.
 
     Raises:
         ModelSourceError: The description is damaged.

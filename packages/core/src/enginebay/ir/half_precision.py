@@ -45,7 +45,7 @@ def to_half(
     fp32_ops: Collection[str] = (),
     fp32_nodes: Collection[str] = (),
 ) -> list[Path]:
-    """Write a copy of an ONNX model that computes in half precision.
+    """Write a copy of an ONNX model; the copy computes in half precision.
 
     The inputs and outputs keep their names and dtypes. Weights are clipped to the range of the
     type, so that a mask stays finite. Weights that would become 0 become the smallest number of the
@@ -80,7 +80,7 @@ def to_half(
 
 
 def _load_typed(source: Path, precision: str) -> onnx_ir.Model:
-    """Load a model, inline its functions, infer its types, and turn constants into initializers."""
+    """Load a model, inline functions, infer types, and turn constants into initializers."""
     import onnx
     import onnx_ir
     from onnx.inliner import inline_local_functions

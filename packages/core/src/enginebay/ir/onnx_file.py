@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_onnx(path: str | Path) -> IRModel:
-    """Read the inputs, outputs and files of an ONNX model, and check its external data.
+    """Read the inputs, outputs and files of an ONNX model, and check the external data.
 
     Args:
         path: The ``.onnx`` file. External data must be in its folder or a subfolder.

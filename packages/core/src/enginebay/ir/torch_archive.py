@@ -103,7 +103,7 @@ def _describe_non_zip(path: Path, start: bytes) -> str:
 
 
 def _describe_pickle(stream: IO[bytes]) -> str:
-    """Describe the content of a pickle by the first class in it, without unpickling."""
+    """Describe a pickle by the first class that it names, without unpickling."""
     try:
         names = (arg for opcode, arg, _ in pickletools.genops(stream) if opcode.name == "GLOBAL")
         first = str(next(names, "")).replace(" ", ".")

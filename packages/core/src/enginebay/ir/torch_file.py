@@ -96,7 +96,7 @@ def program_specs(
 def _name_outputs(
     program: torch.export.ExportedProgram, outputs: Sequence[object]
 ) -> dict[str, object]:
-    """Return the graph's outputs by their paths in the value that the model returns."""
+    """Return the graph's outputs by path: each path leads to an output in the returned value."""
     from torch.utils import _pytree as pytree
 
     from enginebay.tensors import output_leaves

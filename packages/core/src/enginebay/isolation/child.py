@@ -93,7 +93,7 @@ def _decode_path(kind: type, value: Any) -> Any:
 
 
 def serve_call(function: str) -> None:
-    """Read arguments from the file at standard input, call a function, and append its reply.
+    """Call a function with arguments from a file at standard input; append the reply to the file.
 
     Args:
         function: The function's name, ``module:qualname``.

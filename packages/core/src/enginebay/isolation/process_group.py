@@ -1,4 +1,4 @@
-"""A group of child processes that end together, at the latest when this process ends."""
+"""A group of child processes, which end together, at the latest when this process ends."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ProcessGroup:
 
 
 class OutputLog:
-    r"""The output of a child process; only its start and its end are stored if it is long.
+    r"""The output of a child process; of a long output, only the start and the end are stored.
 
     Bytes that are not UTF-8 become ``�``; ``\r\n`` and the ``\r`` of progress bars become ``\n``.
 
@@ -170,7 +170,7 @@ def _feed_chunks(
 
 
 def _wait_for_end(process: subprocess.Popen[bytes], deadline: float | None) -> bool:
-    """Wait for the end of a child that has closed its output; return True if it ends in time."""
+    """Wait for the end of a child that has closed its output; return True if this is in time."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(None if deadline is None else max(0, _seconds_left(deadline)))
     return process.poll() is not None

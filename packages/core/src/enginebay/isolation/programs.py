@@ -195,7 +195,7 @@ def _describe_ending(exit_code: int) -> str:
 
 
 def _file_stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return properties of a file that change when it is written; None if it does not exist."""
+    """Return properties that change when a file is written; None if there is no such file."""
     if not file.is_file():
         return None
     stat = file.stat()

@@ -87,7 +87,7 @@ class Worker:
         self._write_socket()
 
     def receive(self, timeout: float) -> bytes:
-        """Wait for the next reply. The first is empty, and means that the function has returned.
+        """Wait for the next reply. An empty first reply means that the function has returned.
 
         Args:
             timeout: The time limit in seconds.

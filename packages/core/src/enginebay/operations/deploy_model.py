@@ -56,7 +56,7 @@ def deploy(
             the calls that :func:`enginebay.record` recorded, which then also serve as ``data`` and
             define the dynamic dimensions. By default the example of the model's source, or, if
             the source has none, the first item of ``data``.
-        backend: The backend; by default the only one installed, else ``onnxruntime``.
+        backend: The backend; by default the installed one if there is only one, or ``onnxruntime``.
         work_dir: The folder of the new artifact; it must not exist yet. By default a subfolder of
             the current folder, named after the model and the backend.
         precision: The backend's parameter ``precision``, such as ``fp16`` or ``int8``.

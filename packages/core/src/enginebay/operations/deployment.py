@@ -78,7 +78,7 @@ class Deployment(Result, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the engine is built for other machines and did not run on this one."""
+        """True if the engine is built for other machines, and did not run on this machine."""
         ran = self.receipt is not None or self.verdict == "crashed"
         return bool(self.artifact.manifest.built_for) and not ran
 

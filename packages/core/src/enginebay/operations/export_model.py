@@ -1,4 +1,4 @@
-"""``export``: export a model to an IR, with the rewriters for one backend."""
+"""``export``: export a model to an IR, and apply the rewriters for one backend."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def preview_in_child(name: str, folder: Path) -> list[Obstacle]:
 def draft_ir(
     model: object, args: object, rewriters: Sequence[RewriterSet | str], name: str, folder: Path
 ) -> None:
-    """Export a model to a backend's preferred IR, and write it with its obstacles into a folder."""
+    """Export a model to a backend's preferred IR, and write the IR and obstacles into a folder."""
     source = find_model(model, None, shapes_of(args))
     if source.model is None and source.ir is not None:
         _write_draft(folder, _Draft(kind=source.ir.kind, ir=source.ir))

@@ -64,7 +64,7 @@ def rewrite(
 
 
 def find_sets(rewriters: Sequence[RewriterSet | str]) -> list[RewriterSet]:
-    """Return a caller's sets of rewriters, after an import of the sets that are named as text.
+    """Return a caller's sets of rewriters; sets that are named as text are imported first.
 
     Args:
         rewriters: Sets, or ``file.py:attr`` and ``module:attr`` for a set or a list of them.

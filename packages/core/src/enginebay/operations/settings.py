@@ -88,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bound, task.fit(bound.open_inputs, bound.outputs)
 
     def open_data(self) -> DataSet | None:
-        """Open the data set, and check that the precision can be calibrated with it.
+        """Open the data set, and check that there is one if the precision requires calibration.
 
         Raises:
             ParamsError: The precision requires calibration data.
@@ -201,7 +201,7 @@ def resolve_settings(
 
 
 def check_timeout(seconds: float) -> None:
-    """Check a time limit.
+    """Check that a time limit is a positive number.
 
     Raises:
         UsageError: The limit is 0, negative or NaN.

@@ -174,7 +174,7 @@ def _find_comparators(
 
 
 def _read_samples(inputs: object) -> RecordedReference | None:
-    """Return inputs that are samples with outputs as a reference; None for any other inputs."""
+    """Return samples that have outputs as a reference; return None for any other inputs."""
     if not isinstance(inputs, list | tuple) or not inputs:
         return None
     if not all(isinstance(item, Sample) and item.outputs for item in inputs):

@@ -179,7 +179,7 @@ def fault_of(group: str, status: BackendStatus) -> Fault | None:
 
 
 def error_for(group: str, status: BackendStatus) -> PluginError:
-    """Build the error about a plugin whose status is not ``installed``."""
+    """Build the error about a plugin whose state is not ``installed``."""
     kind = {BACKENDS: "backend", COMMANDS: "command"}.get(group, "plugin")
     return PluginError(
         f"{kind} {status.name!r} of {status.provider} cannot be used: {status.reason}",
@@ -188,7 +188,7 @@ def error_for(group: str, status: BackendStatus) -> PluginError:
 
 
 def strict_error(err: PluginError) -> PluginError:
-    """Build the error about a broken plugin, and name ENGINEBAY_STRICT_PLUGINS as its reason."""
+    """Return a plugin's error with the addition that ENGINEBAY_STRICT_PLUGINS is the cause."""
     return PluginError(f"{err}; ENGINEBAY_STRICT_PLUGINS makes that an error", hint=err.hint)
 
 

@@ -1,4 +1,4 @@
-"""Loading of plugins: by name, at their first use, once in a process.
+"""Loading of plugins by name: each plugin is loaded at its first use, once in a process.
 
 The reason why a plugin cannot be loaded is stored as a :class:`~enginebay.plugins.discovery.Fault`.
 A broken backend raises only if it is requested; any other broken plugin is skipped with a warning.
@@ -67,7 +67,7 @@ class PluginTeam:
         return getattr(self._manager.hook, hook)(**arguments)
 
     def implements(self, hook: str) -> bool:
-        """Return True if a plugin implements a hook; a wrapper does not count."""
+        """Return True if a plugin implements a hook; hook wrappers do not count."""
         implementations = getattr(self._manager.hook, hook).get_hookimpls()
         return any(not (impl.wrapper or impl.hookwrapper) for impl in implementations)
 

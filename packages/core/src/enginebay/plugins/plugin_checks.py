@@ -75,7 +75,7 @@ def check_plugin(module: ModuleType) -> None:
 
 
 def check_command(module: ModuleType) -> None:
-    """Check the module of a command.
+    """Check that a module defines the functions of a command.
 
     Raises:
         PluginError: The module lacks one of the two functions of a command.

@@ -20,7 +20,7 @@ _on_trial: list[BackendStatus] = []  # filled only in the child process
 
 
 def check_survival(group: str, status: BackendStatus) -> None:
-    """Check in a child process, once for each plugin, that its import does not crash or hang.
+    """Check once, in a child process, that the import of a plugin does not crash or hang.
 
     Raises:
         PluginError: The import ended the child process, or exceeded its time limit.
