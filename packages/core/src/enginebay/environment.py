@@ -281,7 +281,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Return the installed distribution as text ("" without one), and whether it is sufficient."""
+    """Describe the installed distribution ("" without one), and tell whether it is sufficient."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

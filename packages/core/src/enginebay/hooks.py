@@ -439,7 +439,7 @@ def quantizable_nodes(request: ConvertRequest) -> Mapping[str, str]:
 
 @hookspec(firstresult=True)
 def unsupported_operators(request: ConvertRequest) -> Mapping[str, str]:
-    """Return the nodes or operators in an IR that the backend cannot convert, with reasons.
+    """Return the nodes or operators in an IR that the engine does not support, with reasons.
 
     ``enginebay preview`` calls this in a child process. The keys are names of nodes of an ONNX
     file, or operators such as ``aten::sort`` of any other IR; the values are reasons in a few

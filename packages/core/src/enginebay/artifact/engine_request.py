@@ -1,4 +1,4 @@
-"""The request to load an artifact's engine, which is built after all checks of the artifact.
+"""The request that loads an artifact's engine; all checks of the artifact come first.
 
 ``load``, ``verify`` and ``benchmark`` all use it, so that none of them skips a check. It is plain
 data, because the engine may be loaded in a child process.

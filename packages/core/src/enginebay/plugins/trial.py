@@ -57,7 +57,7 @@ def load(group: str, status: BackendStatus) -> bool:
 
 
 def _try_import(group: str, status: BackendStatus) -> str:
-    """Import a plugin in a child process; return how it crashed or hung, or an empty text."""
+    """Import a plugin in a child process; return how this crashed or hung, or an empty text."""
     from enginebay.isolation import call
 
     try:
