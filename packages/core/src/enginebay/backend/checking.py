@@ -39,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """Run the checks of one tier that core and the plugin have; called in a child process."""
+    """Run core's and the plugin's checks of one tier (stage); called in a child process."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 

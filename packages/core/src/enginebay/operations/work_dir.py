@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def default_work_dir(model: object, backend: str) -> Path:
-    """Return the default folder as a relative path, such as ``net-build-ncnn``."""
+    """Return the default folder: ``net-build-ncnn`` for ``folder/net.py:build`` on ncnn."""
     if not isinstance(model, str | PathLike):
         name = getattr(model, "__name__", type(model).__name__)
         return Path(f"{name.lower()}-{backend}")
