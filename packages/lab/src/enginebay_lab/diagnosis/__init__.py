@@ -1,1 +1,1 @@
-"""Finds where an engine differs from PyTorch, and how much error each 8-bit layer causes."""
+"""Functions that find where an engine differs from PyTorch, and which 8-bit layers cause errors."""

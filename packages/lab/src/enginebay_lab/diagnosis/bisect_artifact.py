@@ -1,4 +1,4 @@
-"""``bisect``: find the first module and node at which an engine differs from its model."""
+"""``bisect``: find the first module, and the ONNX node in it, that an engine computes wrongly."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def bisect(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Bisection:
-    """Find the first module, and ONNX node in it, whose result in an engine differs from PyTorch's.
+    """Find the first module, and the ONNX node in this module, that an engine computes wrongly.
 
     New engines with the artifact's settings return the outputs of the model's modules. Each module
     is compared with PyTorch twice: accumulated (the engine runs the model from its inputs up to the
-    module's end) and alone (the engine runs only the module, on the inputs that it has in PyTorch).
+    module's end) and alone (the engine runs only the module, on the module's inputs in PyTorch).
     The first module that is wrong alone is the culprit: later modules only received wrong inputs.
     If the engine is built from ONNX, the search continues among the nodes of this module.
 
@@ -95,7 +95,7 @@ def bisect(
 
 
 def check_one_engine(opened: Artifact) -> None:
-    """Raise unless an artifact has one engine that runs here and does not compute in 8 bits.
+    """Check that an artifact has one engine, runs on this machine, and uses more than 8 bits.
 
     Raises:
         UsageError: The artifact has several engines, cannot run here, or computes in 8 bits.
@@ -120,7 +120,7 @@ def check_one_engine(opened: Artifact) -> None:
 
 
 class _LabelledInputs(NamedTuple):
-    """The name and the inputs of a sample; the inputs are None for the model's own example."""
+    """A sample's inputs and name; the inputs are None to use the model's example inputs."""
 
     inputs: dict[str, NumpyArray] | None
     label: str
@@ -143,7 +143,7 @@ def _choose_inputs(
 
 
 def _choose_recorded(opened: Artifact) -> _LabelledInputs:
-    """Return the recorded sample with the largest difference in the artifact's verdict."""
+    """Return the recorded sample whose outputs differed most when the artifact was verified."""
     samples = opened.samples()
     if not samples:
         return _LabelledInputs(None, "example")

@@ -1,4 +1,4 @@
-"""The bisection of an artifact that was deployed from an ONNX file: it has no modules."""
+"""The bisection of an artifact that was deployed from an ONNX file, which has no modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bisection of a model: first its modules, then the nodes of the culprit."""
+"""The search for a model's first wrong module, then for the wrong ONNX node in this module."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _engine_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[o
 def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model to inputs; return the bound model, and its call as a piece.
+    """Bind an artifact's model to inputs; return the bound model, and a ``Piece`` that runs it.
 
     Args:
         source: The model.
@@ -126,7 +126,7 @@ def bind_root(
 
 
 def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
-    """Return the model in which the wrong module is searched, and the outputs to compare.
+    """Return the model whose modules are searched, and the module outputs that are compared.
 
     An output of a module is not compared if a rewriter changes its shape.
     """

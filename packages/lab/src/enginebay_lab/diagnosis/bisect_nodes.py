@@ -1,4 +1,4 @@
-"""The search in a wrong module's ONNX graph: which node is wrong, in the export or the engine?"""
+"""The search for a wrong module's wrong ONNX node, and for the cause: the export or the engine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GraphNode(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The operator and the module's path, by which nodes of two graphs are matched."""
+        """The operator and the module's path; nodes of two graphs match if both are equal."""
         return self.operator, self.module
 
 
@@ -68,7 +68,7 @@ class NodeFinding(NamedTuple):
 
 
 def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
-    """Return the nodes of the ONNX graph that an engine was built from; empty for another IR.
+    """Return the nodes of an artifact's exported ONNX graph; an empty list for another IR.
 
     Args:
         folder: The artifact's folder.
@@ -94,7 +94,7 @@ def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
 def find_wrong_node(
     culprit: Culprit, engines: PieceEngines, progress: Callable[[str], None]
 ) -> NodeFinding:
-    """Find the node of a wrong module whose result is wrong, in the export or in the engine.
+    """Find the wrong node of a wrong module, and whether the export or the engine is the cause.
 
     Args:
         culprit: The wrong module.
@@ -141,7 +141,7 @@ def find_wrong_node(
 
 
 def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """Run a TorchScript or torch.export IR in PyTorch: is the export wrong, or the engine?"""
+    """Return ``export`` if a TorchScript or torch.export IR is wrong, else ``engine``."""
     import torch
 
     from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
@@ -156,7 +156,7 @@ def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) ->
 def evaluate_tensors(
     graph: OnnxGraph, inputs: Mapping[str, NumpyArray], path: Path, timeout: float
 ) -> dict[str, NumpyArray]:
-    """Return every tensor of a graph by name, computed by onnx's reference evaluator.
+    """Compute all tensors of a graph with onnx's reference evaluator, and return them by name.
 
     Args:
         graph: The graph.
@@ -173,7 +173,7 @@ def evaluate_tensors(
 
 
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """Return the last node of the module's own code that an output depends on.
+    """Return the last node outside submodules on which an output of a module's graph depends.
 
     If all of these nodes are in submodules, return the node that computes the output.
     """
@@ -189,7 +189,7 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
 def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return a function that builds an engine from an ONNX file and checks its only output."""
+    """Return a function that compares an engine of an ONNX file with the expected output."""
 
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]

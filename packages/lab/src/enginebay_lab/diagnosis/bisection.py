@@ -43,7 +43,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """A name for the call: ``body.l``, and ``body.l (call 2)`` for the second one."""
+        """A name for the call: ``body.l`` for the first, ``body.l (call 2)`` for the second."""
         return call_title(self.module, self.call)
 
 
@@ -124,7 +124,7 @@ class Bisection(
         return f"<Bisection: {self.reason}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the result in a sentence, its figures, and the modules around the culprit."""
+        """Yield a sentence, the figures, and a table of the calls around the first wrong call."""
         yield self.reason
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
@@ -142,7 +142,7 @@ class Bisection(
             yield Table(("MODULE", *numbers, ""), rows, right=numbers)
 
     def sentence(self, backend: str, failure: str = "") -> str:
-        """Return the result in a sentence.
+        """Return a sentence that says where and by how much the engine differs.
 
         Args:
             backend: The engine's name.
@@ -173,7 +173,7 @@ class Bisection(
 
 
 def call_title(module: str, call: int) -> str:
-    """Return a name for a call of a module: ``body.l``, and ``body.l (call 2)`` for the second.
+    """Return a call's name: ``body.l`` for a module's first, ``body.l (call 2)`` for the second.
 
     Args:
         module: The module's path; empty for the model itself.
@@ -190,7 +190,7 @@ def _describe_error(value: float | None) -> str:
 def _nearby_places(bisection: Bisection) -> tuple[Place, ...]:
     """Return some calls before and after the wrong module's first wrong call.
 
-    If no wrong module was found, return those around the first wrong call of any module.
+    If no wrong module was found, return the calls around the first wrong call of any module.
     """
     places = bisection.places
     wrong = [index for index, place in enumerate(places) if place.wrong]

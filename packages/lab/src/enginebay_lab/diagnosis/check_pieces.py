@@ -1,4 +1,4 @@
-"""``pieces``: run each module of a model alone, in PyTorch and in an engine, and compare both."""
+"""``pieces``: run each module alone, in PyTorch and in an engine, and compare the outputs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def pieces(
 
 
 def _select_inputs(opened: Artifact, inputs: object) -> dict[str, NumpyArray] | None:
-    """Return the caller's inputs, else the artifact's first sample; None if it has no samples."""
+    """Return the caller's inputs, by default the artifact's first sample; None without samples."""
     sets = input_sets(opened, inputs)
     if sets is None:
         sets = [sample.inputs for sample in opened.samples()[:1]]

@@ -1,4 +1,4 @@
-"""Turns the outputs of a model's modules into outputs of the model, so that engines return them.
+"""A wrapper of a model that returns the outputs of its modules, so that engines return them too.
 
 Imported only when torch is used.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModuleOutput(NamedTuple):
-    """A tensor that a module returns.
+    """A tensor that a module returns, identified by the module, the call and an index.
 
     Attributes:
         module: The module's path; empty for the model itself.
@@ -42,7 +42,7 @@ class ModuleOutput(NamedTuple):
 
 
 class ModuleOutputsModel(nn.Module):
-    """A wrapper of a model that takes its input tensors and returns the outputs of some modules.
+    """A wrapper that runs a model on input tensors, and returns the outputs of some modules.
 
     Args:
         model: The model.
@@ -95,7 +95,7 @@ def watch_outputs(
 
 
 def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path and module of each module that calls forward hooks, unlike TorchScript."""
+    """Yield the path and module of each module, except TorchScript modules, which call no hooks."""
     for path, module in model.named_modules():
         # TorchScript calls its modules without their hooks.
         if not isinstance(module, torch.jit.ScriptModule):
@@ -103,14 +103,14 @@ def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def find_tensors(result: object) -> list[Tensor]:
-    """Return the tensors in a module's result, which may be nested, in order."""
+    """Return the tensors in a module's result, in order; the result may be nested."""
     return [leaf for _, leaf in output_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 def record_shapes(
     model: nn.Module, call: Call, tensors: Sequence[Tensor]
 ) -> dict[ModuleOutput, tuple[int, ...]]:
-    """Run a model, and return the shape of each module output, in the order in which calls end.
+    """Run a model, and return the shapes of its modules' outputs, in the order in which calls end.
 
     If any output is floating-point, only floating-point outputs are returned.
     """

@@ -1,4 +1,4 @@
-"""Cutting a model into pieces: each call of a module, without the calls of modules inside it.
+"""Cutting of a model into pieces; a piece is a call of a module without the calls of submodules.
 
 Imported only when torch is used.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CutPiece(NamedTuple):
-    """A piece, and random inputs for it.
+    """A piece (a call of a module, cut out of the model), and random inputs for it.
 
     Attributes:
         piece: The piece.
@@ -39,8 +39,8 @@ class CutPiece(NamedTuple):
 class ModelCutter:
     """Cuts a model into pieces, one for each call of a module.
 
-    A call that fails or returns a different result when it runs alone stays in the piece of its
-    caller.
+    A call that fails or returns a different result when it runs outside the model stays in the
+    piece of its caller.
 
     Args:
         root: The whole model as one piece.
@@ -68,11 +68,11 @@ class ModelCutter:
         self._uncut: set[Key] = set()  # calls that fail alone: they stay in their callers' pieces
 
     def cut_pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
-        """Make pieces of some calls.
+        """Cut calls out of the model, and return them as pieces.
 
         Args:
-            keys: The calls, in the order of :attr:`sizes`. Their inner calls must be in this list
-                or in the list of an earlier call of this method.
+            keys: The calls, in the order of :attr:`sizes`. The calls inside them must be in this
+                list, or in the list of an earlier call of this method.
 
         Returns:
             The pieces. A call that computes nothing itself, and only returns tensors of its
@@ -93,12 +93,12 @@ class ModelCutter:
 
     @property
     def unrepeatable_model(self) -> Piece | None:
-        """The whole model if a second run of it fails or returns a different result; else None."""
+        """The whole model if its second run fails or returns a different result; else None."""
         root = self._root
         return root if (root.path, root.number) in self._uncut else None
 
     def _find_inner(self, key: Key) -> Iterator[Key]:
-        """Yield the calls inside a call that are pieces themselves, in order."""
+        """Yield the outermost calls inside a call that have separate pieces, in order."""
         for inner in self._inner[key]:
             if inner in self._uncut:
                 yield from self._find_inner(inner)
@@ -106,7 +106,7 @@ class ModelCutter:
                 yield inner
 
     def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
-        """Make a piece of a call, if possible without its inner calls; None if it fails alone."""
+        """Return a piece of a call, if possible without inner calls; None if each piece fails."""
         call = calls[key]
         assert call.call is not None
         inside = [calls[inner] for inner in self._find_inner(key)]
@@ -128,7 +128,7 @@ class ModelCutter:
 
 
 def _run_piece(piece: Piece, tensors: Sequence[Tensor]) -> list[ComputedTensor] | None:
-    """Run a piece on tensors, and return what it computes; None if it raises."""
+    """Run a piece on tensors, and return its results; None if it raises an exception."""
     try:
         return piece.run(tensors)
     except Exception:  # noqa: BLE001  # a model's code may raise any exception
@@ -141,7 +141,7 @@ def _build_inner_call(call: ModuleCall) -> InnerCall:
 
 
 def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) -> bool:
-    """Return True if a piece returned the same tensors as its call in the model."""
+    """Return True if a piece returned the tensors that its call returned in the model."""
     # The first results are the tensors that the piece passed to its inner calls.
     returned = results[len(results) - len(expected) :]
     return len(expected) == len(returned) and all(
@@ -154,7 +154,7 @@ def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) ->
 def _select_computed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> Iterator[int]:
-    """Yield the index of each result that the piece computed.
+    """Yield the index of each result tensor that a piece computed and that can be compared.
 
     Empty and complex tensors, unchanged inputs and repeated results are left out.
     """
@@ -173,13 +173,13 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a run changed its inputs, or tensors after it had passed them to a call."""
+    """Return True if a run changed, in place, an input or a tensor that it had passed to a call."""
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return random inputs; the original inputs if the piece fails on random ones.
+    """Return random inputs for a piece; if it fails on them, return its original inputs.
 
     The original inputs are also returned if random ones change the shapes of outputs.
     """

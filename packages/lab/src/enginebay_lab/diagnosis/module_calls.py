@@ -32,7 +32,7 @@ class ModuleCall:
     Attributes:
         key: The module's path and the index of the call.
         module: The module.
-        caller: The call of another module that contains this call; None for the model's call.
+        caller: The call of another module that contains this call; None for the call of the model.
         size: The total size of the tensors in the arguments and in the result, in bytes.
         call: The arguments, with a placeholder for each tensor; None if they were not recorded.
         tensors: Copies of the arguments' tensors.
@@ -52,14 +52,14 @@ class ModuleCall:
     def record_arguments(
         self, args: tuple[object, ...], kwargs: dict[str, object], *, with_tensors: bool
     ) -> None:
-        """Count the bytes of the arguments; with tensors, also record them and copy the tensors."""
+        """Add the bytes of the arguments to ``size``; store the arguments if ``with_tensors``."""
         self.size += _count_bytes((args, kwargs))
         if with_tensors:
             self.call, tensors = Call.record(args, kwargs)
             self.tensors = tuple(tensors.values())
 
     def record_result(self, result: object, *, with_tensors: bool) -> None:
-        """Count the bytes of the result; with tensors, also record it and copy the tensors."""
+        """Add the bytes of the result to ``size``; store the result if ``with_tensors``."""
         self.size += _count_bytes(result)
         if with_tensors:
             self.result, tensors = Call.record((result,), {})

@@ -70,7 +70,7 @@ CompareModule: TypeAlias = Callable[
 
 
 class SearchTarget(NamedTuple):
-    """The model whose modules are searched.
+    """The model in which the first wrong module is searched, and the outputs to compare.
 
     Attributes:
         model: The model.
@@ -90,12 +90,12 @@ class SearchTarget(NamedTuple):
         return tuple(output.leaf for output in self.shapes if output.key == key)
 
     def as_piece(self, key: Key) -> Piece:
-        """Return the whole model as one piece."""
+        """Return the whole model as a piece, with the key of the model's call."""
         return Piece(*key, self.model, self.call, tuple(self.tensors), self.compared_leaves(key))
 
 
 class Culprit(NamedTuple):
-    """The first module that is wrong by itself.
+    """The module that causes the first wrong output of a model.
 
     Attributes:
         piece: The wrong call of the module.
@@ -154,10 +154,10 @@ class ModuleSearch:
         return Culprit(self._target.as_piece(root), self._first_comparison(root), None)
 
     def _find_suspect(self) -> Key | None:
-        """Return the innermost call that could have made the first wrong call wrong.
+        """Return the innermost call that may be the cause of the first wrong output.
 
-        It contains the first wrong call or is that call, and it was not right when its module ran
-        alone. If no engine can run the module alone, it is the culprit by elimination.
+        This is the first wrong call or a call around it, unless the module was right when it ran
+        alone. If no engine can run the module alone, the module is the culprit by elimination.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -173,7 +173,7 @@ class ModuleSearch:
         )
 
     def _first_comparison(self, key: Key) -> OutputComparison | None:
-        """Return a call's accumulated comparison, else the comparison of the first wrong call."""
+        """Return a call's accumulated comparison; if missing, that of the first wrong call."""
         wrong = (other for other in self._call_order() if other in self._wrong_calls())
         return self._accumulated.get(key) or self._accumulated.get(next(wrong, key))
 
@@ -222,7 +222,7 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Compare outputs with one engine; if it cannot be built, with an engine for each half."""
+        """Build one engine that returns the outputs, and compare them; on failure, halve them."""
         first, last = (output.module or "the model" for output in (outputs[0], outputs[-1]))
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]
@@ -257,7 +257,7 @@ class ModuleSearch:
     # -- alone ------------------------------------------------------------------------------------
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
-        """Yield lists of calls to run alone in an engine, beginning with the first wrong call."""
+        """Yield lists of calls to measure outside the model; the first has the first wrong call."""
         # Without the model itself: as a whole, it is wrong alone in any case.
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:
@@ -286,7 +286,7 @@ class ModuleSearch:
                 self._measure_pieces([piece])
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Compare pieces with one engine; return False if no engine can be built of all pieces."""
+        """Build one engine of all pieces, and compare their outputs; return False if it fails."""
         together = SideBySide(pieces)
         comparison = self._try_compare(together, together.tensors, together.names)
         if comparison is None:
@@ -333,5 +333,5 @@ def _store_worst(
 
 
 def max_error(comparison: OutputComparison | None) -> float | None:
-    """Return the largest absolute error of a comparison; None without a comparison or figures."""
+    """Return the largest absolute error of a comparison; None if nothing was compared."""
     return None if comparison is None else comparison.max_abs_error

@@ -29,7 +29,7 @@ class NodeSearch(NamedTuple):
     Attributes:
         graph: The graph.
         values: The correct value of every tensor in the graph, by name.
-        run: Builds an engine of some nodes, and compares its output.
+        run: Builds an engine of some nodes, and compares its output with the expected output.
         progress: Called with a short text about each step.
     """
 
@@ -39,7 +39,7 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that is wrong alone, or together with the nodes before it.
+        """Find the first node that an engine computes wrongly, alone or with nodes before it.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
         it. If an engine of only this node is right, a second binary search finds the shortest wrong
@@ -79,7 +79,7 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Return the first node and the comparison of the shortest wrong range of nodes.
+        """Find the shortest range of nodes that is wrong; return its first node and comparison.
 
         All ranges end at the last node of ``order``.
         """
@@ -98,7 +98,7 @@ class NodeSearch(NamedTuple):
         return order[low], comparison
 
     def _compare_range(self, last: int, first: int) -> OutputComparison | None:
-        """Compare an engine that runs a range of nodes; None if it is right or cannot be built."""
+        """Run a range of nodes in an engine, and return the comparison if the output is wrong."""
         node = self.graph.nodes[last]
         output = node.output[0]
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")

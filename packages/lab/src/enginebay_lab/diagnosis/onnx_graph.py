@@ -43,7 +43,7 @@ class OnnxGraph:
 
     @cached_property
     def _is_constant(self) -> list[bool]:
-        """For each node, True if it does not depend on an input of the graph."""
+        """For each node, True if its results do not depend on the graph's inputs."""
         is_constant: list[bool] = []
         for names in self._read_names:  # in topological order: all producers are known already
             is_constant.append(
@@ -56,11 +56,11 @@ class OnnxGraph:
         return is_constant
 
     def find_dependencies(self, index: int, first: int = 0) -> list[int]:
-        """Return the indices of a node and of the nodes that it depends on, in order.
+        """Return the indices of a node and of all nodes on which it depends, in order.
 
         Args:
             index: The index of the node.
-            first: The index of the first node to return, except for constant nodes.
+            first: Nodes before this index are left out, except for constant nodes.
         """
         dependencies: set[int] = set()
         queue = [index]
@@ -77,7 +77,7 @@ class OnnxGraph:
         return sorted(dependencies)
 
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
-        """Return the indices of the nodes with floating-point results that an output depends on."""
+        """Return the indices of nodes on which an output depends, if their results are floats."""
         last = self._producers.get(output)
         if last is None:
             return []
@@ -93,7 +93,7 @@ class OnnxGraph:
     def save_nodes(
         self, nodes: Sequence[int], output: str, values: Mapping[str, NumpyArray], path: Path
     ) -> dict[str, NumpyArray]:
-        """Save nodes as a separate model, whose inputs are the tensors that other nodes compute.
+        """Save some nodes as a model; tensors that come from outside these nodes become inputs.
 
         Args:
             nodes: The indices of the nodes, in order.

@@ -40,7 +40,7 @@ _EXPORTERS = {
 
 
 class BuildOptions(NamedTuple):
-    """The caller's options for all engines.
+    """The caller's options for building and comparing all engines.
 
     Attributes:
         rewriters: Rewriters in addition to the built-in ones.
@@ -56,7 +56,7 @@ class BuildOptions(NamedTuple):
 
 
 class PieceEngines:
-    """Builds engines of modules, and compares them with PyTorch or with another engine.
+    """Builds engines of modules, and compares their outputs with PyTorch's or another engine's.
 
     Args:
         artifact: The artifact whose settings the engines are built with.
@@ -109,7 +109,7 @@ class PieceEngines:
         comparators: Mapping[str, str] | None = None,
         items: Sequence[Sequence[Tensor]] = (),
     ) -> EngineComparison:
-        """Build an engine of a module, run it on its arguments, and compare its outputs.
+        """Build an engine of a module, run it, and compare its outputs with the reference's.
 
         The files of the previous engine are deleted.
 
@@ -117,8 +117,8 @@ class PieceEngines:
             module: The module.
             args: The module's arguments.
             names: The names of the module's outputs.
-            comparators: The names of comparators, by the joined names of the outputs that each
-                compares; None to compare all outputs by tolerances.
+            comparators: For outputs, whose names are joined by commas, the name of their
+                comparator; None to compare all outputs by tolerances.
             items: More lists of input tensors on which the outputs are compared too.
 
         Raises:
@@ -207,7 +207,7 @@ class PieceEngines:
     def compare_values(
         self, expected: Mapping[str, Array], outputs: Mapping[str, Array], precision: str
     ) -> tuple[OutputComparison, ...]:
-        """Compare outputs by name with the expected values, by the caller's tolerances."""
+        """Compare outputs with the expected values of the same names, within the tolerances."""
         options = self._options
         return compare_outputs(
             expected, outputs, precision=precision, rtol=options.rtol, atol=options.atol
@@ -225,7 +225,7 @@ class PieceEngines:
 
 
 def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
-    """Return an engine's outputs for the inputs of the artifact's only sample."""
+    """Run an artifact's engine on the inputs of the artifact's only sample."""
     (sample,) = artifact.samples()  # the example: no probes were verified
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
@@ -249,13 +249,13 @@ def _ir_kind(artifact: Artifact) -> Any:
 
 
 def _describe_crash(deployment: Deployment) -> str:
-    """Return how an engine's process ended; empty if it did not crash."""
+    """Return how an engine's process crashed; an empty string if it did not crash."""
     verification = deployment.verification
     return verification.reason if verification.verdict == "crashed" else ""
 
 
 def _fired_rewriters(deployment: Deployment) -> tuple[str, ...]:
-    """Return the names of the rewriters that changed the module, the caller's own first."""
+    """Return the names of the rewriters that changed the module, the caller's rewriters first."""
     report = deployment.rewriting
     fired = [rewriter for rewriter in report.applied if rewriter.count] if report else []
     fired.sort(key=lambda rewriter: rewriter.distribution is not None)  # None: the caller's own

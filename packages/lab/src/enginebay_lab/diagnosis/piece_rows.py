@@ -61,7 +61,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """A name for the call: ``body.l``, and ``body.l (call 2)`` for the second one."""
+        """A name for the call: ``body.l`` for the first, ``body.l (call 2)`` for the second."""
         return call_title(self.module, self.call)
 
 
@@ -90,7 +90,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def passed(self) -> bool:
-        """True if at least one piece was compared, and all compared pieces agree."""
+        """True if at least one piece was compared, and all compared pieces agree with PyTorch."""
         return {row.verdict for row in self.rows} - {"failed"} == {"verified"}
 
     @property

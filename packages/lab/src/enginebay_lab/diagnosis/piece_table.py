@@ -1,4 +1,4 @@
-"""Compares each piece of a model, one call of a module, with PyTorch; an engine runs many pieces.
+"""The comparison of each piece of a model (a call of a module) in an engine and in PyTorch.
 
 Imported only when torch is used.
 """
@@ -33,14 +33,14 @@ _MAX_BUILD_FAILURES = 24
 
 
 class _RankedRow(NamedTuple):
-    """A row, and its sort key, which is larger for a worse result."""
+    """A row of the table, and its sort key: the worse the result, the larger the key."""
 
     row: PieceRow
     badness: tuple[bool, float, float]
 
 
 class PieceTable:
-    """Compares the outputs of a model's pieces in an engine and in PyTorch.
+    """Compares the outputs of a model's pieces in an engine with their outputs in PyTorch.
 
     Args:
         root: The whole model as one piece.
@@ -53,7 +53,7 @@ class PieceTable:
         self._build_failures = 0
 
     def build_rows(self, progress: Callable[[str], None]) -> tuple[PieceRow, ...]:
-        """Compare every piece.
+        """Compare every piece in an engine and in PyTorch.
 
         Args:
             progress: Called with a short text about each step.
@@ -72,7 +72,7 @@ class PieceTable:
         return tuple(ranked.row for ranked in rows)
 
     def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
-        """Compare pieces with one engine; if it fails, with one engine for each half of them."""
+        """Build one engine of all pieces, and return their rows; if it fails, try each half."""
         together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]
@@ -124,7 +124,7 @@ def _build_rows(
 
 
 def _find_operators(together: SideBySide, folder: Path) -> dict[int, tuple[str, ...]]:
-    """Return the ONNX operators of each module, by the module's ``id()``."""
+    """Return the names of each module's ONNX operators; the keys are the modules' ``id()``."""
     operators: dict[int, dict[str, None]] = {id(piece.module): {} for piece in together.calls}
     for node in read_exported_graph(folder, "pieces"):
         index = node.module.partition(".")[0]

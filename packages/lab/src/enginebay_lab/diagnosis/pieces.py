@@ -1,4 +1,4 @@
-"""Pieces of a model: each is one call of a module, which can run alone on tensors of the model.
+"""Pieces of a model: calls of modules that can run without the rest of the model.
 
 Imported only when torch is used.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ComputedTensor(NamedTuple):
-    """A tensor that a piece returns, or passes to an inner call.
+    """A tensor that a piece returns, or passes to a call of a submodule (an inner call).
 
     Attributes:
         tensor: The tensor object, which the piece may have changed in place afterwards.
-        value: A tensor with the value at the time of the return or the inner call.
+        value: A tensor with the value when the piece returned it or passed it to the call.
     """
 
     tensor: Tensor
@@ -32,7 +32,7 @@ class ComputedTensor(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A call inside a piece that is not run: its recorded result is an input of the piece.
+    """A call of a submodule that a piece does not run: the piece takes the result as an input.
 
     Attributes:
         module: The called module.
@@ -46,7 +46,7 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """The inner calls that a piece does not run: it takes their results as inputs.
+    """The calls of submodules that a piece does not run: it takes the results as inputs.
 
     Args:
         calls: The inner calls, in the order in which the piece makes them.
@@ -58,20 +58,20 @@ class InnerCalls:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the inner calls returned in the model."""
+        """The tensors that the inner calls returned when the whole model ran."""
         return tuple(tensor for call in self._calls for tensor in call.tensors)
 
     def strip_module(self, module: nn.Module) -> nn.Module:
-        """Return a copy of a module with stand-ins for the modules of the inner calls.
+        """Return a copy of a module in which stand-ins replace the modules of the inner calls.
 
         Args:
-            module: The piece's module; it is not changed, and shares its other submodules.
+            module: The piece's module, which is not changed; the copy shares other submodules.
         """
         stand_ins = {call.module: StandIn(call.module, self) for call in self._calls}
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
     def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
-        """Begin a run of the piece.
+        """Begin a run of the piece, in which the inner calls return the given tensors.
 
         Args:
             tensors: The tensors that the inner calls return in this run.
@@ -88,7 +88,7 @@ class InnerCalls:
     def replay_call(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Record the arguments of an inner call, and return its result without running it.
+        """Store the tensors that an inner call receives, and return the call's recorded result.
 
         Raises:
             RuntimeError: The next inner call is a call of another module.
@@ -103,7 +103,7 @@ class InnerCalls:
 
 
 class StandIn(nn.Module):
-    """Stands in for a module: returns recorded results, and has the module's attributes.
+    """A replacement of a module that returns recorded results, and has the module's attributes.
 
     Args:
         module: The replaced module.
@@ -126,7 +126,7 @@ class StandIn(nn.Module):
 
 
 def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Copy a module, with some submodules replaced; the copy shares submodules without children."""
+    """Copy a module with some submodules replaced; submodules without children are not copied."""
     if module not in copies:
         copies[module] = module
         if module._modules:
@@ -139,7 +139,7 @@ def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Modu
 
 
 class Piece(NamedTuple):
-    """One call of a module, which can run alone.
+    """A call of a module that can run without the rest of the model.
 
     Attributes:
         path: The module's path; empty for the model itself.
@@ -163,13 +163,13 @@ class Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All input tensors: those of the arguments, then the outputs of modules that it calls."""
+        """All input tensors: the tensors of the arguments, then the results of the inner calls."""
         return (*self.own_tensors, *self.inner.tensors)
 
     def run(
         self, tensors: Sequence[Tensor], module: nn.Module | None = None
     ) -> list[ComputedTensor]:
-        """Run the piece.
+        """Run the piece on input tensors.
 
         Args:
             tensors: The inputs, in the order of :attr:`tensors`.
@@ -192,7 +192,7 @@ class SideBySide(nn.Module):
     """A model that runs several pieces, each on its own inputs, so that one engine runs them all.
 
     Args:
-        pieces: The parts of the model; a module that another one calls comes before it.
+        pieces: The pieces to run; a called module comes before the module that calls it.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -209,15 +209,15 @@ class SideBySide(nn.Module):
 
     @property
     def names(self) -> list[str]:
-        """The names of the compared tensors of all pieces, in order."""
+        """The names of the outputs of all pieces, in order."""
         return [name for index in range(len(self.calls)) for name in self.piece_output_names(index)]
 
     def piece_output_names(self, index: int) -> list[str]:
-        """Return the names of a piece's outputs, such as ``piece_3_0`` for the first of piece 3."""
+        """Return the names of a piece's outputs, such as ``piece_3_0`` for output 0 of piece 3."""
         return [f"piece_{index}_{leaf}" for leaf in self.calls[index].leaves]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run all pieces on their input tensors, and return the compared tensors."""
+        """Run all pieces on their input tensors, and return their outputs."""
         return tuple(self._run_pieces(iter(tensors)))
 
     def _run_pieces(self, tensors: Iterator[Tensor]) -> Iterator[Tensor]:
@@ -233,7 +233,7 @@ class SideBySide(nn.Module):
 
 
 def parent_paths(path: str) -> Collection[str]:
-    """Return the paths of the modules that contain a module, without the model itself.
+    """Return the paths of all modules around a module, the outermost first, except for the model.
 
     Example:
         >>> list(parent_paths("body.0.conv"))

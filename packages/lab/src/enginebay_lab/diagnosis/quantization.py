@@ -224,11 +224,11 @@ def quantize(
 def find_shortest_prefix(
     order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
 ) -> Attempt:
-    """Find the smallest number of nodes in floating point that passes, by doubling and bisection.
+    """Find the fewest nodes in floating point that are enough, by doubling and bisection.
 
     Args:
         order: At least two nodes, in the order in which they return to floating point.
-        attempt: Builds and evaluates an artifact with the passed nodes in floating point.
+        attempt: Builds and evaluates an artifact with the given nodes in floating point.
 
     Returns:
         The passed attempt with the fewest nodes; if none passed, the one with the most nodes.

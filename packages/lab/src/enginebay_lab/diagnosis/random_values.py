@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return random values with a tensor's shape and dtype, between its minimum and maximum.
+    """Return random values with a tensor's shape and dtype, between the tensor's extremes.
 
     A tensor with exactly two different values is taken for a mask: its last axis is permuted. The
-    range of equal floats is extended upwards: 0 becomes 0 to 1. Infinite and NaN values are kept,
-    and so are integers that are all equal, and complex tensors.
+    range of equal floats is extended upwards: zeros become values from 0 to 1. Unchanged are
+    infinite and NaN values, integers that are all equal, and complex tensors.
 
     Args:
         tensor: A tensor of any dtype.

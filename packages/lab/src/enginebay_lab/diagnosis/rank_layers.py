@@ -87,7 +87,7 @@ def sensitivity(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Sensitivity:
-    """Measure the error of each layer of an 8-bit engine, with only this layer in 8 bits.
+    """Measure the error that each layer of an 8-bit engine causes as the only layer in 8 bits.
 
     The model is deployed once. Then one engine is built from its IR for each node, and compared
     with the model's outputs on the items that the artifact was verified on; the same items
@@ -101,7 +101,7 @@ def sensitivity(
         backend: The backend's name.
         params: The backend's parameters, with the precision ``int8`` or ``fp8``.
         precision: The precision, if it is not in the parameters.
-        dynamic: The open dimensions, as for :func:`enginebay.deploy`.
+        dynamic: The dynamic dimensions, as for :func:`enginebay.deploy`.
         export: The export options.
         config: A deploy config or its path.
         int8_keep: The names of nodes that stay in floating point and are not measured.
@@ -159,7 +159,7 @@ def check_precision(
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:
-    """Return a backend and its complete parameters, if it can compute in 8 bits on this machine.
+    """Check that a backend can run in 8 bits on this machine; return it with all parameters.
 
     Args:
         backend: The backend's name.
@@ -190,7 +190,7 @@ def _rank_nodes(
     timeout: float,
     set_detail: Callable[[str], None],
 ) -> list[NodeSensitivity]:
-    """Measure one engine for each node, and return the nodes by error, the largest error first."""
+    """Build and measure an engine for each node; return the nodes, the largest error first."""
     assert artifact.ir_file is not None
     ir, data = read_ir(artifact.ir_file), [sample.inputs for sample in items]
     options = eb.VerifyOptions(timeout=timeout)
