@@ -93,7 +93,7 @@ class Journal:
         self._is_torn = False
 
     def read(self, record: type[_T]) -> list[tuple[bytes, _T]]:
-        """Return each line with its record, without lines that a killed process cut short.
+        """Return each line with its record; leave out lines that a killed process cut short.
 
         Args:
             record: The class of the records.
@@ -168,7 +168,7 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 
 def similar_file(path: Path) -> str | None:
-    """Return a hint with the most similar file name in a missing file's folder, or None."""
+    """Return a hint that names the file most similar to a missing file; None if there is none."""
     # exists(): glob() lists broken links too.
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def own_params(backend: Backend, params: Mapping[str, object]) -> dict[str, object]:
-    """Return those parameters that a backend declares."""
+    """Return the parameters that a backend declares, without other backends' parameters."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}
 

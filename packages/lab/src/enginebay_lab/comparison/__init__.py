@@ -1,1 +1,1 @@
-"""Comparison of one model on several backends and precisions, one row for each."""
+"""Comparison of one model's artifacts on several backends and at several precisions."""

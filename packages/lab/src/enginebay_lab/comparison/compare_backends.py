@@ -191,7 +191,7 @@ def _list_combinations(
 
 
 def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
-    """Raise if a backend is not installed, or if no backend has one of the parameters."""
+    """Check that all backends are installed, and that each parameter belongs to a backend."""
     if not isinstance(params, Mapping):
         raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
     if "precision" in params:
@@ -260,7 +260,7 @@ def _build_failed_row(
 
 
 def _default_precision(name: str, params: Mapping[str, object]) -> str:
-    """Return a backend's default precision; empty if it has none, or cannot be used."""
+    """Return a backend's default precision; an empty string if it has none or cannot be used."""
     try:
         backend = eb.get_backend(name)
         return str(getattr(backend.params_from(own_params(backend, params)), "precision", ""))
@@ -288,7 +288,7 @@ def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
 def _measure_speeds(
     comparison: Comparison, paths: Sequence[str], seconds: float, steps: Steps
 ) -> Comparison:
-    """Return the comparison with benchmarks of the artifacts in ``paths``."""
+    """Benchmark the artifacts in ``paths``, and return the comparison with the results."""
     replace = msgspec.structs.replace
     with steps("measure") as set_detail:
         try:

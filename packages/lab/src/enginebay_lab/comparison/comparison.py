@@ -109,7 +109,7 @@ class Comparison(
 
     @property
     def fastest(self) -> tuple[ComparisonRow, ...]:
-        """The verified rows that are not measurably slower than the fastest, fastest first."""
+        """The verified rows that are not measurably slower than the fastest row, which is first."""
         speeds = [row.speed for row in self.verified if row.speed]
         rows = {row.artifact: row for row in self.verified}
         return tuple(rows[speed.artifact] for speed in select_fastest(speeds))

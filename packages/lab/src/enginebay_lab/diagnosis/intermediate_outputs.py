@@ -1,4 +1,4 @@
-"""A wrapper of a model that returns the outputs of its modules, so that engines return them too.
+"""A model wrapper that returns the outputs of the model's modules, so that engines return them too.
 
 Imported only when torch is used.
 """

@@ -70,7 +70,7 @@ CompareModule: TypeAlias = Callable[
 
 
 class SearchTarget(NamedTuple):
-    """The model in which the first wrong module is searched, and the outputs to compare.
+    """The model in which to search for the first wrong module, and the outputs to compare.
 
     Attributes:
         model: The model.
@@ -222,7 +222,7 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Build one engine that returns the outputs, and compare them; on failure, halve them."""
+        """Build one engine with these outputs, and compare them; if it fails, try each half."""
         first, last = (output.module or "the model" for output in (outputs[0], outputs[-1]))
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]

@@ -117,8 +117,8 @@ class PieceEngines:
             module: The module.
             args: The module's arguments.
             names: The names of the module's outputs.
-            comparators: For outputs, whose names are joined by commas, the name of their
-                comparator; None to compare all outputs by tolerances.
+            comparators: The names of comparators; each key is the names of the compared outputs,
+                joined by commas. None to compare all outputs by tolerances.
             items: More lists of input tensors on which the outputs are compared too.
 
         Raises:

@@ -24,7 +24,7 @@ class ComputedTensor(NamedTuple):
 
     Attributes:
         tensor: The tensor object, which the piece may have changed in place afterwards.
-        value: A tensor with the value when the piece returned it or passed it to the call.
+        value: A tensor with the value at the time of the return or of the call.
     """
 
     tensor: Tensor

@@ -1,4 +1,4 @@
-"""Compares an artifact's outputs with PyTorch's: are the decisions equal, how far apart the values?
+"""Comparison of an artifact's outputs with PyTorch's, by their decisions and by their distance.
 
 Integer and boolean outputs are decisions themselves. The decision of a floating-point output of
 shape ``[..., classes]`` is its argmax over the classes, if there are at least two.
@@ -56,7 +56,7 @@ def _have_same_shapes(outputs: Sequence[Arrays]) -> bool:
 def _compare_stacked(
     outputs: Arrays, expected: Arrays, count: int
 ) -> tuple[NumpyArray | None, NumpyArray]:
-    """Compare outputs that are stacked over items; the decisions are None if there are none."""
+    """Return for each item whether decisions agree (None without decisions), and the distance."""
     agreed: NumpyArray | None = None
     noise, power = np.zeros(count), np.zeros(count)
     for name, right in expected.items():

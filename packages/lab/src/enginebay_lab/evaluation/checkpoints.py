@@ -2,7 +2,7 @@
 
 The rows file has one row of JSON on each line; several evaluations may append to it. Until an
 evaluation ends, its checkpoint ``NAME.DIGEST.part`` lies next to the rows file and is replaced
-every few seconds. It contains the metrics' states after some of the items, as MessagePack.
+every few seconds. The checkpoint contains the metrics' states after some items, as MessagePack.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class TotalDigest:
         self._inputs, self._targets = blake2b(digest_size=16), blake2b(digest_size=16)
 
     def add(self, items: ItemDigests) -> None:
-        """Add the next items."""
+        """Add the digests of the next items."""
         self._inputs.update(items.inputs)
         self._targets.update(items.targets)
 

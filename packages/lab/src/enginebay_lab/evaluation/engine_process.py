@@ -1,4 +1,4 @@
-"""An artifact's engine in a child process, so that a crash fails only the artifact's own rows."""
+"""An artifact's engine in a child process, so that a crash affects only this artifact's rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _EngineReply(msgspec.Struct, array_like=True):
 
 
 class ItemError(EnginebayError):
-    """The engine raised on an item.
+    """The engine raised an exception on an item.
 
     Attributes:
         index: The item's index in its chunk.
@@ -71,7 +71,7 @@ class EngineProcess:
         self._worker = Worker(request.backend, FUNCTION, request)
 
     def close(self) -> None:
-        """End the process."""
+        """End the child process."""
         self._worker.close()
 
     def send_inputs(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
@@ -80,7 +80,7 @@ class EngineProcess:
         self._worker.send(msgspec.msgpack.encode(message))
 
     def receive_outputs(self) -> list[Arrays]:
-        """Wait for the outputs of the last sent chunk, and return them for each item.
+        """Wait for the outputs of the last chunk that was sent, and return each item's outputs.
 
         Raises:
             ItemError: The engine raised on an item.

@@ -1,4 +1,4 @@
-"""A description of an evaluation that can be sent to workers: names, and digests of their files."""
+"""A description of an evaluation for workers: the names and digests of everything that it uses."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class EvaluationLoop:
             self._drop_engine(name, reason)
 
     def restore(self, shard: Shard) -> None:
-        """Take over the results of an incomplete shard, to continue after its items."""
+        """Continue after the last item of an incomplete shard, and use the shard's results."""
         for name in shard.lost.keys() - self._current.lost.keys():  # failed in the earlier run
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)
@@ -119,7 +119,7 @@ class EvaluationLoop:
         return shard
 
     def _run_chunk(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
-        """Return PyTorch's outputs and those of each engine; an engine that fails is dropped."""
+        """Run items through PyTorch and each engine; return the outputs, drop failed engines."""
         inputs = [item.inputs for item in chunk]
         # A small model runs in one thread, and leaves the other cores to the engines.
         overlap = self._model is not None and self._model.is_single_threaded(chunk[0])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EvaluationRun:
-    """One evaluation.
+    """The artifacts, metrics, data and rows file of one evaluation.
 
     Attributes:
         subjects: The artifacts.
@@ -61,7 +61,7 @@ class EvaluationRun:
         return bool(self.journal and self.journal.rows)
 
     def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
-        """Return the rows of artifacts that an earlier run has finished on the same items.
+        """Return, by artifact, the rows that an earlier run has finished on the same items.
 
         If the journal contains any rows, the whole data set is read for its digest.
         """

@@ -88,7 +88,7 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the common inputs or outputs of all artifacts, without dimensions that differ.
+    """Return the common specs of all inputs or outputs; ``dims`` is None where artifacts differ.
 
     Raises:
         UsageError: The names or dtypes of two artifacts differ.

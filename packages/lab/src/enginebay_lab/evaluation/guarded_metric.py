@@ -1,4 +1,4 @@
-"""A wrapper of a metric that turns all exceptions of the metric into errors with its name."""
+"""A wrapper of a metric that turns the metric's exceptions into errors that name the metric."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GuardedMetric:
         self.against = source.against
 
     def update(self, number: int, outputs: object, target: object) -> None:
-        """Add an item.
+        """Add an item's outputs and target to the metric.
 
         Args:
             number: The item's index in the data set's source.
@@ -75,7 +75,7 @@ class GuardedMetric:
     def update_all(
         self, numbers: Sequence[int], outputs: Sequence[Any], targets: Sequence[Any]
     ) -> None:
-        """Add several items; see :meth:`update`."""
+        """Add several items to the metric; see :meth:`update`."""
         update_many = getattr(self._metric, "update_many", None)
         if update_many and len(numbers) > 1 and _can_stack(outputs) and _can_stack(targets):
             # A chunk that fails is added again item by item, so that the error names its item.
@@ -129,7 +129,7 @@ class GuardedMetric:
             return deepcopy(self._metric.metric_state)  # reset() may empty the original
 
     def reset(self) -> None:
-        """Remove all items; a no-op for a metric that cannot be merged.
+        """Remove all items from the metric; do nothing if the metric cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -148,7 +148,7 @@ class GuardedMetric:
         return b""
 
     def merge(self, state: object) -> None:
-        """Append the items of another instance of the metric.
+        """Add the items of another instance of the metric to this instance.
 
         Args:
             state: The :attr:`state` of the other instance.

@@ -1,4 +1,4 @@
-"""Reads a data set in chunks: many small items in each, or one large item."""
+"""A reader of data sets in chunks; a chunk has many small items or one large item."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ItemReader:
         self.count = 0
 
     def adapt_chunks(self, seconds: float) -> None:
-        """Double or halve the number of items in the next chunks if the last was too fast or slow.
+        """Double or halve the size of the next chunks if the last chunk was too fast or too slow.
 
         Args:
             seconds: The duration of the last chunk.
@@ -112,7 +112,7 @@ def digest_data_set(data: DataSet, inputs: Sequence[TensorSpec]) -> str:
 
 
 def stack_arrays(chunk: Sequence[Mapping[str, NumpyArray]]) -> dict[str, NumpyArray]:
-    """Stack the arrays of each name along a new first axis."""
+    """Stack arrays with the same name along a new first axis."""
     if len(chunk) == 1:
         return {name: array[None] for name, array in chunk[0].items()}
     return {name: np.stack([arrays[name] for arrays in chunk]) for name in chunk[0]}

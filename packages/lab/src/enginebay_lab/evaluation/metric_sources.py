@@ -49,7 +49,7 @@ class MetricSource(NamedTuple):
 
 
 def find_metrics(metrics: object) -> list[MetricSource]:
-    """Find metrics, and build an instance of each.
+    """Find metrics, and build one instance of each metric as a check.
 
     Args:
         metrics: One metric or a list. Each is a string as on the command line; an object with

@@ -1,4 +1,4 @@
-"""Accumulates metrics, agreement and worst items over the outputs of one artifact or of PyTorch."""
+"""Accumulation of metrics, agreement with PyTorch and worst items, for an artifact or PyTorch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
 
 class OutputAccumulator:
-    """Accumulates metrics, agreement and worst items over the outputs of an artifact or of PyTorch.
+    """Accumulates metrics, agreement with PyTorch and worst items, for one artifact or PyTorch.
 
     Args:
         sources: The metrics.

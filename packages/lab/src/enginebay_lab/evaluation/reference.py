@@ -48,12 +48,12 @@ class TorchModel:
         return model_identity(self._source)
 
     def is_single_threaded(self, item: Item) -> bool:
-        """Return True if the model and an item are so small that PyTorch runs in one thread."""
+        """Return True if PyTorch uses only one thread, because the model and the item are small."""
         size = sum(array.nbytes for array in item.inputs.values())
         return self._is_small and size <= SMALL_ITEM_BYTES
 
     def outputs(self, items: Sequence[Item]) -> list[dict[str, NumpyArray]]:
-        """Return the outputs by name, for each item; all items have equal shapes.
+        """Return the outputs by name, for each item; all items must have equal shapes.
 
         Raises:
             ModelError: The model raised; the message names the item.
@@ -71,7 +71,7 @@ class TorchModel:
 
 @contextmanager
 def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
-    """Bind a PyTorch model to an evaluation's inputs; after the block, the model is restored.
+    """Yield a PyTorch model bound to an evaluation's inputs; restore the model after the block.
 
     Raises:
         ModelSourceError: The model does not exist.

@@ -50,7 +50,7 @@ def resume_in_order(
 def load_checkpoint(
     run: EvaluationRun, subjects: Sequence[EvaluationSubject], *, has_model: bool
 ) -> tuple[TotalAccumulator, ItemReader, list[Shard]]:
-    """Load the checkpoint of an earlier run, if its merged items have not changed.
+    """Load the checkpoint of an earlier run, if the items of the merged results have not changed.
 
     Args:
         run: The evaluation.

@@ -1,4 +1,4 @@
-"""Accumulates the results of all artifacts and of PyTorch, over one shard or all shards."""
+"""Accumulators of the results of artifacts and PyTorch: for a range of items, and for all items."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ShardAccumulator:
     def add(
         self, items: Sequence[Item], expected: Outputs | None, outputs: Mapping[str, Outputs]
     ) -> None:
-        """Add items with PyTorch's outputs, if any, and the outputs of each working artifact."""
+        """Add items with the outputs of PyTorch, if any, and of each engine that has not failed."""
         if self._reference and expected is not None:
             self._reference.add(items, expected, expected)
         for name, artifact_outputs in outputs.items():
@@ -99,7 +99,7 @@ class ShardAccumulator:
 
 
 class TotalAccumulator(ShardAccumulator):
-    """Accumulates the results of artifacts, and of PyTorch, on all items from the first one on.
+    """Accumulates the results of artifacts, and of PyTorch, from the data set's first item on.
 
     Attributes:
         digest: The running digest of the items.
@@ -132,7 +132,7 @@ class TotalAccumulator(ShardAccumulator):
         journal.save(self.count, self.digest.text, totals, later_shards)
 
     def make_rows(self, subject: EvaluationSubject) -> list[EvaluationRow]:
-        """Return a row for each metric of an artifact, with empty keys."""
+        """Return a row for each metric of an artifact; the rows' keys are still empty."""
         return [self._make_row(subject, metric) for metric in self._metric_names]
 
     def _make_row(self, subject: EvaluationSubject, metric: str) -> EvaluationRow:

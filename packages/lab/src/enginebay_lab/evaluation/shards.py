@@ -53,7 +53,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         return self._convert_metrics(pack_state)
 
     def unpack_metrics(self) -> Shard:
-        """Return a copy with the original metric states, in which tensors are arrays."""
+        """Return a copy whose metric states are decoded; tensors in these states become arrays."""
         return self._convert_metrics(unpack_state)
 
     def _convert_metrics(self, convert: Callable[[object], object]) -> Shard:

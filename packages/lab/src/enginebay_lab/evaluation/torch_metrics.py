@@ -92,7 +92,7 @@ def is_torch_metric(metric: object) -> bool:
 
 
 class TorchMetric:
-    """A wrapper of a metric of torchmetrics that takes NumPy arrays.
+    """A wrapper of a metric of torchmetrics; the wrapper takes NumPy arrays.
 
     Outputs and targets become tensors; a scalar becomes a tensor with one entry.
     """
@@ -103,7 +103,7 @@ class TorchMetric:
         self.reset = metric.reset
 
     def update(self, outputs: object, target: object) -> None:
-        """Add an item."""
+        """Add an item to the metric."""
         self._metric.update(_to_tensors(outputs), _to_tensors(target))
 
     def compute(self) -> object:
@@ -141,7 +141,7 @@ class TorchMetric:
         return state
 
     def merge_state(self, state: Mapping[str, object]) -> None:
-        """Append the items of another instance."""
+        """Add the items of another instance to this instance."""
         import torchmetrics
 
         tensors = {name: _state_tensors(value) for name, value in state.items()}
@@ -158,7 +158,7 @@ class TorchMetric:
 def _merge_values(
     reduction: object, first: Tensor | list[Tensor], second: Any
 ) -> tuple[Tensor | list[Tensor], ...]:
-    """Return a tuple of the merged value of two states.
+    """Return the merged value of a state of two instances, as a tuple with one entry.
 
     The tuple is empty if the value could depend on how the items were split between the states.
     """

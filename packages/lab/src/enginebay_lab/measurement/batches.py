@@ -1,4 +1,4 @@
-"""Inputs with another batch size, made by repeating the rows of existing inputs."""
+"""Inputs of a given batch size, made by repeating or cutting off the rows of existing inputs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Return the inputs at another batch size: their rows are repeated or cut off.
+    """Return inputs of a given batch size: rows of existing inputs are repeated or cut off.
 
-    The batch axis of an input is its first dimension if that is dynamic (open), or its dimension
-    with the same name as the dynamic first dimension of another input.
+    The batch axis of an input is the first dimension if this is dynamic (open). If not, it is the
+    dimension with the same name as the dynamic first dimension of another input.
 
     Args:
         inputs: The inputs by name.

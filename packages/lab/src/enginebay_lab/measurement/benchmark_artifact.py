@@ -61,8 +61,8 @@ def benchmark(
         artifacts: One artifact or several: a folder, or the artifact that :func:`enginebay.deploy`
             returned.
         inputs: Arrays or tensors by name, for all artifacts; by default the first inputs that the
-            first artifact was verified with, else generated inputs. An artifact that does not
-            accept the default inputs gets its own.
+            first artifact was verified with, or generated inputs if there are none. An artifact
+            that does not accept these default inputs gets its own.
         against: ``pytorch`` to measure the PyTorch model too, and compare the artifacts with it;
             by default, they are compared with the first artifact.
         model: The PyTorch model as a string, as on the command line: a child process loads it.
@@ -161,7 +161,7 @@ def _describe_artifacts(
     device: str | None,
     strict: bool,
 ) -> list[SubjectSpec]:
-    """Check every artifact, and give it the first artifact's inputs if it accepts these."""
+    """Describe artifacts as benchmark subjects, with the first artifact's inputs if these fit."""
     listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("no artifact to measure", hint="name its folder")
@@ -191,7 +191,7 @@ def _describe_artifacts(
 
 
 def _default_inputs(artifact: Artifact) -> Arrays:
-    """Return the first inputs that an artifact was verified with, else generated inputs."""
+    """Return the first inputs that an artifact was verified with; if none, generate inputs."""
     for sample in artifact.samples():
         return sample.inputs
     return {name: to_numpy(value) for name, value in inputs_for(artifact.inputs, {}).items()}

@@ -54,7 +54,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
         return _format_percent(self.apart)
 
     def describe(self) -> str:
-        """Describe the agreement in a few words.
+        """Return a short text that says how well the windows agree.
 
         Example:
             >>> Agreement(agreed=True, apart=0.014, wanted=0.02, windows=9, seconds=1.2).describe()

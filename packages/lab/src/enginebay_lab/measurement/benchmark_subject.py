@@ -1,4 +1,4 @@
-"""One benchmark subject, which is an artifact or a PyTorch model: its child process and windows."""
+"""A benchmark subject: an artifact or a PyTorch model in a child process, with measured windows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def describe_artifact(
 
 
 def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
-    """Describe a PyTorch model, named as on the command line, with an artifact's inputs."""
+    """Describe a PyTorch model as a benchmark subject, with the inputs of an artifact."""
     return SubjectSpec(
         name=PYTORCH,
         backend=PYTORCH,
@@ -173,7 +173,7 @@ class BenchmarkSubject:
         return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
 
     def can_continue(self, seconds: float) -> bool:
-        """Return True if there was no error, and there is time left or too few windows."""
+        """Return True if there was no error, and time is left or more windows are required."""
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ class BenchmarkSubject:
         return stack_batch(self.spec.inputs, self.spec.input_specs, self.batch)
 
     def _run_window(self, seconds: float) -> WindowCalls | None:
-        """Let the process run for one window; return None if it has failed, now or before."""
+        """Measure a window in the child process; None if the process fails or failed before."""
         if self._worker is None:
             return None
         try:

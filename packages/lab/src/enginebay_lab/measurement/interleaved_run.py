@@ -131,7 +131,7 @@ class InterleavedRun:
 
 
 def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
-    """Return the order of the subjects in a round, which changes so that none has an advantage.
+    """Return the subjects in the order for a round; changing orders give no subject an advantage.
 
     Each round begins with the next subject; after all have been first, the order is reversed.
 

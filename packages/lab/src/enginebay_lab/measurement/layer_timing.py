@@ -1,4 +1,4 @@
-"""Timing of an engine's layers in a child process, with the modules of the layers' nodes."""
+"""Timing of an engine's layers in a child process, and the modules that the layers come from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIN_RUNS, MAX_RUNS = 5, 100
 def time_layers_isolated(
     request: LoadRequest, inputs: Mapping[str, NumpyArray], runs: int, timeout: float
 ) -> tuple[Layer, ...]:
-    """Time the layers of an engine in a child process, in the order in which they run.
+    """Time an engine's layers in a child process; return them in the order in which they run.
 
     Args:
         request: The engine's files and load options.

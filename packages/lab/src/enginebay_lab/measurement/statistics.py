@@ -24,7 +24,7 @@ MAX_MEAN_EXCESS = 0.25
 
 
 def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
-    """Return the agreement of windows: the length of the confidence interval of their median.
+    """Measure how well windows agree, by the confidence interval of their median latency.
 
     Args:
         medians: The median latencies of all windows.
@@ -63,7 +63,7 @@ def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Rati
 
 
 def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
-    """Return the rows with the shortest time for an item, the shortest first.
+    """Return the rows with the shortest time for each item, the fastest row first.
 
     Rows whose 95 % confidence intervals overlap with that of the fastest row are returned too.
     """

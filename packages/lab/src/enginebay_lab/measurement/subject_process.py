@@ -60,12 +60,12 @@ class WindowCalls(msgspec.Struct, array_like=True):
 
 
 def serve_artifact(request: LoadRequest, samples: Path, threads: int) -> Callable[[bytes], bytes]:
-    """Load an artifact's engine in this child process, and return its message handler."""
+    """Load an artifact's engine in this child process, and return a function that times calls."""
     return _make_handler(request.load, samples, threads)
 
 
 def serve_torch(model: str, samples: Path, threads: int) -> Callable[[bytes], bytes]:
-    """Load a PyTorch model in this child process, and return its message handler."""
+    """Load a PyTorch model in this child process, and return a function that times calls."""
     from enginebay_lab.measurement.torch_wrapper import load_torch
 
     return _make_handler(lambda: load_torch(model, _read_inputs(samples)), samples, threads)
@@ -142,7 +142,7 @@ class CallerThreads:
 
 
 def _time_calls(wrapper: Wrapper, inputs: Arrays, seconds: float) -> list[float]:
-    """Make calls until the time is up, at least one, and return the duration of each."""
+    """Make calls until the time is up, and return the duration of each call."""
     durations: list[float] = []
     start = time.perf_counter()
     while True:

@@ -44,7 +44,7 @@ class TorchWrapper(Wrapper):
 
     @property
     def receipt(self) -> Receipt:
-        """The device, the version of torch, and the number of its threads."""
+        """The device, and the version and the number of threads of torch."""
         import torch
 
         return Receipt(
