@@ -175,7 +175,7 @@ def evaluate_tensors(
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
     """Return the last node outside submodules on which an output of a module's graph depends.
 
-    If all of these nodes are in submodules, return the node that computes the output.
+    If the output depends only on nodes of submodules, return the node that computes the output.
     """
     last = graph.find_producer(output)
     if last is None:

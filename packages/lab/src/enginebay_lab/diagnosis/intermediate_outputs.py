@@ -1,4 +1,4 @@
-"""A model wrapper that returns the outputs of the model's modules, so that engines return them too.
+"""A model wrapper that returns the outputs of the model's modules, so that engines can return them.
 
 Imported only when torch is used.
 """
@@ -76,7 +76,7 @@ class ModuleOutputsModel(nn.Module):
 def watch_outputs(
     model: nn.Module, visit: Callable[[ModuleOutput, Tensor], None]
 ) -> Iterator[None]:
-    """Inside the block, call ``visit`` with each tensor that a module of the model returns."""
+    """In a ``with`` block, call ``visit`` with each tensor that a module of the model returns."""
     calls: Counter[str] = Counter()
 
     def make_hook(path: str) -> Callable[[nn.Module, object, object], None]:

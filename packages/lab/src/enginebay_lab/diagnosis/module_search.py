@@ -179,7 +179,7 @@ class ModuleSearch:
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The compared calls, in the order in which the calls end."""
+        """The comparisons of all measured calls, in the order in which the calls end."""
         return tuple(
             Place(
                 module=key[0],

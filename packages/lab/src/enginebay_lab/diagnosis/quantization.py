@@ -224,7 +224,7 @@ def quantize(
 def find_shortest_prefix(
     order: Sequence[str], attempt: Callable[[Sequence[str]], Attempt]
 ) -> Attempt:
-    """Find the fewest nodes in floating point that are enough, by doubling and bisection.
+    """Find the fewest nodes whose return to floating point makes an artifact accurate enough.
 
     Args:
         order: At least two nodes, in the order in which they return to floating point.

@@ -92,7 +92,7 @@ def _compare_decisions(left: NumpyArray, right: NumpyArray) -> NumpyArray | None
 
 
 def _sum_squares(values: NumpyArray) -> NumpyArray:
-    """Return the sum of squares for each row of the first axis."""
+    """Return the sum of squares for each index of the first axis."""
     # In C order: NumPy's order of additions, and so the last digits, depend on the memory layout.
     rows = np.ascontiguousarray(values).reshape(len(values), -1)
     total: NumpyArray = np.square(rows).sum(-1)

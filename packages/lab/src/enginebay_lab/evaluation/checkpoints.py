@@ -99,7 +99,7 @@ class EvaluationJournal(Journal):
         return self._checkpoint_path is not None and elapsed > CHECKPOINT_SECONDS
 
     def save(self, count: int, digest: str, totals: Shard, shards: Iterable[Shard]) -> None:
-        """Replace the checkpoint; a no-op if a metric's state cannot be stored.
+        """Replace the checkpoint; do nothing if a metric's state cannot be stored.
 
         Args:
             count: The number of items in ``totals``.

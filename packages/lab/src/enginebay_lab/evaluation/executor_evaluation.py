@@ -1,4 +1,4 @@
-"""An evaluation on an executor: each task evaluates some shards of the items."""
+"""An evaluation on an executor: each task evaluates some shards (ranges of items)."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class OutputAccumulator:
         outputs: Sequence[Arrays],
         expected: Sequence[Arrays] | None = None,
     ) -> None:
-        """Add the outputs for some items.
+        """Add the outputs of the artifact or of PyTorch for some items.
 
         Args:
             items: The items, with their targets.

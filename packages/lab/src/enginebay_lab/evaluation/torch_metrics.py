@@ -61,7 +61,7 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
 
 
 def _parse_call(text: str) -> tuple[str, dict[str, object]]:
-    """Parse a class name and its keyword arguments, which must be literals."""
+    """Parse a call of a class into the class name and keyword arguments, which must be literals."""
     import ast
 
     try:
@@ -87,7 +87,7 @@ def _is_metric_class(value: object) -> bool:
 
 
 def is_torch_metric(metric: object) -> bool:
-    """Return True for a metric of torchmetrics; imports nothing."""
+    """Return True for a metric of torchmetrics, without an import of torchmetrics."""
     return any(kind.__module__.partition(".")[0] == "torchmetrics" for kind in type(metric).__mro__)
 
 

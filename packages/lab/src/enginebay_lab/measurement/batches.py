@@ -44,7 +44,7 @@ def stack_batch(
 
 
 def count_items(inputs: Mapping[str, NumpyArray]) -> int:
-    """Return the length of the first input's first axis, or 1 if it has fewer than two axes."""
+    """Return the length of the first input's first axis, or 1 if this input has no second axis."""
     first = next(iter(inputs.values()), None)
     return 1 if first is None or first.ndim < 2 else len(first)
 

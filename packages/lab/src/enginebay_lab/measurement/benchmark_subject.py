@@ -177,7 +177,7 @@ class BenchmarkSubject:
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:
-        """End the process; a second call is a no-op."""
+        """End the child process; do nothing if it has ended already."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None

@@ -1,4 +1,4 @@
-"""The child process of a benchmark subject: it loads the engine and times calls of it."""
+"""The child process of a benchmark subject: it loads an engine and times calls of the engine."""
 
 from __future__ import annotations
 

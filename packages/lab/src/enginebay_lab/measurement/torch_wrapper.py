@@ -1,4 +1,4 @@
-"""A PyTorch model with the interface of an engine, so that both are measured in the same way."""
+"""A PyTorch model with an engine's interface, so that models and engines are measured alike."""
 
 from __future__ import annotations
 
