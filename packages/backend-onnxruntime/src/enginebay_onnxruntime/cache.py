@@ -36,7 +36,7 @@ _WEIGHTS_BESIDE = {
 
 
 def locate_entry(folder: str, files: Iterable[Path], settings: object) -> Path:
-    """Return the folder of the cache entry for a model's files, optimised with some settings."""
+    """Return the folder of the cache entry for a model's files and the optimisation's settings."""
     digest = hashlib.sha256(f"{settings!r} {describe_processor()}".encode())
     digest.update(digest_files(files).encode())
     return Path(folder) / digest.hexdigest()
@@ -63,7 +63,7 @@ def digest_files(files: Iterable[Path]) -> str:
 
 
 def find_model(entry: Path) -> Path | None:
-    """Return the optimised model of a cache entry; None if it is missing, or its files differ."""
+    """Return the optimised model of a cache entry; None if a file is missing or was changed."""
     with suppress(OSError):  # without an entry
         if (entry / _DIGEST).read_text(encoding="ascii") == digest_files(_list_contents(entry)):
             return entry / MODEL
@@ -76,7 +76,7 @@ def _list_contents(entry: Path) -> list[Path]:
 
 @contextmanager
 def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
-    """Write the optimised model of a session that the block creates to a cache entry."""
+    """Write a cache entry: the optimised model of the session that the block creates."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
     options.optimized_model_filepath = str(temporary / MODEL)

@@ -125,7 +125,7 @@ def _read_nodes(path: Path) -> list[_Node]:
 
 
 def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str, tuple[str, ...]]:
-    """Return, for each node of the optimised graph, the nodes of the model that it computes."""
+    """Return, for each node of the optimised graph, the nodes of the model that it replaces."""
     producers = {tensor: node for node in model for tensor in node.outputs}
     tensors = producers.keys() | {tensor for node in model for tensor in node.inputs}
     positions = {node.name: position for position, node in enumerate(model)}
@@ -147,7 +147,7 @@ def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str
 def _walk_back(
     producers: Mapping[str, _Node], ends: set[str], outputs: Sequence[str]
 ) -> Iterator[_Node]:
-    """Yield the nodes that compute some outputs from the tensors ``ends``."""
+    """Yield the nodes that are needed to compute ``outputs`` from the tensors ``ends``."""
     queue, seen = [tensor for tensor in outputs if tensor not in ends], set(ends)
     while queue:
         tensor = queue.pop()

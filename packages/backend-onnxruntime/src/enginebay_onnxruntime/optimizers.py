@@ -37,7 +37,7 @@ def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
 
 
 def _has_operators(model: Path, *names: str) -> bool:
-    """Return True if a graph may have nodes of each of these operators.
+    """Return True if a model may contain all of these operators.
 
     Loading an artifact does not need onnx, so the file is searched for the field ``op_type`` of a
     node in protobuf's encoding: field number 4 and wire type 2, the length, the text.

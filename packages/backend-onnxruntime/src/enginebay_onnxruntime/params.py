@@ -62,7 +62,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return the keys of MMDeploy's configs that set these parameters or have no effect."""
+        """Return the keys of MMDeploy's configs, with the parameter that each sets, if any."""
         limits = "values are clamped to what half precision can hold"
         return {
             "common_config.fp16_mode": eb.ConfigKey(

@@ -1,4 +1,4 @@
-"""Finds the nodes of a model that ONNX Runtime does not support, by loading each node alone."""
+"""Finds unsupported nodes of a model: loads a separate model of each node in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_CONSTANT_ELEMENTS = 64
 
 
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return, by node name, why ONNX Runtime cannot run a node: no such operator, or no kernel.
+    """Return the reason for each node that ONNX Runtime cannot run, by the node's name.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -114,7 +114,7 @@ def _copy_renamed(
 
 
 def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
-    """Return which operator or kernel is missing to load a model; empty if none is missing."""
+    """Return what ONNX Runtime lacks to load a model: the operator or a kernel; empty if nothing."""
     import onnxruntime
 
     try:

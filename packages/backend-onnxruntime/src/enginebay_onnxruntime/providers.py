@@ -129,7 +129,7 @@ def records_assignment(params: OnnxruntimeParams) -> bool:
 
 
 def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """Count the nodes of each provider; empty if the session did not record them."""
+    """Count the nodes that each provider runs; empty if the session did not record this."""
     counts: Counter[str] = Counter()
     if not records_assignment(params) or not hasattr(session, "get_provider_graph_assignment_info"):
         return counts  # the method is new in ONNX Runtime 1.24
@@ -139,7 +139,7 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first loaded provider that runs a node; the first one if ``counts`` is empty."""
+    """Return the first provider that runs a node; the session's first if no counts are known."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 

@@ -26,7 +26,7 @@ _TRILU = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32"
 
 @rewriters.symbolic("sigmoid", is_pytorch=True, ir="onnx")
 def sigmoid(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # the context of every rewriter
-    """Compute 1 / (1 + exp(-x)), exact in float32 but 1.5 times slower."""
+    """Compute 1 / (1 + exp(-x)): exact in float32, but 1.5 times slower than ``Sigmoid``."""
     import torch
 
     dtype = getattr(torch, (self.type().scalarType() or "Float").lower())
@@ -95,7 +95,7 @@ def triangle(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> An
 
 
 def _wider_dtype(dtype: torch.dtype, table: dict[str, str]) -> torch.dtype | None:
-    """Return the wider dtype to compute in; None if the operator has a kernel for the dtype."""
+    """Return the wider dtype in which to compute; None if no wider dtype is needed."""
     import torch
 
     name = table.get(str(dtype).removeprefix("torch."))

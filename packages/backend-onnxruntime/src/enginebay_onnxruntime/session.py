@@ -90,7 +90,7 @@ def import_onnxruntime() -> None:
 def make_session_options(
     request: WrapperRequest[OnnxruntimeParams], *, level: str | None = None
 ) -> onnxruntime.SessionOptions:
-    """Create session options from the parameters; ``level`` overrides their optimisation level."""
+    """Create session options from the parameters; ``level`` replaces ``graph_optimization``."""
     import onnxruntime
 
     params = request.params

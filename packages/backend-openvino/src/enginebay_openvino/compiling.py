@@ -1,4 +1,4 @@
-"""Compilation of a network for a device, and the receipt of what was compiled."""
+"""Compilation of a network for a device, and the receipt of the compiled model."""
 
 from __future__ import annotations
 

@@ -175,6 +175,6 @@ def _name_ports(model: ov.Model, ir: IRModel) -> None:
 def _pair_ports(
     model: ov.Model, ir: IRModel
 ) -> list[tuple[str, Sequence[ov.Output], Sequence[TensorSpec]]]:
-    """Return the network's inputs and its outputs with the IR's specs, if the IR has specs."""
+    """Return the network's inputs and outputs for which the IR has specs, with these specs."""
     pairs = [("input", model.inputs, ir.inputs), ("output", model.outputs, ir.outputs)]
     return [pair for pair in pairs if pair[2]]

@@ -34,7 +34,7 @@ def is_shared(dtype: str) -> bool:
 
 
 def get_openvino_type(dtype: str) -> ov.Type:
-    """Return OpenVINO's type for NumPy's name of a dtype; ``dynamic`` if arrays are not shared.
+    """Return OpenVINO's type for a NumPy dtype; ``dynamic`` if :func:`is_shared` is False.
 
     Example:
         >>> get_openvino_type("bool").get_type_name()
@@ -46,7 +46,7 @@ def get_openvino_type(dtype: str) -> ov.Type:
 
 
 def get_dtype_name(element_type: ov.Type) -> str:
-    """Return NumPy's name of OpenVINO's type; OpenVINO's name if NumPy has no such dtype.
+    """Return NumPy's name of an OpenVINO type; OpenVINO's name if NumPy has no such dtype.
 
     Example:
         >>> import openvino

@@ -32,7 +32,7 @@ def make_dft_reader(opset: int | None) -> ConversionExtension:
 
 
 def _build_transform(node: NodeContext, opset: int) -> ov.Output:
-    """Build the transform of a signal. Its last dimension is 1 if it is real, 2 if complex."""
+    """Build the transform of a signal, whose last axis has size 1 (real) or 2 (complex)."""
     from openvino import opset15 as ops
 
     signal, last = node.get_input(0), [-1]

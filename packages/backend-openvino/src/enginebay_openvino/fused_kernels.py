@@ -27,8 +27,8 @@ SEPARATE_KERNELS = {"SNIPPETS_MODE": "DISABLE"}
 def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
     """Return True if a kernel may be an attention that writes its output over its query.
 
-    An element-wise kernel of the same shapes counts too: the two cannot be distinguished, and it
-    computes the same numbers without fusion.
+    This is also true for an element-wise kernel of the same shapes, which looks the same but is
+    correct; without fusion, it computes the same numbers.
     """
     return any(
         _get_layer_type(node) == "Subgraph" and _may_be_in_place(node)
@@ -37,7 +37,7 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True if compiling may crash: two linear layers, and an operator of two matrices."""
+    """Return True for two linear layers and an operator of two matrices: compiling may crash."""
     constants: set[str] = set()
     layers = joins = 0
     for node in network.get_ordered_ops():
@@ -65,7 +65,7 @@ def find_products(network: ov.Model) -> frozenset[str]:
 
 
 def count_int8_products(kernel: ov.Node, names: frozenset[str]) -> int:
-    """Count the matrix products that a fused kernel computes in 8 bits; 0 for any other layer.
+    """Count the matrix products that a layer computes in 8 bits; 0 if it is not a fused kernel.
 
     Args:
         kernel: A layer of a compiled model.
@@ -94,7 +94,7 @@ def _get_layer_type(node: ov.Node) -> str:
 
 
 def _may_be_in_place(node: ov.Node) -> bool:
-    """Return True for a kernel of query, key and value with as many heads as tokens."""
+    """Return True for a kernel that may be an attention with as many heads as tokens."""
     output = node.get_output_partial_shape(0)  # dynamic shapes are never written in place
     if node.get_input_size() < 3 or output.is_dynamic or len(output) < 4:
         return False

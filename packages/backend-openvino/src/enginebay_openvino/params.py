@@ -63,12 +63,12 @@ class OpenvinoParams(eb.BackendParams):
 
     @property
     def allowed_precision(self) -> str:
-        """The precision whose tolerance applies: fp16 weights have fp16's error in fp32 too."""
+        """The precision whose tolerance applies: fp16 for fp32 with fp16 weights."""
         return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return the keys of MMDeploy's configs that set these parameters or have no effect."""
+        """Return the keys of MMDeploy's configs, with the parameter that each sets, if any."""
         gone = "the Model Optimizer was removed; OpenVINO reads the IR itself"
         return {
             "common_config.fp16_mode": eb.ConfigKey(

@@ -71,7 +71,7 @@ def divide(
     other: Tensor | float,
     **more: object,
 ) -> object:
-    """Compute quotients of integers exactly, if ``rounding_mode`` makes them integers."""
+    """Divide integers exactly if ``rounding_mode`` rounds the quotients to integers."""
     rounding = more.get("rounding_mode")
     is_floor = rounding == "floor" or ctx.origin_func.__name__ == "floor_divide"
     if not (is_floor or rounding) or not _are_integers(input, other):
@@ -106,7 +106,7 @@ def right_shift(ctx: Context, input: Tensor | float, other: Tensor | int) -> obj
 @rewriters.function("torch.Tensor.pow")
 @rewriters.function("torch.Tensor.__pow__")
 def power(ctx: Context, input: Tensor | float, exponent: Tensor | float) -> Tensor:  # noqa: A002  # torch's name
-    """Compute powers of integers by repeated multiplication, if the exponent is a number."""
+    """Compute powers of integers by repeated multiplication, if the exponent is a small ``int``."""
     if not isinstance(exponent, int) or not 1 < exponent < 64 or not _are_integers(input):
         result: Tensor = ctx.origin_func(input, exponent)
         return result
@@ -128,7 +128,7 @@ def _trunc_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
 
 
 def _are_integers(x: object, *others: object) -> TypeGuard[Tensor]:
-    """Return True if ``x`` is a tensor of integers, and ``others`` are integers or such tensors."""
+    """Return True if ``x`` is an integer tensor, and ``others`` are integers or integer tensors."""
     import torch
 
     def is_integer(value: object) -> bool:

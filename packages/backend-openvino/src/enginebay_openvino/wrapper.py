@@ -176,7 +176,7 @@ def _copy_array(value: Array) -> Array:
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
-    """Return OpenVINO's type for a dtype that NumPy itself does not have, such as bfloat16."""
+    """Return OpenVINO's type for a dtype that NumPy lacks, such as bfloat16; else None."""
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 

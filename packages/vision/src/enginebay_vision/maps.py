@@ -17,7 +17,7 @@ _MAX_VALUES_AT_ONCE = 1 << 22
 
 
 class PixelPositions(NamedTuple):
-    """The positions of an image's pixel centres in a map, in entries of the map.
+    """The positions of an image's pixel centres in a map, whose entries have a distance of 1.
 
     Attributes:
         rows: The position of each row of pixels; 0 is the centre of the map's first row.
@@ -74,7 +74,7 @@ def pick_nearest(values: NumpyArray, positions: PixelPositions) -> NumpyArray:
 
 
 def interpolate_axis(values: NumpyArray, positions: NumpyArray, axis: int) -> NumpyArray:
-    """Interpolate linearly at some positions of an axis; beyond the ends, the value is constant."""
+    """Interpolate linearly at positions on an axis; beyond an end, the value at the end is used."""
     last = values.shape[axis] - 1
     positions = positions.clip(0, last)
     before = np.floor(positions).astype(np.intp)

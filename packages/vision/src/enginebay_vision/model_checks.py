@@ -100,7 +100,7 @@ def check_classes(
 
 
 def check_maps(output: TensorSpec, dims: Sequence[int | str], *layouts: tuple[str, str]) -> None:
-    """Check that an output has as many axes as one of some layouts.
+    """Check that an output has as many axes as at least one of the given layouts.
 
     A layout is a name for messages, and a letter for each axis, such as ``NChw``.
 

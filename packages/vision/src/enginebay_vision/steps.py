@@ -130,7 +130,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         )
 
     def _crop_offset(self, size: int, target: int) -> float:
-        """Return the image's start on an axis of the result: negative to crop, positive to pad."""
+        """Return where the image starts on an axis of the result; negative if it is cropped."""
         if self.at == "corner":
             return 0.0
         if self.rounding == "down":

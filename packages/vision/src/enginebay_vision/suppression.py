@@ -34,7 +34,7 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise UsageError(f"nms: most is {self.most}; expected a whole number from 1")
 
     def keep(self, boxes: NumpyArray, classes: NumpyArray) -> NumpyArray:
-        """Return the indices of the remaining boxes, in ascending order.
+        """Return the indices of the boxes that are not removed, in ascending order.
 
         Args:
             boxes: ``N×4``: left, top, right and bottom, the box with the best score first.

@@ -53,7 +53,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {self.image.input: make_input_array(self.image, image)}
 
     def preparation(self) -> object:
-        """Return a key: tasks with equal keys prepare the same inputs and targets."""
+        """Return a key; tasks that have equal keys prepare the same inputs and targets."""
         # Without the input's name and dtype, which may differ between two models.
         image = msgspec.structs.replace(self.image, input="", dtype="")
         return msgspec.structs.replace(self, image=image)
@@ -124,7 +124,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         save_image(self.paint_results(open_image(item).copy(), found), path)
 
     def paint_results(self, image: PilImage, results: Any) -> PilImage:
-        """Return an image with the results painted on it; may be the given image, changed."""
+        """Paint the results on the image or on a copy, and return the painted image."""
         raise NotImplementedError
 
     def class_name(self, index: int) -> str:

@@ -143,7 +143,7 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Return the first model that an artifact was made from and that still exists, by name."""
+    """Return the name of the model of the first artifact whose model still exists."""
     from enginebay import open_artifact
 
     for artifact in artifacts:

@@ -87,7 +87,7 @@ def _compared_backends(argv: Sequence[str]) -> list[str]:
 
 
 def _params_classes(names: Sequence[str]) -> Iterator[type[BackendParams]]:
-    """Yield the parameter classes of usable backends."""
+    """Yield the parameter class of each backend that can be used here."""
     from enginebay import get_backend
     from enginebay.errors import BackendNotFoundError
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
-    """Add the flags.
+    """Add ``--workers`` and ``--scheduler``.
 
     Args:
         parser: The command's parser.

@@ -74,7 +74,7 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
 
 
 def end_children() -> None:
-    """End all children of this process; pending calls raise in their threads."""
+    """End all children of this process; calls that have not returned raise an exception."""
     with _lock:
         working, waiting = list(_working), list(_waiting)
         _waiting.clear()

@@ -1,4 +1,4 @@
-"""Runs tasks on this machine, by an executor of threads with child processes."""
+"""Runs tasks on this machine: an executor of threads, each of which calls a child process."""
 
 from __future__ import annotations
 

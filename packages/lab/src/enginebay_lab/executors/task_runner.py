@@ -163,7 +163,7 @@ class _TasksInFlight:
                 future.cancel()
 
     def _send_task(self, sent: _SentTask) -> Iterator[TaskOutcome]:
-        """Submit a task; yield an outcome only if the executor is broken."""
+        """Submit a task; yield its failure if the executor accepts no more tasks."""
         task = sent.task
         if self._executor_fault is not None:
             yield sent.fail_with(self._executor_fault)
@@ -213,7 +213,7 @@ class _TasksInFlight:
             future.cancel()
 
     def _handle_overdue(self, now: float) -> Iterator[TaskOutcome]:
-        """Send overdue tasks again, or yield their failure if they were sent too many times."""
+        """Send each overdue task again, or yield its failure if it was sent too many times."""
         # An executor that never reports a start sets no deadlines: its tasks are given up once no
         # event at all has arrived for the longest limit.
         limit = max((sent.task.limit for sent in self._sent.values()), default=0.0) + GRACE_SECONDS

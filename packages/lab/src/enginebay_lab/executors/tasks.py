@@ -50,7 +50,7 @@ class TaskFault(msgspec.Struct, frozen=True):
     error: str = ""
 
     def to_error(self) -> EnginebayError:
-        """Return the exception that the function raised, else an :class:`EnginebayError`."""
+        """Return an exception of the class that the function raised, or an ``EnginebayError``."""
         # The reply comes from another machine: an unknown class name must not fail here.
         kind = getattr(errors, self.error, None)
         if isinstance(kind, type) and issubclass(kind, EnginebayError):

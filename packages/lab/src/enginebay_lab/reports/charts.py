@@ -59,7 +59,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
 
 
 def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figure]:
-    """Plot, for each metric, its value and the speed of each artifact that has both."""
+    """Plot the accuracy of artifacts against their speed, in one plot for each metric."""
     metrics = dict.fromkeys(row.metric for entry in entries for row in entry.metrics)
     for metric in metrics:
         dots = sorted(_find_dots(entries, metric), key=lambda dot: dot[1])
@@ -121,7 +121,7 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Plot the signal-to-noise ratio with a single layer in 8 bits, for the worst layers."""
+    """Plot the output's signal-to-noise ratio with one layer in 8 bits, for the worst layers."""
     nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
         return None
@@ -157,7 +157,7 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Select modules to show: those around the culprit, or else around the first wrong module."""
+    """Select the modules to plot, around the cause of the error or else the first wrong module."""
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
     first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)

@@ -94,7 +94,7 @@ def list_benchmarks(report: Findings) -> list[Benchmark]:
 
 
 def _add_manifest(entry: ReportEntry, artifact: ReportedArtifact) -> ReportEntry:
-    """Return the entry with the manifest and its verdict."""
+    """Return the entry with the artifact's manifest, size and verdict."""
     # The verdict of a comparison may be older.
     manifest = artifact.manifest
     verdict = manifest.verification.verdict if manifest.verification else "unverified"
@@ -155,7 +155,7 @@ def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
 
 
 def _unique_path_end(path: str, entries: list[ReportEntry]) -> str:
-    """Return the shortest end of a path that is unique among the entries."""
+    """Return the shortest end of a path that differs from the ends of all other entries' paths."""
     others = [
         Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
     ]

@@ -50,7 +50,7 @@ def summarize_report(report: Findings, entries: Sequence[ReportEntry]) -> Iterat
 
 
 def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield a sentence about the fastest of several artifacts, or about equally fast artifacts."""
+    """Yield a sentence about the fastest artifact, or about several that are equally fast."""
     measured = [entry for entry in verified if entry.speeds]
     best = select_fastest([entry.speeds[0] for entry in measured])
     if len(measured) < 2 or not best or best[0].call is None:

@@ -97,13 +97,13 @@ def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[table
 
 
 def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
-    """Return the labels of entries, by their names in the rows of evaluations and benchmarks."""
+    """Map the names in the rows of evaluations and benchmarks to the labels of the entries."""
     metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
     return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 
 
 def _describe_entry(entry: ReportEntry) -> dict[str, object]:
-    """Return the values of the template's section about an artifact."""
+    """Return the values for the template's section about an artifact."""
     verification, manifest = entry.verification, entry.manifest
     assert verification is not None
     receipt = manifest.receipt if manifest else None

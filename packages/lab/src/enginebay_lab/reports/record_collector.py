@@ -81,7 +81,7 @@ class _RecordCollector:
 
     Attributes:
         artifacts: The artifacts by their folders.
-        records: The other records in the order of the sources, by the report's field for them.
+        records: The other records, by field of the report; in the order of the sources.
         reports: The reports among the sources.
     """
 
@@ -173,7 +173,7 @@ class _RecordCollector:
         self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Replace the verdict of the artifact that was added last."""
+        """Give the artifact that was added last the verdict of a new verification."""
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
@@ -185,7 +185,7 @@ class _RecordCollector:
         self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add a comparison, and those of its artifacts that still exist unchanged."""
+        """Add a comparison, and its artifacts if they exist and have not been deployed again."""
         rows = []
         for row in comparison.rows:
             rows.append(row)
@@ -205,7 +205,7 @@ class _RecordCollector:
         self.records["comparisons"].append(moved)
 
     def _add_artifact_folders(self, names: Iterable[str]) -> None:
-        """Add the artifacts that still exist."""
+        """Add the artifacts in these folders; skip folders that no longer exist."""
         for name in filter(None, dict.fromkeys(names)):  # PyTorch's rows have empty names
             path = str(Path(name).resolve())
             if path not in self.artifacts and (Path(path) / MANIFEST_FILE).is_file():

@@ -22,7 +22,7 @@ _HINT = "report each model by itself"
 
 
 class SameModelCheck:
-    """Compares each artifact with the artifacts before it."""
+    """Checks that each artifact is of the same model as the artifacts that were checked before."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -77,7 +77,7 @@ def _spec_signature(spec: TensorSpec) -> tuple[str, int | None]:
 
 
 def _sizes_differ(first: TensorSpec, second: TensorSpec) -> bool:
-    """Return true if a dimension is fixed in both specs, and has different sizes."""
+    """Return true if the specs have different fixed sizes in some dimension."""
     both = zip(first.dims or (), second.dims or (), strict=True)
     return any(a != b for a, b in both if isinstance(a, int) and isinstance(b, int))
 

@@ -127,9 +127,9 @@ def _format_axis_seconds(seconds: float) -> str:
 
 
 def _axis_steps(low: float, high: float) -> list[float]:
-    """Return the labels of a logarithmic axis that includes two values.
+    """Return the labels of a logarithmic axis from at most ``low`` to at least ``high``.
 
-    The labels are powers of ten times 1, 2 and 5, or times 1 and 3 or 1 if these are too many.
+    They are powers of ten times 1, 2 and 5; if too many, times 1 and 3; else powers of ten only.
 
     Example:
         >>> _axis_steps(0.3, 4)
@@ -146,7 +146,7 @@ def _axis_steps(low: float, high: float) -> list[float]:
 
 
 def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[float]]:
-    """Return the powers of ten below and above some values, and at most six labels of the axis.
+    """Return the two ends of a logarithmic axis, which are powers of ten, and at most six labels.
 
     Example:
         >>> _axis_decades([2e-7, 0.02])

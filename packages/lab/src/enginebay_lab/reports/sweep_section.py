@@ -29,7 +29,7 @@ _LOST = "lost"
 
 
 def describe_sweep(sweep: Sweep) -> dict[str, object]:
-    """Return the values of the template's section about a sweep."""
+    """Return the values for the template's section about a sweep."""
     lost = [row for row in sweep.rows if row.verdict == _LOST]
     return {
         "regressions": sweep.regressions,
@@ -150,7 +150,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
 
 
 def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return a table of the cells that have no result because of a machine."""
+    """Return a table of the cells that have no result because a machine failed."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
     return make_table(
         "Lost: no result",

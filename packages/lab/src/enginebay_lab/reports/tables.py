@@ -1,4 +1,4 @@
-"""Makes the tables of the page, whose cells have texts and sort keys."""
+"""Makes the tables of a report's page; each cell has a text and a sort key."""
 
 from __future__ import annotations
 

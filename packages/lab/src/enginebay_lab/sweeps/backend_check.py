@@ -1,4 +1,4 @@
-"""Checks a backend on the machine that runs a cell, and lists the installed versions."""
+"""Checks a backend on a sweep worker's machine, and lists the versions of packages there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds regressions since an earlier sweep, in verdicts, metrics and speed, and missing cells."""
+"""Finds regressions since an earlier sweep: worse verdicts, metrics or speed, and missing cells."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def find_regressions(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Compare the rows of a sweep with the rows of an earlier sweep, cell by cell.
 
-    Regressions are: a verdict that is later in :data:`VERDICTS`; a metric that dropped by more than
+    Regressions are: a worse verdict (later in :data:`VERDICTS`); a metric that dropped by more than
     the cell's ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
     :data:`MIN_SLOWDOWN` times as long, with intervals that do not overlap; and a cell, result,
     metric or speed that is in the baseline and missing now.
@@ -57,7 +57,7 @@ def find_regressions(
 
 
 def find_judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
-    """Return the keys of the cells that have a result in the baseline."""
+    """Return the keys of the cells of ``rows`` that have a result in the baseline."""
     same = pair_rows(rows, baseline).same
     return frozenset(row.key for row, before in same if before.verdict != "lost")
 
@@ -139,7 +139,7 @@ def _verdict_rank(row: SweepRow) -> int:
 
 
 def _describe_drop(metric: EvaluationRow, earlier: EvaluationRow, max_drop: float | None) -> str:
-    """Describe how far a metric dropped since the baseline; empty if the drop passes."""
+    """Describe how far a metric dropped since the baseline; empty if the drop is allowed."""
     assert metric.drop is not None
     assert earlier.drop is not None
     allowed = RELATIVE_DROP * abs(metric.reference or 0.0) if max_drop is None else max_drop
@@ -162,7 +162,7 @@ def _format_call(call: Latency) -> str:
 
 
 def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if processors, cores and hosts are the same; unknown hosts are not compared."""
+    """Return true if processor, cores and host are the same; an unknown host matches any host."""
     now, then = row.machine, before.machine
     if now is None or then is None or (row.host != before.host and row.host and before.host):
         return False
@@ -170,7 +170,7 @@ def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
 
 
 def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
-    """Return true if calls have become much slower, beyond the scatter of both measurements.
+    """Return true if calls are much slower than before, by more than the measurements scatter.
 
     Neither the confidence intervals nor the middle halves of the durations may overlap.
     """
@@ -192,7 +192,7 @@ def _describe_load(row: SweepRow) -> str:
 
 
 def _list_causes(row: SweepRow, before: SweepRow) -> str:
-    """List possible causes: different versions, and different environment variables of threads."""
+    """List versions and thread settings that differ from the baseline, as possible causes."""
     causes = [
         f"{name} {now[name]} instead of {then[name]}"
         for now, then in ((row.versions, before.versions), _engine_variables(row, before))

@@ -1,4 +1,4 @@
-"""Finds the files that a cell names, and checks that another machine has the same files."""
+"""Finds the files that a sweep's cell names, and checks that a worker has the same files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_files(text: str, folder: str = "") -> dict[str, str]:
-    """Find the file that a text names, and the weight files of an ONNX model.
+    """Find the file that a text of a cell names; for an ONNX model, also its weight files.
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
@@ -43,7 +43,7 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Check that this machine has the same files at the same paths.
+    """Check that this machine has the same files as the client, at the same paths.
 
     Args:
         files: The result of :func:`find_files` on the client.
@@ -68,7 +68,7 @@ def check_files(files: Mapping[str, str]) -> None:
 
 
 def _possible_paths(text: str) -> Iterator[str]:
-    """Yield the paths that a text may contain, as a path, ``path:attribute`` or ``input=path``."""
+    """Yield the possible paths in a text: ``path``, ``path:attribute`` or ``input=path``."""
     yield text
     file = text.rpartition(":")[0]
     if file.endswith(".py"):

@@ -1,4 +1,4 @@
-"""The job of a cell: the message, in MessagePack, to the machine that runs the cell."""
+"""The message, in MessagePack, to the machine that runs a cell of a sweep."""
 
 from __future__ import annotations
 

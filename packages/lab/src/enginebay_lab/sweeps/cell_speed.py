@@ -1,4 +1,4 @@
-"""Measures the speed of a cell's artifact, while no other cell is measured on the machine."""
+"""Measures the speed of an artifact; a lock prevents two measurements at once on a machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = Path("/tmp/enginebay-measuring.lock")  # noqa: S108  # empty, and for al
 
 
 def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
-    """Return the row with the speed of its artifact, or with a note why it was not measured."""
+    """Measure the speed of a row's artifact, and return the row with the speed or an error note."""
     if not seconds or row.artifact is None:
         return row
     try:
@@ -40,7 +40,7 @@ def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
 
 @contextmanager
 def _lock_machine() -> Iterator[None]:
-    """Hold the machine's lock, so that no cell of any sweep is measured at the same time."""
+    """Hold this machine's lock in the block, so that measurements of all sweeps run in turn."""
     import fcntl
 
     with suppress(OSError):  # another user's file, which can be read

@@ -76,7 +76,7 @@ def run_cell(data: bytes) -> bytes:
 
 
 def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run a cell in this process, and return its row.
+    """Run a cell in this process, and return its encoded row.
 
     Raises:
         ModelSourceError: The model's code failed, and this process has run other cells.
@@ -109,7 +109,7 @@ def _run_in_fresh_process(job: CellJob) -> bytes:
 
 @contextmanager
 def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
-    """Yield the folder in which the cell is built, and whether the client shares the folder."""
+    """Yield a folder for the cell's artifact, and whether the client can read this folder."""
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
@@ -222,13 +222,13 @@ def _data_set(job: CellJob) -> DataSet | None:
 
 
 def _cell_options(cell: Cell, options: type[ExportOptions | VerifyOptions]) -> dict[str, Any]:
-    """Return the options that a cell specifies, by their names."""
+    """Return the fields of ``options`` that the cell specifies, as a dict by field name."""
     values = {name: getattr(cell, name, None) for name in options.__struct_fields__}
     return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Path) -> SweepRow:
-    """Return the row with the verdict and the artifact.
+    """Deploy the model, and return the row with the verdict and the artifact.
 
     Raises:
         EnginebayError: The model or the cell is wrong, or the disk is full.
@@ -258,7 +258,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
 
 
 def _add_metrics(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
-    """Return the row with the metrics of its artifact, or with the error of the evaluation."""
+    """Evaluate the row's artifact, and return the row with its metrics or with the error."""
     cell = job.cell
     if not cell.metrics or row.artifact is None:
         return row
@@ -284,7 +284,7 @@ def _fixed_weights() -> AbstractContextManager[None]:
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Encode the row, with a note if the client cannot see its artifact."""
+    """Encode the row; without its artifact if the client cannot read the artifact's folder."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:

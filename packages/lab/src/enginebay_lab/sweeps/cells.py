@@ -84,7 +84,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def format_label(model: str, backend: str, precision: str, params: Mapping[str, object]) -> str:
-    """Return the name of a cell, and of its row, in messages.
+    """Return the name that messages use for a cell and for its row.
 
     Example:
         >>> format_label("net.py:build", "openvino", "fp16", {"threads": 2})

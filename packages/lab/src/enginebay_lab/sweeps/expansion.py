@@ -68,7 +68,7 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
 
 
 def load_backends(matrix: Matrix) -> Backends:
-    """Return every backend that a matrix names, loaded if it is installed here."""
+    """Load the backends that a matrix names; a backend that is not installed here is None."""
     backends: Backends = {}
     names: list[tuple[KeyPath, str]] = [(("backends",), name) for name in _matrix_backends(matrix)]
     names += [((*entry.path, "backend"), entry.fields["backend"]) for entry in matrix.include]
@@ -163,7 +163,7 @@ def _table_params(entry: MatrixTable) -> dict[str, object]:
 
 
 def _list_axes(params: Mapping[str, object]) -> dict[str, list[object]]:
-    """Return the values of each parameter: the entries of a list, or else the only value."""
+    """Return the list of each parameter's values; a single value becomes a list of one."""
     return {
         name: list(value) if isinstance(value, list | tuple) else [value]
         for name, value in params.items()

@@ -47,7 +47,7 @@ def is_disk_error(err: Exception) -> bool:
 
 
 def rename_artifact(row: SweepRow, artifact: str) -> SweepRow:
-    """Return the row with a different artifact folder; an empty text removes the artifact."""
+    """Return the row with another path of the artifact; an empty path removes the artifact."""
     name = artifact or row.label
     speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)
     metrics = tuple(msgspec.structs.replace(metric, artifact=name) for metric in row.metrics)

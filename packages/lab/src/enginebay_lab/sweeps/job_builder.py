@@ -1,4 +1,4 @@
-"""Builds the job of a cell, and makes the folder in which workers build artifacts."""
+"""Builds the message to a sweep's worker, and makes the folder in which workers build artifacts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
 
 
 def digest_cell_files(cell: Cell) -> str:
-    """Return a digest of the files that a cell names, and of its config; empty without them.
+    """Return a digest of a cell's config and of the files that the cell names; empty if none.
 
     Raises:
         ConfigError: The config cannot be read.

@@ -86,7 +86,7 @@ class Matrix(NamedTuple):
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the path of a cell's value: in the cell's table, or else in the defaults."""
+        """Return the key path of a cell's value: in the cell's table, or else in the defaults."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowPairs(NamedTuple):
-    """The rows of a sweep and of its baseline, by whether the cell is in both.
+    """The rows of a sweep and of its baseline: pairs of the same cell, and rows without a pair.
 
     Attributes:
         same: The sweep's row and the baseline's row of each cell that is in both.
@@ -29,7 +29,7 @@ class RowPairs(NamedTuple):
 
 
 def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> RowPairs:
-    """Pair rows with the same key, or else with the same model, backend, precision and parameters.
+    """Pair rows of the same key, or else of the same model, backend, precision and parameters.
 
     A row with several matches is not paired.
     """
@@ -51,7 +51,7 @@ def _pair_unique(
     identity: Callable[[SweepRow], Hashable],
     is_match: Callable[[SweepRow, SweepRow], bool],
 ) -> None:
-    """Move rows with exactly one match of the same identity to ``pairs.same``."""
+    """Move two rows to ``pairs.same`` if they match each other, and neither matches a third row."""
     groups: dict[Hashable, list[SweepRow]] = {}
     for row in pairs.gone:
         groups.setdefault(identity(row), []).append(row)
@@ -76,7 +76,7 @@ def _engine_key(row: SweepRow) -> tuple[Hashable, ...]:
 
 
 def _may_be_same_path(row: SweepRow, before: SweepRow) -> bool:
-    """Return true if both paths may name the same model, on different machines or folders."""
+    """Return true if the rows' model paths may name one file on two machines or in two folders."""
     paths = PurePosixPath(row.model), PurePosixPath(before.model)
     short, long = sorted(paths, key=PurePosixPath.is_absolute)
     if not long.is_absolute():

@@ -1,4 +1,4 @@
-"""``sweep``: deploy many models on many backends; each combination (cell) is an executor's task."""
+"""``sweep``: deploy many models on many backends, each combination as a task of an executor."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def sweep(
 
 
 def _is_stale(cells: Mapping[str, Cell], row: SweepRow) -> bool:
-    """Return true if a row's cell is in this sweep, and its files have changed since the run."""
+    """Return true if the row's cell is in this sweep, and the cell's files have changed."""
     if row.key not in cells:
         return False
     try:
@@ -206,7 +206,7 @@ class _SweepProgress:
                 self.end_cell(rows[cell.key])
 
     def begin_cell(self, key: str, host: str) -> None:  # noqa: ARG002  # as run_tasks calls it
-        """Count a cell that a worker has begun, if the executor reports it."""
+        """Count a cell that a worker has begun; not every executor reports this."""
         self._running.add(key)
         self._show_counts()
 

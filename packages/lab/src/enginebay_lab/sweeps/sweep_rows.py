@@ -161,7 +161,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
 
 def _host_blocks(host: str, rows: Sequence[SweepRow]) -> Iterator[Block]:
-    """Yield the table of one machine."""
+    """Yield the hardware of one machine, and a table of the rows that it ran."""
     machine = next((row.machine for row in rows if row.machine), None)
     hardware = f" ({machine.processor}, {machine.cores} cores)" if machine else ""
     yield Fields([("machine", f"{host or 'unknown'}{hardware}")])
@@ -195,7 +195,7 @@ def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 
 def _format_drops(row: SweepRow) -> Iterator[str]:
-    """Yield each metric with its drop below PyTorch's value, or else with its own value."""
+    """Yield a text for each metric: the drop from PyTorch's value or, if unknown, the value."""
     for metric in row.metrics:
         if metric.drop is not None:
             yield f"{metric.metric} {metric.drop:.3g}"
@@ -204,7 +204,7 @@ def _format_drops(row: SweepRow) -> Iterator[str]:
 
 
 def _group_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Yield labels and reasons of rows that are not verified; shared reasons are listed once."""
+    """Yield the label and the reason of each row; rows with the same reasons are listed once."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         groups.setdefault(tuple(_row_reasons(row)), []).append(row.label)

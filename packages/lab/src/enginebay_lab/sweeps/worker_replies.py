@@ -81,7 +81,7 @@ def artifact_folder_name(cell: Cell) -> str:
 
 
 def _locate_attempt(path: Path, built: Path, key: str) -> Path:
-    """Return the resolved folder of an artifact, ``SWEEP/KEY-RANDOM/NAME`` below ``built``."""
+    """Resolve the path of an artifact; refuse it unless it is ``built/SWEEP/KEY-RANDOM/NAME``."""
     attempt = path.resolve()
     parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
     if len(parts) != _ATTEMPT_DEPTH or not parts[1].startswith(f"{key}-"):

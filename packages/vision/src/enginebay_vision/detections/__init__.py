@@ -1,1 +1,1 @@
-"""The comparator ``detections``, which compares boxes with scores and labels as sets."""
+"""The comparator ``detections``, which compares sets of boxes that have scores and labels."""

@@ -50,7 +50,7 @@ class Boxes(NamedTuple):
 
     @property
     def groups(self) -> NumpyArray:
-        """The image and the label of each box; only boxes of the same group can match."""
+        """The image and the label of each box; boxes match only if both are the same."""
         labels = np.zeros(len(self)) if self.labels is None else self.labels
         return np.column_stack([self.indices[:, :-1], labels])
 
@@ -123,7 +123,7 @@ class Layout(NamedTuple):
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Describe how the shapes differ; empty if only the numbers of rows differ."""
+        """Describe how the shapes of the outputs differ; empty if only the numbers of rows do."""
         for name, values in expected.items():
             is_first = name == self.names[0]
             target, actual = values.shape, found[name].shape
@@ -168,7 +168,7 @@ class Layout(NamedTuple):
         )
 
     def check_scores(self, outputs: Mapping[str, NumpyArray]) -> None:
-        """Check that no score is negative except for -1, so that scores differ from padding."""
+        """Refuse negative scores other than -1, which marks padding."""
         table = outputs[self.names[0]]
         scores = self._read_column(outputs, self.scores, table.reshape(-1, table.shape[-1]), 4)
         if scores is not None and (wrong := scores[(scores < 0) & (scores != -1)]).size:
@@ -193,5 +193,5 @@ class Layout(NamedTuple):
 
 
 def _drop_last_axis(values: NumpyArray, leading: tuple[int, ...]) -> NumpyArray:
-    """Return the values without an additional last axis of size 1 after the leading axes."""
+    """Return the values without the last axis if their shape is ``(*leading, 1)``."""
     return values[..., 0] if values.shape == (*leading, 1) else values

@@ -1,4 +1,4 @@
-"""The comparator ``detections``: matches boxes with scores and labels by their overlap."""
+"""The comparator ``detections``: matches expected and found boxes by label, overlap and score."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Detections:
     def _find_candidates(
         self, expected: Boxes, found: Boxes, tolerance: _Tolerance
     ) -> Iterator[_Candidates]:
-        """Yield pairs of the same image and label that overlap or are within the tolerance."""
+        """Yield pairs of boxes in one image, with one label, that overlap or are nearly equal."""
         for rows in touching(*_box_intervals(expected, found, tolerance)):
             left, right = expected.boxes[rows[:, 0]], found.boxes[rows[:, 1]]
             overlaps = compute_overlaps(left, right)
@@ -124,7 +124,7 @@ class _Candidates(NamedTuple):
 
 
 class _Tolerance:
-    """The tolerances of coordinates and scores, relative to the values of all expected boxes."""
+    """The differences that the tolerance allows for coordinates and scores of boxes."""
 
     def __init__(self, request: ComparisonRequest, layout: Layout) -> None:
         self._request = request
@@ -154,7 +154,7 @@ class _Tolerance:
         return min(float(b.scores.min(initial=np.inf)) for b in boxes if b.scores is not None)
 
     def is_within(self, expected: Boxes, found: Boxes, rows: NumpyArray) -> NumpyArray:
-        """Return, for each pair of rows, whether box and score are both within the tolerance."""
+        """Return True for each pair of rows whose boxes and scores differ within the tolerance."""
         left, right = rows[:, 0], rows[:, 1]
         allowed = self.of_boxes(expected.boxes)[left]
         within: NumpyArray = (np.abs(expected.boxes[left] - found.boxes[right]) <= allowed).all(-1)
@@ -271,9 +271,9 @@ class _Matching:
         )
 
     def _find_worst(self) -> tuple[str, float]:
-        """Describe the worst unmatched box, or else the worst pair and how far it is off.
+        """Describe the worst unmatched box or, if all match, the worst pair; also return the error.
 
-        The distance is a multiple of the tolerance; 0 for an unmatched box.
+        The error of a pair is in multiples of the tolerance; that of an unmatched box is 0.
         """
         for boxes, alone, name in (
             (self.expected, self.alone[0], "expected"),
@@ -298,7 +298,7 @@ class _Matching:
         return text, float(errors[at])
 
     def _describe_nearest(self, boxes: Boxes, row: int) -> str:
-        """Describe the found box of any label that overlaps an expected box most, or vice versa."""
+        """Describe the box on the other side (found or expected) that overlaps a row's box most."""
         others = self.found if boxes is self.expected else self.expected
         if not len(others):
             return " has no partner"

@@ -71,7 +71,7 @@ class AveragePrecision(ImageMetric):
         }
 
     def compute(self) -> float:
-        """Return the mean; NaN if all true objects are ignored."""
+        """Return the mean average precision; NaN if all true objects are ignored."""
         (true,) = self.metric_state["true"]
         # The empty array is for a metric without images, which has nothing to concatenate.
         rows = np.concatenate(
@@ -129,7 +129,7 @@ class KeypointPrecision(AveragePrecision):
 
 
 def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray) -> NumpyArray:
-    """Return the intersection over union of each found and each true box."""
+    """Return the overlap of each found and each true box: intersection over union, as in COCO."""
     low = np.maximum(found[:, None, :2], true[None, :, :2])
     high = np.minimum(found[:, None, 2:], true[None, :, 2:])
     both = (high - low).clip(0).prod(-1)
@@ -143,7 +143,7 @@ def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray)
 
 
 def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -> NumpyArray:
-    """Return 1 for each result that matches a true object, and 0 or _IGNORED for the others."""
+    """Return for each result: 1 for a match, _IGNORED for an ignored object's match, else 0."""
     free = np.ones(len(ignored), bool)
     states = np.zeros(len(similar))
     for result, row in enumerate(similar):

@@ -33,7 +33,7 @@ class ImageMetric:
         raise NotImplementedError
 
     def update(self, outputs: Mapping[str, NumpyArray] | NumpyArray, target: object) -> None:
-        """Add an image's outputs by name, or its only output, and the target of its item.
+        """Add an image: the model's outputs by name or the only output, and the target.
 
         Raises:
             InputError: The target is not an annotation of an image, or is for a different task.
@@ -49,12 +49,12 @@ class ImageMetric:
         self.add_image(target.postprocess_outputs(outputs), target)
 
     def add_image(self, results: Any, target: Target) -> None:
-        """Add the results of the task for an image."""
+        """Add an image: the results that the task made from the outputs, and the target."""
         raise NotImplementedError
 
 
 def sum_counts(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Add two tables of counts with a column for each class; one may have more columns."""
+    """Add two tables with a column of counts for each class; missing columns count as zeros."""
     total = np.zeros((len(left), max(left.shape[1], right.shape[1])), np.int64)
     total[:, : left.shape[1]] += left
     total[:, : right.shape[1]] += right

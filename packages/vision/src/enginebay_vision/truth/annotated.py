@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 class AnnotatedImages:
-    """A data set of images with annotations as targets, which are read when an item is read.
+    """A data set of images and their annotations; both are read when an item is read.
 
     Args:
         task: The task, which reads annotations and preprocesses images.

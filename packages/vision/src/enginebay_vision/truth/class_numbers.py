@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 def number_classes(
     names: Sequence[str], classes: Sequence[str], description: str, kind: str
 ) -> tuple[str, list[int]]:
-    """Return how class indices were determined, and the index of each class name of a data set.
+    """Return how class indices were determined, and the class index of each name in ``names``.
 
-    The first value is ``class names`` if they are indices of the task's class names, or ``sorted
-    folders`` if they are positions in the data set's class names.
+    The first value is ``class names`` if indices are positions in the task's class names, or
+    ``sorted folders`` if they are positions in the data set's class names.
 
     Args:
         names: The class names of the data set, in its order.
