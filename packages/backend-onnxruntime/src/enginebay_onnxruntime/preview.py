@@ -114,7 +114,7 @@ def _copy_renamed(
 
 
 def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
-    """Return what ONNX Runtime lacks to load a model: the operator or a kernel; empty if nothing."""
+    """Return what ONNX Runtime lacks for a model: the operator or a kernel; empty if nothing."""
     import onnxruntime
 
     try:

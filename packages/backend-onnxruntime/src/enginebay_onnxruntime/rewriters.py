@@ -37,7 +37,7 @@ def sigmoid(ctx: Context, g: Any, self: Any) -> Any:  # noqa: ARG001  # the cont
 @rewriters.function("torch.masked_fill", ir="onnx")
 @rewriters.function("torch.Tensor.masked_fill", ir="onnx")
 def masked_fill(ctx: Context, input: Tensor, mask: Tensor, value: complex | Tensor) -> Any:  # noqa: A002  # torch's name
-    """Convert to a dtype that ``Where`` supports, fill, and convert back."""
+    """Convert the tensor to a dtype that ``Where`` supports, fill it, and convert it back."""
     import torch
 
     wide = _wider_dtype(input.dtype, _WHERE)
@@ -60,7 +60,7 @@ def masked_fill_(ctx: Context, self: Tensor, mask: Tensor, value: complex | Tens
 
 @rewriters.function("torch.where", ir="onnx")
 def where(ctx: Context, condition: Tensor, *args: Any, **kwargs: object) -> Any:
-    """Convert to a dtype that ``Where`` supports, select, and convert back."""
+    """Convert the tensors to a dtype that ``Where`` supports, and convert the result back."""
     import torch
 
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
@@ -87,7 +87,7 @@ def tensor_where(ctx: Context, self: Tensor, condition: Tensor, other: Tensor) -
 @rewriters.function("torch.Tensor.triu", ir="onnx")
 @rewriters.function("torch.Tensor.tril", ir="onnx")
 def triangle(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> Any:  # noqa: A002  # torch's name
-    """Convert to a dtype that ``Trilu`` supports, select the triangle, and convert back."""
+    """Convert the tensor to a dtype that ``Trilu`` supports, and convert the result back."""
     wide = _wider_dtype(input.dtype, _TRILU)
     if wide is None or "out" in kwargs:
         return ctx.origin_func(input, *args, **kwargs)

@@ -81,7 +81,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
 
 
 def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
-    """Translate the parameters to OpenVINO's properties; ``params.properties`` override them."""
+    """Translate the parameters to OpenVINO's properties, which ``params.properties`` override."""
     properties = {
         # By default a CPU with bfloat16 instructions computes in bfloat16.
         "INFERENCE_PRECISION_HINT": _HINTS[_supported_precision(core, device, params.precision)],

@@ -37,7 +37,7 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True for two linear layers and an operator of two matrices: compiling may crash."""
+    """Return True if compiling may crash: for two linear layers and an operator of two matrices."""
     constants: set[str] = set()
     layers = joins = 0
     for node in network.get_ordered_ops():

@@ -63,7 +63,7 @@ class OpenvinoParams(eb.BackendParams):
 
     @property
     def allowed_precision(self) -> str:
-        """The precision whose tolerance applies: fp16 for fp32 with fp16 weights."""
+        """The precision whose tolerance applies; for fp32 with fp16 weights, this is fp16."""
         return "fp16" if self.fp16_weights and self.precision == "fp32" else self.precision
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The nodes of a model that OpenVINO's frontend cannot convert, or the device cannot run."""
+"""Finds the nodes of a model that OpenVINO cannot convert or that the device cannot run."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class OpenvinoWrapper(eb.Wrapper):
         return array
 
     def last_request(self) -> ov.InferRequest:
-        """Return the request of the last call, if no other call is running."""
+        """Return the request of the last call; correct only while no other call is running."""
         return self._idle[-1]
 
     def submit(self, inputs: Mapping[str, Array]) -> Future[dict[str, Any]]:

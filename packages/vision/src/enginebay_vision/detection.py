@@ -86,7 +86,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Return the task with empty names and dtypes filled in from a model's inputs and outputs.
+        """Fill in the task's empty names and dtypes from a model, and return the completed task.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -183,7 +183,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     def _class_scores(
         self, outputs: Mapping[str, NumpyArray], score_columns: NumpyArray
     ) -> tuple[NumpyArray, NumpyArray]:
-        """Return scores and class indices, both ``boxes×k``; k is 1, or the number of classes."""
+        """Return scores and class indices: one class for each box, or all if ``every_class``."""
         values = read_finite(outputs, self.scores) if self.scores else score_columns
         if self.labels:
             labels = read_output(outputs, self.labels).reshape(-1, 1).astype(np.int64)

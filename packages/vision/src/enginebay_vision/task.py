@@ -142,7 +142,7 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Return the task with empty names and dtypes filled in from a model's inputs and outputs.
+        """Fill in the task's empty names and dtypes from a model, and return the completed task.
 
         Raises:
             UsageError: The task does not fit the model.

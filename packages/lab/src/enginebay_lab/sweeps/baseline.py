@@ -170,7 +170,7 @@ def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
 
 
 def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
-    """Return true if calls are much slower than before, by more than the measurements scatter.
+    """Return true if calls are much slower than before, by more than the scatter of both runs.
 
     Neither the confidence intervals nor the middle halves of the durations may overlap.
     """
@@ -192,7 +192,7 @@ def _describe_load(row: SweepRow) -> str:
 
 
 def _list_causes(row: SweepRow, before: SweepRow) -> str:
-    """List versions and thread settings that differ from the baseline, as possible causes."""
+    """List versions and thread settings that changed, as possible causes of a regression."""
     causes = [
         f"{name} {now[name]} instead of {then[name]}"
         for now, then in ((row.versions, before.versions), _engine_variables(row, before))

@@ -109,7 +109,7 @@ def _describe_job(cell: Cell, output: Path | None, token: str) -> CellJob:
 
 
 def _config_data(config: Mapping[str, object]) -> str:
-    """Return the data set that a config names; empty if it names none."""
+    """Return the name of the data set in a config; empty if the config has no data set."""
     section = config.get("calib_config")
     if not isinstance(section, Mapping) or section.get("create_calib"):
         return ""

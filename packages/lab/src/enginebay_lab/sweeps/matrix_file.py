@@ -187,7 +187,7 @@ def _as_table(model: str | dict[str, object]) -> dict[str, object]:
 def _convert_fields(
     table: Mapping[str, object], path: KeyPath, known: Mapping[str, Any], problems: Problems
 ) -> dict[str, Any]:
-    """Convert a table's values to their types; wrong values become problems, and are omitted."""
+    """Convert a table's values to the known types; omit wrong values, and add problems for them."""
     fields: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:

@@ -20,7 +20,7 @@ _cell_numbers = count()
 
 
 def is_first_cell() -> bool:
-    """Return true on the first call in a process: no earlier cell can have changed its state."""
+    """Return true on the first call in a process, whose state no earlier cell can have changed."""
     return next(_cell_numbers) == 0
 
 

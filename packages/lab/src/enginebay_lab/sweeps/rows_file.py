@@ -27,7 +27,7 @@ class RowsFile(Journal):
         path: The file; its folder is made if it does not exist.
         resume: Continue with the rows in the file. Rows with a fault are removed, so that their
             cells are run again; all other rows stay, even of cells of other sweeps.
-        is_stale: Returns true for a row without a fault whose cell is also run again.
+        is_stale: Returns true for a row without a fault whose cell must be run again, too.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.

@@ -131,7 +131,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass, without cells that are in the baseline."""
+        """The rows whose verdict does not pass and whose cells are not in the baseline."""
         return tuple(
             row
             for row in self.rows
@@ -142,7 +142,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """One sentence for each metric that has no value, or is too far below PyTorch's."""
+        """One sentence for each metric without a value, or with a value too far below PyTorch's."""
         labelled = (
             (row, msgspec.structs.replace(metric, artifact=row.label))
             for row in self.rows
