@@ -1,4 +1,4 @@
-"""Creates a session from the parameters."""
+"""Creates an ONNX Runtime session from the parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the plots of the page from the records."""
+"""Makes the plots of a report's page from the report's records."""
 
 from __future__ import annotations
 

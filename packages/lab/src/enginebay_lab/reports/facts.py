@@ -1,4 +1,4 @@
-"""The texts of the page: its title, summary, notes, machine and commands."""
+"""The texts of a report's page: title, summary, notes, machines and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes a sweep for the page: its verdicts, each host's figures, and cells without a result."""
+"""Describes a sweep for a report's page: verdicts, figures by host, cells without a result."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
 
 
 def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
-    """Return the job of a cell for :func:`~enginebay_lab.sweeps.cell_task.run_cell`.
+    """Return the message with which :func:`~enginebay_lab.sweeps.cell_task.run_cell` runs a cell.
 
     The job contains the contents of the cell's config, but only the digests of other files.
 

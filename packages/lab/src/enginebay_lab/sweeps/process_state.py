@@ -1,4 +1,4 @@
-"""Restores the state of a process after each cell, so that cells do not affect one another."""
+"""Restores a process's state after each cell of a sweep, so that cells are independent."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class _Tolerance:
         return min(float(b.scores.min(initial=np.inf)) for b in boxes if b.scores is not None)
 
     def is_within(self, expected: Boxes, found: Boxes, rows: NumpyArray) -> NumpyArray:
-        """Return True for each pair of rows whose boxes and scores differ at most by the tolerance."""
+        """Return True for each pair of rows whose boxes and scores agree within the tolerance."""
         left, right = rows[:, 0], rows[:, 1]
         allowed = self.of_boxes(expected.boxes)[left]
         within: NumpyArray = (np.abs(expected.boxes[left] - found.boxes[right]) <= allowed).all(-1)

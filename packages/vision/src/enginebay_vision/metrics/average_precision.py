@@ -143,7 +143,7 @@ def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray)
 
 
 def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -> NumpyArray:
-    """Return for each result: 1 for a match, _IGNORED for an ignored object's match, else 0."""
+    """Return for each result: 1 if it matches an object, _IGNORED for an ignored object, else 0."""
     free = np.ones(len(ignored), bool)
     states = np.zeros(len(similar))
     for result, row in enumerate(similar):
