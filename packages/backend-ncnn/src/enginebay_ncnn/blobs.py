@@ -31,12 +31,12 @@ _TOLERANCE = 1e-2
 
 
 def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: Graph) -> Plan:
-    """Find the blob of each input and output in the network's graph, and return them as a plan.
+    """Return a plan that maps the model's inputs and outputs to the blobs of the network.
 
-    The types of output blobs are known only after a first run; until then, all are float32.
+    Every output blob has the type float32 until :func:`resolve_outputs` corrects it.
 
     Raises:
-        ConversionError: The network does not have all outputs of the model.
+        ConversionError: The network lacks an output of the model.
     """
     batch = find_batch_name(ir.inputs)
     specs = {spec.name: spec for spec in ir.inputs}
@@ -107,18 +107,18 @@ def resolve_outputs(
     reference: Sequence[NumpyArray] | None,
     unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
-    """Add the types of the output blobs to the plan, and compare the first run with the reference.
+    """Add the types of the output blobs to the plan, and check the outputs of the first run.
 
     Args:
         plan: The plan of :func:`match_blobs`.
-        specs: The model's outputs.
-        arrays: The outputs of the first run; the bits of integers are read as float32.
+        specs: The specs of the model's outputs.
+        arrays: The outputs of the first run, read as float32 even if ncnn wrote integers.
         reference: The expected outputs; None if they are not known.
         unordered: Names of the outputs whose values may come in any order.
 
     Returns:
-        The completed plan, and the largest error of an output, relative to the output's largest
-        magnitude.
+        The completed plan, and the largest relative error of an output: the absolute error divided
+        by the output's largest magnitude.
 
     Raises:
         ConversionError: The outputs differ from the reference.
@@ -138,7 +138,7 @@ def resolve_outputs(
 
 
 def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> BlobType:
-    """Return int32 if an array that was read as float32 contains the bits of integers."""
+    """Return int32 for an array of integers whose bits were read as float32, else float32."""
     if port.dtype.startswith("float"):
         return "float32"
     bits = array.view(np.int32)

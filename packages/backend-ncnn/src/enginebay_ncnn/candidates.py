@@ -1,4 +1,4 @@
-"""The candidate files for pnnx: the unchanged IR, then the IR with its operators lowered."""
+"""Files for pnnx to try: the unchanged IR first, then the IR with its operators lowered."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Feed:
     """One input of a candidate file.
 
     Attributes:
-        shape: The name and shape of the model's input, with the dtype of the file's input.
-        dtype: The dtype of the model's input.
+        shape: The input's name and shape in the model, and the input's dtype in the file.
+        dtype: The input's dtype in the model.
         stored: The element type of the input's blob; None if the network's layers decide it.
     """
 
@@ -75,7 +75,7 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield each candidate's name, for messages, and a function that creates the candidate.
+    """Yield, for each candidate, a name for messages and a function that creates the file.
 
     Args:
         request: The conversion request.

@@ -1,4 +1,4 @@
-"""Functions to run in a child process: ncnn or the model may crash the process."""
+"""Functions for a child process, since ncnn or the model may crash the process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from enginebay_ncnn.plan import Plan
 
 
 def find_unknown_layers(types: list[str]) -> list[str]:
-    """Return the layer types that ncnn does not have."""
+    """Return the layer types in ``types`` that ncnn does not have."""
     import ncnn
 
     return [name for name in types if ncnn.layer_to_index(name) < 0]
 
 
 def run_frozen(path: Path, folder: Path, first: int) -> int:
-    """Run a TorchScript file on sets of inputs until it accepts one.
+    """Run a TorchScript file on one set of inputs after the other, until a run succeeds.
 
     Args:
         path: The TorchScript file.
@@ -30,10 +30,10 @@ def run_frozen(path: Path, folder: Path, first: int) -> int:
         first: The index of the first set to try.
 
     Returns:
-        The index of the accepted set.
+        The index of the set on which the run succeeded.
 
     Raises:
-        ConversionError: The file accepts none of the sets.
+        ConversionError: The run fails on every set.
     """
     import torch
 

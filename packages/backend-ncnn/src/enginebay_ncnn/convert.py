@@ -53,7 +53,7 @@ _PROBE_BYTES = 2**16
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A converted network that loads, runs and matches the TorchScript's outputs up to rounding.
+    """A converted network that runs; the outputs match the expected outputs up to rounding.
 
     Attributes:
         converted: The files that pnnx wrote.
@@ -70,7 +70,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
     """Write the network, its weights and its plan into the work folder.
 
     Returns:
-        The paths of the three files, in this order.
+        The paths of the network, the weights and the plan.
 
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
@@ -87,7 +87,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits.
+    """Return the layers that precision int8 computes in 8 bits, as types by layer name.
 
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
@@ -100,7 +100,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the network with the smallest error; its folder is removed when the block ends."""
+    """Yield the converted network with the smallest error; delete its folder after the block."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Time each layer; if a batch runs item by item, time one item and multiply.
+    """Time each layer; if a batch runs item by item, time one item and multiply the times.
 
     Raises:
         UsageError: The network runs on Vulkan, where extracting a blob waits for the GPU.

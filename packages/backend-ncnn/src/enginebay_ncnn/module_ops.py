@@ -1,4 +1,4 @@
-"""Find the module classes of the parameter ``module_ops`` in a TorchScript file."""
+"""Find the module classes that the parameter ``module_ops`` names in a TorchScript file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANGLED = re.compile(r"\.___torch_mangle_\d+")
 
 
 def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
-    """Map the names of module classes in a TorchScript file to the names that the caller uses.
+    """Find module classes in a TorchScript file by the names that the caller uses.
 
     Args:
         file: The TorchScript file.
@@ -29,7 +29,7 @@ def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
         The caller's name of each class, by the class's name in the file.
 
     Raises:
-        ParamsError: The file has no such class.
+        ParamsError: The file lacks one of the classes.
     """
     if file.suffix == ".onnx":
         raise ParamsError("module_ops: an ONNX file has no modules", hint="--ir torchscript")

@@ -64,7 +64,7 @@ def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.N
 
 @cache
 def _make_forks_safe() -> None:
-    """End this thread's OpenMP threads before each fork, so that ncnn runs in the child."""
+    """End the OpenMP threads before each fork, so that ncnn can run in the child process."""
     import ncnn.ncnn
 
     if not hasattr(os, "register_at_fork"):

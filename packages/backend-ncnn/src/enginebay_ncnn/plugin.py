@@ -46,7 +46,7 @@ def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:
-    """Return the lowerings that serve ncnn better than core's lowerings of the same operators."""
+    """Return the lowerings that suit ncnn better than core's lowerings of the same operators."""
     del request  # the same for every IR
     from enginebay_ncnn.lowerings import lowerings
 
@@ -56,7 +56,7 @@ def rewriters(request: RewritersRequest) -> eb.RewriterSet:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
-    """Write the ``.param``, the ``.bin`` and the plan that maps tensors to blobs."""
+    """Write the ``.param`` file, the ``.bin`` file, and the plan that maps tensors to blobs."""
     from enginebay_ncnn.convert import convert
 
     return convert(request)
@@ -64,7 +64,7 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits."""
+    """Return the layers that precision int8 computes in 8 bits, as types by layer name."""
     from enginebay_ncnn import convert
 
     return convert.quantizable_nodes(request)

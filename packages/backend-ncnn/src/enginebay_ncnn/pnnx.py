@@ -32,7 +32,7 @@ _MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: the first attempt ge
 
 
 def find_program() -> Path:
-    """Return the path of the program inside the package pnnx, without importing the package.
+    """Return the path of the program ``pnnx`` in the package pnnx; do not import the package.
 
     The console script ``pnnx`` and the package's function ``convert`` start the program from a
     second Python process; ``convert`` also ignores the exit code.

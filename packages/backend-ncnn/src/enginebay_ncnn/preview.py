@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
     """Return the unsupported operators of a model, each with a reason.
 
-    Of several candidate files for pnnx, the one with the fewest such operators is used.
+    Among the candidate files for pnnx, the file with the fewest unsupported operators counts.
 
     Raises:
         ConversionError: pnnx fails on all candidates.

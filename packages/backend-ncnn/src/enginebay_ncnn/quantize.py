@@ -48,7 +48,7 @@ _INT8_MAX = 127
 
 
 def quantizable_layers(graph: Graph) -> dict[str, str]:
-    """Return the types, by layer name, of the layers that ncnn can compute in 8 bits."""
+    """Return the layers that ncnn can compute in 8 bits, as types by layer name."""
     return {layer.name: layer.type for layer in graph.layers if _has_int8_form(layer)}
 
 
@@ -82,7 +82,7 @@ def quantize(
         keep: Names of layers to leave in single precision.
 
     Raises:
-        ConversionError: The network has no layers to quantise, or ncnn cannot load a layer alone.
+        ConversionError: The network has no layers to quantise, or ncnn cannot load a single layer.
         InferenceError: ncnn cannot run the network on a sample.
     """
     graph = Graph.read(param)
@@ -124,7 +124,7 @@ def _input_ranges(
 
 
 class _RangeRecorder(Session):
-    """A session that records the largest magnitude of some blobs.
+    """A session that also records the largest magnitude in each of the given blobs.
 
     Args:
         net: The loaded network, not in light mode.
@@ -148,7 +148,7 @@ class _RangeRecorder(Session):
 
 
 def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
-    """Return a layer's part of the ``.bin`` file, with 8-bit weights and with scales."""
+    """Convert the bytes of a layer in the ``.bin`` file to 8-bit weights and scales."""
     count, rows = layer.int_param(_COUNT[layer.type]), layer.int_param(_ROWS[layer.type])
     bias = layer.int_param(_BIAS[layer.type]) and layer.int_param(0)
     values = np.frombuffer(part, np.float32, count, offset=4).reshape(rows, -1)
@@ -162,6 +162,6 @@ def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
 
 
 def _compute_scale(magnitude: NumpyArray | float) -> NumpyArray:
-    """Return the factor that maps the magnitude to 127; 1 if the magnitude is 0."""
+    """Return the factor that maps a magnitude to 127, or 1 if the magnitude is 0."""
     largest = np.asarray(magnitude, np.float32)
     return np.divide(_INT8_MAX, largest, out=np.ones_like(largest), where=largest > 1e-30)

@@ -26,11 +26,11 @@ _NEW_AXIS = [(*(slice(None),) * axis, None) for axis in range(5)]
 
 
 class Session:
-    """Runs a network on one item of a batch, or on the whole batch if the network supports it.
+    """Runs a network on one item of a batch, or on the whole batch if the blobs have a batch axis.
 
     Args:
         net: The loaded network.
-        plan: The mapping between its blobs and the model's tensors.
+        plan: The mapping between the network's blobs and the model's tensors.
 
     Attributes:
         net: The network.
@@ -45,7 +45,7 @@ class Session:
         self.net = net  # an extractor holds no reference to it
 
     def run(self, feed: Mapping[str, NumpyArray]) -> list[NumpyArray]:
-        """Return the outputs in the model's order, as arrays that share no memory.
+        """Run the network; return copies of the outputs in the model's order.
 
         Raises:
             InferenceError: A layer failed, or ncnn cannot hold an input.
@@ -156,7 +156,7 @@ def _decode_output(mat: ncnn.Mat, *, port: Port, letter: str, dtype: np.dtype | 
 
 
 def _restore_rank(array: NumpyArray, port: Port) -> NumpyArray:
-    """Insert the dimensions of size one that the model's output has and ncnn's has not."""
+    """Insert the dimensions of size one that ncnn's array lacks and the model's output has."""
     if array.size == np.prod(port.shape):
         return array.reshape(port.shape)
     squeezed = array.squeeze()

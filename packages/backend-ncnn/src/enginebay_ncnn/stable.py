@@ -1,7 +1,7 @@
-"""Replace operators that overflow in ncnn by formulas that do not.
+"""Replace operators that overflow in ncnn by formulas that do not overflow.
 
 ncnn computes exponentials without subtracting the maximum first, its logarithm of 0 is NaN, and it
-computes powers from both.
+computes a power from a logarithm and an exponential.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def stable(x: Tensor):
 
 
 def _write_power(exponent: torch.Value) -> str | None:
-    """Write a power as products and a square root: ncnn's layer is wrong for bases up to zero."""
+    """Write a power as products and a square root: ncnn's layer is wrong unless bases are > 0."""
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
         return None

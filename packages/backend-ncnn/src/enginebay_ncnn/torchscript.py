@@ -1,7 +1,7 @@
 """Freeze TorchScript for pnnx, and run it once to get the expected outputs.
 
-It runs in a child process: random inputs may be indices beyond the end of a table, on which some
-operators crash instead of raising.
+The model runs in a child process: random inputs may be indices beyond the end of a table, on which
+some operators crash instead of raising an error.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Frozen:
 
         Args:
             path: The TorchScript file.
-            trials: Sets of inputs by name; the first set that the file accepts is the example.
+            trials: Sets of inputs by name; the first set on which the file runs is the example.
             folder: The folder for the frozen file.
             timeout: Time limit of a run in seconds.
 
         Raises:
-            ConversionError: The file accepts none of the sets, or crashes.
+            ConversionError: The file runs on none of the sets, or crashes.
             ChildTimeoutError: A run exceeded its time limit.
             MissingDependencyError: torch is not installed.
         """
@@ -105,7 +105,7 @@ class Frozen:
 
     @property
     def has_attention(self) -> bool:
-        """True if the module contains an operator of which pnnx may make an attention layer."""
+        """True if pnnx may fuse operators of the module into an attention layer."""
         kinds = {node.kind() for node in self.module.inlined_graph.nodes()}
         return bool(kinds & {"aten::softmax", "aten::scaled_dot_product_attention"})
 
@@ -126,7 +126,7 @@ def summarize_error(err: Exception) -> str:
 
 
 def _restore_numbers(model: Any) -> None:
-    """Replace float64 constants by numbers if a traced model multiplies or divides by them."""
+    """In products and quotients of a traced model, replace float64 constants by numbers."""
     import torch
 
     # A trace saves the 0.5 of "indices * 0.5" as a float64 tensor. When the file runs, the product
@@ -157,9 +157,9 @@ def silence_warnings() -> Iterator[None]:
 
 
 def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
-    """Return the custom operators in a module, which a child process would not know.
+    """Return the custom operators in a module, which are registered only in this process.
 
-    They are registered only in this process.
+    A child process would not know them.
     """
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
     return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)
@@ -168,7 +168,7 @@ def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first set of inputs that a file accepts, and the outputs for this set."""
+    """Return the first set of inputs on which a file runs, and the outputs for this set."""
     folder = path.with_suffix(".run")
     folder.mkdir()
     tried = trials[:_MAX_TRIALS]

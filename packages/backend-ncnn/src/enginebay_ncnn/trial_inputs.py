@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def make_trial_inputs(
     samples: Sequence[Mapping[str, NumpyArray]], shapes: Sequence[InputShape]
 ) -> list[dict[str, NumpyArray]]:
-    """Return sets of inputs by name, in the order in which to try them.
+    """Return sets of random inputs, and then the caller's samples, in the order of the trials.
 
-    The caller's samples come last. The artifact is verified with them later; other inputs can show
-    here that a conversion is wrong for all inputs except these samples.
+    The random inputs come first: the artifact is verified with the samples later, and other inputs
+    can reveal a conversion that is right for the samples only.
 
     Args:
-        samples: The caller's samples. Samples of other sizes than those in ``shapes`` are skipped.
+        samples: The caller's samples; a sample whose sizes differ from ``shapes`` is skipped.
         shapes: The names, dtypes and sizes of the inputs.
     """
     expected = [(shape.dtype, shape.smallest) for shape in shapes]
@@ -38,7 +38,7 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return one to three sets of random inputs: some models reject the first set."""
+    """Return one to three sets of random inputs, since some models reject the first set."""
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])
         for shape in shapes

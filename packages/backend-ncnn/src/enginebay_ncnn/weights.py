@@ -22,11 +22,11 @@ _pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 def split_weights(layers: Sequence[Layer], data: bytes) -> list[bytes]:
     """Split the content of a ``.bin`` file into the bytes of each layer.
 
-    Only ncnn knows how many bytes a layer reads. So each layer is loaded into a separate network,
-    and one reader counts the bytes.
+    Only ncnn knows how many bytes a layer reads. So each layer is loaded into a separate network
+    by the same reader, which counts the bytes.
 
     Raises:
-        ConversionError: ncnn cannot load a layer alone, or bytes are left over.
+        ConversionError: ncnn cannot load a single layer, or bytes are left over.
     """
     reader = _make_reader(data)
     parts = []

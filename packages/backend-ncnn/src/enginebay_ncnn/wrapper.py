@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NcnnWrapper(eb.Wrapper):
-    """Runs one network; calls may overlap, since each has its own extractor.
+    """Runs one network; calls may overlap, since each call has a separate extractor.
 
     Attributes:
         session: The session of the network; deleted when the wrapper is closed.
@@ -73,7 +73,7 @@ class NcnnWrapper(eb.Wrapper):
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Run the network once, or once for each piece of the batch."""
+        """Run the network once, or once for each item of the batch."""
         return self._infer(feed)
 
     def _run_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
@@ -92,7 +92,7 @@ class NcnnWrapper(eb.Wrapper):
         ]
 
     def first_piece(self, feed: dict[str, NumpyArray]) -> tuple[dict[str, NumpyArray], int]:
-        """Return the inputs of a batch's first piece, and the number of pieces."""
+        """Return the inputs of the batch's first item, and the number of items."""
         sizes = [feed[name].shape[axis] for name, axis in self._split_axes.items()]
         return (self._take_piece(feed, 0), sizes[0]) if sizes else (feed, 1)
 
@@ -103,7 +103,6 @@ class NcnnWrapper(eb.Wrapper):
         return piece
 
     def _run_empty_batch(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Return the outputs for an empty batch."""
         feed = dict(feed)  # run on zeros: only ncnn knows the other sizes of the outputs
         for name, axis in self._split_axes.items():
             shape = list(feed[name].shape)

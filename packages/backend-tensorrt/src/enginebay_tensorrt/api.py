@@ -111,8 +111,8 @@ def load(
         path: The file that :func:`save` wrote.
         backend: The backend that built the engine.
         weights: The ``.onnx`` file with the weights of an engine built with ``strip_plan``, or with
-            new weights for an engine built with ``refit``. They are in fp32 for any precision.
-        output_names: The order of the outputs; the engine's own by default.
+            new weights for an engine built with ``refit``. The file has fp32 weights always.
+        output_names: The order of the outputs; by default the engine's order.
         **params: The parameters that the engine was built with.
 
     Raises:
@@ -139,7 +139,7 @@ def load(
 
 
 def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
-    """Write a copy of an ``.onnx`` file with the weights in the engine's precision."""
+    """Write a copy of an ``.onnx`` file whose weights have the engine's precision."""
     from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):

@@ -108,7 +108,7 @@ def _build_hint(params: Params, device: cuda.Device | None) -> str | None:
 
 
 def build_identity(params: Params) -> int:
-    """Build an engine that copies its input, without a GPU; return its size in bytes.
+    """Build, without a GPU, an engine that copies its input; return the engine's size in bytes.
 
     Raises:
         ConversionError: The builder does not work on this machine.
@@ -140,7 +140,7 @@ def _cache_file(library: Library, params: Params, device: cuda.Device | None) ->
 
 
 def _build_in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
-    """Build in a separate thread, so that Ctrl-C interrupts this thread."""
+    """Call ``build`` in a separate thread, so that Ctrl-C interrupts the calling thread."""
     # Python handles a signal when its main thread runs Python code. During a build in the main
     # thread that would be inside the monitor, and the bindings swallow exceptions raised there.
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:

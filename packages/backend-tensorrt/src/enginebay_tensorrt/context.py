@@ -88,7 +88,7 @@ class Context:
         self._raw.enqueue_emits_profile = True
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """Return the index of a profile that includes the shapes, if possible the current one.
+        """Return the index of a profile that includes the shapes, preferably the current profile.
 
         Raises:
             InputError: No profile includes the shapes.
@@ -122,7 +122,7 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set the input shapes; return the output shapes, None for those that depend on data."""
+        """Set the input shapes; return the output shapes, None for a shape that depends on data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")

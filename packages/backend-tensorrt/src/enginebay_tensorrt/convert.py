@@ -114,7 +114,7 @@ def build(
         progress: Called with a short text at each stage.
 
     Returns:
-        The ``.onnx`` file that the engine was built from: the model's, or the converted graph.
+        The ``.onnx`` file that the engine was built from: the model's file or a converted copy.
     """
     # Find the device before calibration, which can take long.
     device = cuda.device(params) if needs_device(params) else None
@@ -133,7 +133,7 @@ def build(
 
 
 def _save_weights(source: Path, target: Path, params: Params) -> list[Path]:
-    """Save the graph with the weights that a stripped engine needs when it is loaded."""
+    """Save the weights that a stripped engine needs when it is loaded; return the files."""
     if not params.strip_plan:
         return []
     import onnx

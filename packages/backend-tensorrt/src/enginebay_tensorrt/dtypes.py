@@ -1,4 +1,4 @@
-"""Convert TensorRT's names of dtypes to NumPy's."""
+"""Convert TensorRT's names of dtypes to NumPy's names."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ SUPPORTED = ("float32", "float16", "bfloat16", "int32", "int64", "uint8", "bool"
 
 
 def get_dtype_name(kind: trt.DataType) -> str:
-    """Return NumPy's name of a TensorRT dtype, or TensorRT's own name if NumPy has none."""
+    """Return NumPy's name of a TensorRT dtype, or TensorRT's name if NumPy has no such dtype."""
     name: str = kind.name
     return _NAMES.get(name, name.lower())

@@ -92,7 +92,7 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
 
 
 def refit(library: Library, cuda_engine: trt.ICudaEngine, weights: Path) -> None:
-    """Replace an engine's weights by those of an ``.onnx`` file with the same graph.
+    """Replace an engine's weights by the weights in an ``.onnx`` file of the same graph.
 
     Raises:
         ConversionError: The engine cannot be refitted, or the graph differs.

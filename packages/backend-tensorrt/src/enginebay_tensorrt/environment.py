@@ -43,9 +43,9 @@ def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 
 
 def _find_wheels(product: Product, part: str) -> dict[str, str]:
-    """Return the versions of the installed wheels whose names end with ``part``.
+    """Return the versions of the installed wheels by CUDA's major version.
 
-    The keys are the major versions of CUDA that the wheels are built for.
+    ``part`` is the end of the wheels' names: ``-bindings`` or ``-libs``.
     """
     versions = {cuda: installed_version(wheel + part) for cuda, wheel in product.wheels.items()}
     return {cuda: version for cuda, version in versions.items() if version is not None}
@@ -128,7 +128,7 @@ def _check_builder(params: Params) -> eb.EnvReport:
 
 
 def _wheels_major(product: Product) -> str:
-    """Return the major version of CUDA that the installed bindings are built for, else 13."""
+    """Return CUDA's major version of the installed bindings, or 13 if none are installed."""
     return next(iter(_find_wheels(product, "-bindings")), "13")
 
 
@@ -138,7 +138,7 @@ def _reinstall_command(product: Product) -> str:
 
 
 def _libraries_wheel(product: Product) -> str:
-    """Return the pip requirement for the wheel of libraries that fits the installed bindings."""
+    """Return the pip requirement of the ``-libs`` wheel that fits the installed bindings."""
     major, version = next(iter(_find_wheels(product, "-bindings").items()), ("13", ""))
     return f"{product.wheels[major]}-libs{f'=={version}' if version else ''}"
 

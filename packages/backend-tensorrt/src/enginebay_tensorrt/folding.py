@@ -1,6 +1,6 @@
 """Fold windows into images, like ``torch.nn.functional.fold``: TensorRT has no ``Col2Im``.
 
-If the size of the image comes from another tensor's shape, it is not an int in a trace.
+In a trace, an image size that comes from another tensor's shape is not an int.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Fold windows, which do not overlap, to an image.
+    """Fold windows that do not overlap into an image.
 
     Args:
         windows: The input of ``fold``.
@@ -43,7 +43,7 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Fold windows, which may overlap, to an image.
+    """Fold windows that may overlap into an image.
 
     Args:
         windows: The input of ``fold``.

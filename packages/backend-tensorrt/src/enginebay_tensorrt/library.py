@@ -1,4 +1,4 @@
-"""The installed TensorRT: NVIDIA's module, imported once, and the properties of its version."""
+"""Import NVIDIA's module of the installed TensorRT once, and tell what its version supports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Library:
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derive(self, methods: type[_T]) -> type[_T]:
-        """Derive a class from ``methods`` and from the TensorRT interface that it implements.
+        """Derive a class from ``methods`` and from the TensorRT interface that ``methods`` names.
 
         Args:
             methods: A class whose attribute ``interface`` names the interface, and which calls
@@ -90,7 +90,7 @@ def _load_library(params: type[Params]) -> Library:
 
 
 def find_module_name(product: Product) -> str:
-    """Return the name of the installed module of the bindings.
+    """Return the name of the installed Python module that contains the bindings.
 
     Raises:
         MissingDependencyError: No module is installed.

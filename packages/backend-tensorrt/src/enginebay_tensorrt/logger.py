@@ -1,4 +1,4 @@
-"""Forward TensorRT's messages to Python's logging, and collect its errors for exceptions."""
+"""Forward TensorRT's messages to Python's logging, and collect the errors for exceptions."""
 
 from __future__ import annotations
 

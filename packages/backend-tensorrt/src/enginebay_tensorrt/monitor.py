@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Reports each phase of a build and its steps; several threads may call it at once.
+    """Reports each phase and each step of a build; several threads may call it at once.
 
     Args:
         progress: Called with a short text.
@@ -31,7 +31,7 @@ class Monitor:
         self._steps: dict[str, int] = {}
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        """Report that a phase begins, inside ``parent_phase`` if that is given."""
+        """Report that a phase begins; ``parent_phase``, if any, is the phase that contains it."""
         with self._lock:
             self._steps[phase_name] = num_steps
         within = f"{parent_phase}: " if parent_phase else ""
@@ -45,7 +45,7 @@ class Monitor:
         return self.interrupted is None
 
     def phase_finish(self, phase_name: str) -> None:
-        """Forget a phase; TensorRT calls this for a phase that was stopped too."""
+        """Forget a phase; TensorRT also calls this for a phase that was stopped early."""
         with self._lock:
             self._steps.pop(phase_name, None)
 

@@ -1,4 +1,4 @@
-"""Parse an ``.onnx`` file into a TensorRT network, or into a list of all errors."""
+"""Parse an ``.onnx`` file to a TensorRT network, or list all errors of the parser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_NODES = 3
 
 
 def make_creation_flags(library: Library, params: Params) -> int:
-    """Return the flags that a network is created with."""
+    """Return the flags with which TensorRT creates a network."""
     if not library.has_precision_flags or uses_flags(params):
         return 0  # TensorRT 11 has only strongly typed networks
     return 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
@@ -68,7 +68,7 @@ def _format_nodes(nodes: list[str]) -> str:
 
 
 def list_parser_errors(source: Path, params: Params) -> list[tuple[str, str]]:
-    """Return the errors of parsing a file; no engine is built.
+    """Return all errors of TensorRT's parser for a file, without building an engine.
 
     Returns:
         For each error, the name of the node, which may be empty, and the parser's message.
@@ -112,7 +112,7 @@ def check_network_ports(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
 ) -> None:
-    """Check that a network has the inputs and outputs of its model, with their dtypes.
+    """Check that a network has the model's inputs and outputs, with the same dtypes.
 
     Raises:
         ConversionError: An input or output differs, or an input is a shape tensor.

@@ -60,7 +60,7 @@ def to_backend(request: ConvertRequest[Params]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the operators, by node name, that int8 and fp8 put Q/DQ nodes around."""
+    """Return the operators, by node name, that get Q/DQ nodes with precision int8 and fp8."""
     from enginebay_tensorrt import quantize
 
     return quantize.quantizable_nodes(request.ir.path)
@@ -76,7 +76,7 @@ def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
-    """Deserialize the engine on its device, or run its graph on ONNX Runtime."""
+    """Load the engine on a GPU or, in a simulation, the engine's graph on ONNX Runtime."""
     if request.simulation is not None:
         from enginebay_tensorrt.simulation import GraphWrapper
 
@@ -96,7 +96,7 @@ def bound_to(request: BindingRequest[Params]) -> Mapping[str, str]:
 
 @eb.hookimpl
 def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
-    """Return the GPUs that an engine is for; None if it is for this machine's GPU only."""
+    """Return the GPUs that an engine is built for; None for an engine for this GPU only."""
     from enginebay_tensorrt import portability
 
     return portability.built_for(request.params)

@@ -1,4 +1,4 @@
-"""Load and copy plugins: TensorRT's own, and shared libraries of users."""
+"""Load TensorRT's own plugins and the user's plugin libraries, and copy these libraries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _loader_errors(path: Path) -> list[str]:
 
 
 def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
-    """Copy the libraries into the artifact and return their paths.
+    """Copy the plugin libraries into the artifact; return the paths of the copies.
 
     Raises:
         UsageError: Two libraries have the same file name.
@@ -70,5 +70,5 @@ def copy_plugins(libraries: Iterable[str], work_dir: Path) -> list[Path]:
 
 
 def locate_plugins(libraries: Iterable[str], directory: Path) -> list[Path]:
-    """Return the paths of the libraries in an artifact."""
+    """Return the paths of the plugin libraries in an artifact."""
     return [directory / FOLDER / Path(library).name for library in libraries]

@@ -1,4 +1,4 @@
-"""Determine the machines that an engine runs on; others reject it or compute wrong results."""
+"""Determine the machines on which an engine runs; other machines reject it or compute wrongly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def bound_to(params: Params) -> dict[str, str]:
     """Return the properties of this machine that an engine with these parameters depends on.
 
     Raises:
-        BackendUnavailableError: The engine is for this machine's GPU, and CUDA finds none.
+        BackendUnavailableError: The engine is for this machine's GPU, and CUDA finds no GPU.
     """
     if isinstance(params, TensorrtRtxParams):
         return {"tensorrt-rtx": get_library(params).version, **_chosen_facts(params)}
@@ -60,7 +60,7 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return the names in ``trt.ComputeCapability`` to build for; [] means Ampere and newer.
+    """Return the capabilities to build for, by TensorRT's names; [] means Ampere and newer.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined
@@ -97,7 +97,7 @@ def _format_capability(member: str) -> str:
 
 
 def needs_device(params: Params) -> bool:
-    """Return True if the engine is for this machine's GPU, which then must build it."""
+    """Return True if the engine is for this machine's GPU only, and must be built on this GPU."""
     return [text.lower() for text in params.compute_capability] == [CURRENT]
 
 
@@ -128,7 +128,7 @@ def _list_capabilities(params: TensorrtRtxParams) -> list[str]:
 
 
 def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
-    """Return the oldest GPU generation built for by default, and its compute capability."""
+    """Return the oldest GPU generation of a default build, and its compute capability."""
     # The builder rejects fp8 for older GPUs, but only if they are listed explicitly.
     return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
 
@@ -154,7 +154,7 @@ def built_for(params: Params) -> BuiltFor | None:
         The GPUs; None for an engine that is for this machine's GPU only.
 
     Raises:
-        ParamsError: The library cannot build for them.
+        ParamsError: The library cannot build for these GPUs.
     """
     if isinstance(params, TensorrtRtxParams):
         return None if needs_device(params) else _built_for_chosen(params)

@@ -32,7 +32,7 @@ class Product(msgspec.Struct, frozen=True):
     install: str
 
     def requirements(self) -> tuple[str, ...]:
-        """Return the requirement of the bindings: one of several wheels that contain them."""
+        """Return the bindings as one requirement, which any of several wheels meets."""
         # Wheels by CUDA's version, NVIDIA's archives, and bindings without libraries.
         whole = [*self.wheels.values(), self.backend]
         bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]

@@ -1,4 +1,4 @@
-"""Optimisation profiles: the shapes that an engine is built for, from the parameters."""
+"""Read optimisation profiles, the shapes that an engine is built for, from the parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def resolve_profiles_for(
 
     Args:
         inputs: The network's inputs.
-        params: The parameters: their shapes are the first profile, their ``profiles`` follow.
+        params: The parameters; ``input_shapes`` give the first profile, ``profiles`` the others.
         known: The shape ranges of the deployment, used if the parameters contain no shapes.
 
     Raises:
@@ -63,7 +63,7 @@ def _name_profile(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shap
 
 
 def _select_dynamic(inputs: Inputs, profile: Profile) -> Profile:
-    """Check a profile and return its shapes of the dynamic inputs."""
+    """Check a profile, and return the profile without the shapes of static inputs."""
     for name, shapes in profile.items():
         _check_profile(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]

@@ -79,7 +79,7 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the operators, by node name, that :func:`quantize` puts Q/DQ nodes around."""
+    """Return the operators, by node name, around which :func:`quantize` puts Q/DQ nodes."""
     nodes = _load_nodes(source)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 
@@ -119,7 +119,7 @@ def _quantizer_settings(precision: str) -> dict[str, Any]:
 
 
 def _load_with_opset(source: Path, precision: str) -> onnx.ModelProto:
-    """Load the model; convert it if its opset's Q/DQ operators do not support the precision."""
+    """Load a model, and convert the model to a newer opset if the precision requires it."""
     import onnx
     from onnx import version_converter
 

@@ -46,7 +46,7 @@ def is_torchscript_export(target: Any) -> bool:
 
 
 def writes_dft(target: Any) -> bool:
-    """Return True if the exporter writes ``DFT``; for TorchScript, core lowers the transforms."""
+    """Return True if the exporter writes ``DFT``: every exporter except TorchScript's does."""
     return not is_torchscript_export(target)
 
 
@@ -54,7 +54,7 @@ def writes_dft(target: Any) -> bool:
 @rewriters.function("torch.concat", ir="onnx")
 @rewriters.function("torch.concatenate", ir="onnx")
 def cat(ctx: Context, tensors: Sequence[Tensor], dim: int = 0, **kwargs: Any) -> object:
-    """Concatenate uint8 as int32: in TensorRT, ``Concat`` does not support uint8."""
+    """Concatenate uint8 tensors as int32, since TensorRT's ``Concat`` does not support uint8."""
     import torch
 
     axis = kwargs.pop("axis", dim)  # torch accepts NumPy's name too
@@ -76,7 +76,7 @@ def interpolate(
 ) -> object:
     """Resize with antialias by two matrix products, if height and width are fixed.
 
-    In a trace of the TorchScript exporter they are not; it cannot export such resizing anyway.
+    The TorchScript exporter does not trace fixed sizes, but it cannot export antialias anyway.
     """
     import torch
 
@@ -111,7 +111,7 @@ def batch_norm(
 ) -> object:
     """Normalise by the mean and variance of the batch, without running statistics.
 
-    Models use that for weight standardisation, and in layers without ``track_running_stats``.
+    Models use this for weight standardisation, and in layers without ``track_running_stats``.
     """
     import torch
 
@@ -132,7 +132,7 @@ def batch_norm(
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
 def avg_pool(ctx: Context, self: AvgPool2d, input: Tensor) -> object:  # noqa: A002  # torch's name
-    """Return the mean of the image if the window covers all of it and is too large for TensorRT."""
+    """Return the mean of the image if a window too large for TensorRT covers the whole image."""
     import torch
 
     from enginebay_tensorrt.folding import make_pairs
@@ -160,7 +160,7 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> object:
-    """Fold windows by a reshape, or overlapping windows by a transposed convolution."""
+    """Fold windows by a reshape, or by a transposed convolution if the windows overlap."""
     from enginebay_tensorrt.folding import fold_overlapping, fold_tiles, make_pairs
 
     size, kernel, steps, pads, strides = make_pairs(
@@ -182,7 +182,7 @@ def masked_scatter(
     mask: Tensor,
     source: Tensor,
 ) -> Tensor:
-    """Find each element's index in the source by counting: TensorRT for RTX has no ``NonZero``."""
+    """Count the true elements of the mask, since TensorRT for RTX lacks ``NonZero``."""
     import torch
 
     mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape
@@ -201,7 +201,7 @@ def _make_transform(name: str, default: Dims) -> Callable[..., object]:
         norm: str | None = None,
         **kwargs: object,
     ) -> object:
-        """Compute the transform as a matrix product for each dimension."""
+        """Compute a Fourier transform as one matrix product for each dimension."""
         import torch
 
         from enginebay_tensorrt.fourier import multiply_by_dft

@@ -27,7 +27,7 @@ ALIGNMENT_BYTES = 256
 
 
 class Runner:
-    """Runs calls one after the other.
+    """Runs the calls of one engine, one after the other.
 
     Each call writes the context's memory, so a call on another stream makes that stream wait for
     the previous call. The host does not wait.
@@ -71,12 +71,12 @@ class Runner:
                 ) from err
 
     def watch(self, profiler: trt.IProfiler) -> None:
-        """Let each call report its layer times to a profiler."""
+        """Report the layer times of each later call to a profiler."""
         self._context.watch(profiler)
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Yield the stream for a call, on which the work starts after the previous call."""
+        """Make a stream wait for the previous call, and yield the stream to the next call."""
         # On the default stream, handle 0, TensorRT would block the host: then the call uses the
         # runner's stream, and the caller's stream waits for it.
         stream = caller or self._stream
@@ -110,7 +110,7 @@ class Runner:
     # -- a call with arrays on the host -----------------------------------------------------------
 
     def run(self, feed: Mapping[str, NumpyArray]) -> dict[str, NumpyArray]:
-        """Run a call through pinned memory and wait for the result.
+        """Copy the arrays through pinned memory, run the engine, and wait for the results.
 
         Raises:
             InputError: The engine has no profile for the shapes.

@@ -1,4 +1,4 @@
-"""Run the graph from which an engine is built on ONNX Runtime, on a machine without the GPU.
+"""Run an engine's graph on ONNX Runtime, on a machine without the GPU for the engine.
 
 The results show whether the graph is correct after all rewriting, conversion and quantisation. They
 do not test TensorRT's kernels.
@@ -24,7 +24,7 @@ GRAPH = "model.onnx"
 
 
 def link_graph(source: Path, folder: Path) -> None:
-    """Create a link to an engine's graph, for :class:`GraphWrapper`.
+    """Create a link to an engine's graph, which :class:`GraphWrapper` runs.
 
     Args:
         source: The ``.onnx`` file of the graph, which must exist as long as the folder.
@@ -36,7 +36,7 @@ def link_graph(source: Path, folder: Path) -> None:
 
 
 class GraphWrapper(eb.Wrapper):
-    """Runs the graph on ONNX Runtime, operator by operator, without optimisations.
+    """Runs an engine's graph on ONNX Runtime, operator by operator, without optimisations.
 
     Args:
         request: The request to load the engine that was built from the graph.

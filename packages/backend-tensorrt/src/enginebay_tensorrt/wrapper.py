@@ -74,7 +74,7 @@ class TensorrtWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """The engine's version, device and precision."""
+        """The versions, the device and the precision with which the engine runs."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:

@@ -21,7 +21,7 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Value:
-    """Apply an elementwise function to operands of any rank that broadcast.
+    """Apply an elementwise function to operands of any rank, and broadcast their shapes.
 
     Args:
         function: The function, called with tensors of at most :data:`MAX_RANK` dimensions.
@@ -56,9 +56,9 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blobs of which the values are reshapes; empty unless all have the same shape.
+    """Return the blob that each value is a reshape of; [] unless all reshapes are the same.
 
-    The operator then reads these blobs, and its result is reshaped instead of its operands.
+    An operator can then read these blobs, so that only the operator's result is reshaped.
     """
     # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
@@ -89,7 +89,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _unwrap_scalar(operand: Operand) -> Operand:
-    """Convert a number, or a constant of rank 0, to a finite float; return others unchanged."""
+    """Convert a number or a constant of rank 0 to a finite float; keep any other operand."""
     if isinstance(operand, torch.Tensor) and operand.ndim == 0:
         operand = operand.item()
     if isinstance(operand, bool | int | float):
@@ -99,7 +99,7 @@ def _unwrap_scalar(operand: Operand) -> Operand:
 
 
 def _strip_leading_ones(value: Value) -> Value:
-    """Remove the leading dimensions of size one of a constant."""
+    """Remove the leading dimensions of size one if the value is a constant."""
     # pnnx may take such a dimension for the batch, which is wrong if the same constant is also
     # combined with values without a batch.
     if isinstance(value, Blob):
@@ -109,7 +109,7 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Return shapes with fewer dimensions: neighbours that broadcast alike are merged to one."""
+    """Merge neighbouring dimensions that broadcast alike, and return the merged shapes."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):
@@ -193,9 +193,9 @@ def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: obje
 
 
 def cast_to(operand: Value, target: torch.dtype) -> Value:
-    """Convert a value to another dtype; a blob keeps its float32 elements.
+    """Convert a value to another dtype; the elements of a blob are still stored as float32.
 
-    Floats that become integers are truncated; numbers that become booleans are 0.0 or 1.0.
+    A float that becomes an integer is truncated; a number that becomes a boolean is 0 or 1.
     """
     if not isinstance(operand, Blob):
         return operand.to(target)
@@ -219,7 +219,7 @@ _INFINITY_AS_INDEX = 2.0**31
 
 
 def as_bool(value: Operand) -> Operand:
-    """Convert numbers to booleans: 0.0 for zero, and 1.0 for all others."""
+    """Convert numbers to booleans: zero to 0.0, and every other number to 1.0."""
     if isinstance(value, Value):
         return cast_to(value, torch.bool)
     return float(bool(value))

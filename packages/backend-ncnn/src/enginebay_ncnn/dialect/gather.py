@@ -1,7 +1,7 @@
 """Embeddings, indexing, gathering and masked scatters.
 
-ncnn indexes a table only with inputs of int32. Every other index becomes a one-hot matrix, and the
-indexing becomes a matrix product.
+ncnn can index a table only with an int32 input of the model. Every other index becomes a one-hot
+matrix, which is multiplied by the table.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -65,7 +65,7 @@ def pick_along(operand: Value, dim: int, index: Value) -> Value:
 
 
 def _group_runs(positions: list[int]) -> list[tuple[int, int]]:
-    """Group positions into runs of consecutive ones; return the start and length of each run."""
+    """Split positions into runs of consecutive numbers; return each run's start and length."""
     runs: list[tuple[int, int]] = []
     for position in positions:
         if runs and position == sum(runs[-1]):
@@ -120,7 +120,7 @@ def write_index(operand: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _count_from_start(index: Value, size: int) -> Value:
-    """Return indices counted from the start; PyTorch counts negative ones from the end."""
+    """Add the size to the negative indices, which PyTorch counts from the end."""
     if isinstance(index, torch.Tensor):
         return index.long() % size
     return apply_unary(lambda x: x + (x * -1.0).clamp(0.0, 1.0) * size, index)

@@ -1,9 +1,9 @@
-"""Operators on images, signals and volumes, with inputs whose first dimension has size one.
+"""Write operators on images, signals and volumes so that the first dimension has size one.
 
 ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs for the
-batch, in the rest of the network too. If that dimension is larger than one (frames of a video,
+batch, and then also in the rest of the network. If that dimension is larger than one (frames of a video,
 windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is merged
-into a dimension that the operator leaves unchanged, and one of size one takes its place.
+into a dimension that the operator leaves unchanged, and a dimension of size one is put in front.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -99,7 +99,7 @@ def _convolve_tall_image(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """Convolve several images as one tall image: one below the other, each with its padding."""
+    """Stack several images and their padding to one tall image, and convolve this image."""
     count, channels, height, width = operand.shape
     reach = dilation[0] * (weight.shape[2] - 1) + 1
     padded = height + 2 * padding[0]

@@ -29,7 +29,7 @@ MAX_RANK = 4
 
 
 def reshape(operand: Value, shape: Sequence[int]) -> Value:
-    """Return ``operand.reshape(shape)``; of consecutive reshapes only the last is written."""
+    """Return ``operand.reshape(shape)``; write only the last of several consecutive reshapes."""
     if not isinstance(operand, Blob):
         return operand.reshape(tuple(shape))
     source = operand.reshape_source or operand
@@ -52,7 +52,7 @@ def normalize_axis(operand: Value, dim: int) -> int:
 
 
 def as_outer_dim_inner(operand: Value, dim: int) -> Value:
-    """Reshape to three dimensions: all before ``dim``, ``dim`` itself, and all after it."""
+    """Merge all dimensions before ``dim`` into one, and all dimensions after ``dim`` into one."""
     shape = operand.shape
     return reshape(operand, (math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
 
@@ -119,7 +119,7 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 
 
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
-    """Permute more than four dimensions by several 4-D permutes.
+    """Permute more than four dimensions by several permutes of four dimensions each.
 
     Each permute exchanges two blocks of neighbouring dimensions.
     """
@@ -175,7 +175,7 @@ def write_slice(
 
 
 def _take_every(operand: Value, dim: int, first: int, count: int, step: int) -> Value:
-    """Return every ``step``-th element: the first one of each group of ``step`` elements."""
+    """Return ``count`` elements along ``dim``: ``first``, and then every ``step``-th element."""
     # ncnn has no strides: only slices can be cut.
     shape = (*operand.shape[:dim], count, *operand.shape[dim + 1 :])
     whole = count if first + count * step <= operand.shape[dim] else count - 1

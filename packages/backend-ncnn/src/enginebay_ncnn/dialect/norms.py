@@ -1,4 +1,4 @@
-"""Normalisations of inputs whose first dimension has size one: pnnx takes that for the batch."""
+"""Write normalisations whose first dimension, which pnnx takes for the batch, has size one."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pooling operators, written as padding of the image and pooling without padding.
+"""Write each pooling operator as a padding layer and a pooling layer without padding.
 
 ncnn and pnnx interpret ``padding``, ``ceil_mode`` and ``count_include_pad`` differently from torch.
 The mean of a window that contains padding is multiplied by a correction.
@@ -27,7 +27,7 @@ _LOWEST = torch.finfo(torch.float32).min
 def _fit_windows(
     image: Sequence[int], output: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the kernel size, and the padding that gives every window a full set of pixels.
+    """Return the kernel size, and the padding with which every window fits into the image.
 
     The padding is in the order of ``torch.nn.functional.pad``.
     """

@@ -69,14 +69,14 @@ def write_program(
 ) -> list[int]:
     """Write a graph as TorchScript for pnnx.
 
-    All inputs and outputs of the file are floats. An input that indexes an embedding table has a
-    second input in the file, of integers, after all others.
+    All inputs and outputs of the file are floats. For each input that indexes an embedding table,
+    the file has an additional integer input at the end.
 
     Args:
         program: The graph, of operators in :data:`OPERATORS` only.
         examples: The example inputs of the graph.
         target: The file to write.
-        split_attention: Whether to prevent pnnx from making one layer of each attention.
+        split_attention: Whether to keep pnnx from fusing each attention into one layer.
 
     Returns:
         The positions of the inputs that index an embedding table.
@@ -172,11 +172,11 @@ class DialectModule(torch.nn.Module):
 
 
 class _GraphRun:
-    """One run of a graph.
+    """One run of a graph, which computes one node after the other.
 
     Attributes:
-        split_attention: Whether to prevent pnnx from making one layer of each attention.
-        values: The values of the nodes so far.
+        split_attention: Whether to keep pnnx from fusing each attention into one layer.
+        values: The values of the nodes that have run.
         integers: The int64 values of the nodes that return an input's integers unchanged.
     """
 
@@ -251,7 +251,7 @@ def _load_constant(value: object) -> object:
 
 
 def _restore_dtype(value: object, example: Any) -> object:
-    """Set a blob's dtype to its dtype in the model; replace an empty blob by a constant."""
+    """Give a blob the dtype of the model's value; replace an empty blob by a constant."""
     if isinstance(value, list | tuple):
         return [_restore_dtype(*pair) for pair in zip(value, example, strict=True)]
     if not isinstance(value, Blob):
@@ -276,7 +276,7 @@ def _finish_output(value: object, model_input: Blob) -> Blob:
 
 
 def _tie_to_input(constant: Tensor, model_input: Blob) -> Blob:
-    """Add zero times an input to a constant output: torch traces only outputs of operators."""
+    """Add 0 · input to a constant output, since torch traces only the results of operators."""
     first = narrow(reshape(model_input, (1, 1, element_count(model_input))), 2, 0, 1)
     zero = emit_call(lambda x: x.clamp(0.0, 0.0), first)  # a product with 0 would spread NaN
     tied = write_add(constant, reshape(zero, (1,) * max(constant.ndim, 1)))

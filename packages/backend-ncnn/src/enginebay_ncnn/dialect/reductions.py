@@ -97,7 +97,7 @@ def write_softmax(
         operand: The value.
         dim: The dimension.
         split_attention: Whether to write the softmax so that pnnx does not recognise an attention:
-            pnnx makes one layer of an attention, wrongly for some, and crashes on others.
+            pnnx fuses some attentions wrongly into one layer, and crashes on others.
     """
     dim = normalize_axis(operand, dim)
     if operand.ndim < MAX_RANK or (operand.ndim == MAX_RANK and not split_attention):

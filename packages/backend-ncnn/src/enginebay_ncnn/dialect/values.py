@@ -27,7 +27,7 @@ _C: Any = torch._C
 
 
 class UnsupportedError(ConversionError):
-    """ncnn's operators cannot express an operator of the model."""
+    """Error for an operator of the model that ncnn's operators cannot express."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Blob:
         tensor: The blob's value for the example inputs, a tensor that the trace records.
         trace: The trace that records the tensor; None if nothing is traced.
         dtype: The value's dtype in the model.
-        reshape_source: The blob of which this blob is a reshape, if there is one.
+        reshape_source: The blob that was reshaped to this blob, if there is one.
         row_source: The blob that this blob repeats along the last dimension, if there is one.
     """
 
@@ -72,7 +72,7 @@ def is_constant(value: object) -> bool:
 
 
 def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
-    """Call a function of tensors with blobs and constants; trace the call if one is a blob."""
+    """Call a function of tensors; trace the call if at least one argument is a blob."""
     blobs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Blob)]
     if not blobs:
         return function(*arguments)
@@ -84,7 +84,7 @@ def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
 
 @contextmanager
 def trace_into(trace: object) -> Iterator[None]:
-    """Record the calls in the ``with`` block into a trace; None records nothing."""
+    """Record the calls in the ``with`` block into ``trace``; record nothing if it is None."""
     outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:

@@ -1,8 +1,8 @@
-"""Lowerings of the operators that pnnx and ncnn lack. They use only those that ``dialect`` writes.
+"""Lower the operators that pnnx and ncnn lack. The results contain only operators of ``dialect``.
 
 All other operators have lowerings in Enginebay's core or in torch that are good enough for ncnn.
-The lowerings here do not handle NaN, which ncnn does not have. They prefer a product with a
-constant matrix to several layers, since each layer costs more.
+The lowerings here do not handle NaN, which ncnn does not have. They use one product with
+a constant matrix instead of several layers, which would take longer.
 """
 
 from __future__ import annotations

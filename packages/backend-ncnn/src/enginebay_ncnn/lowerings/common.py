@@ -1,4 +1,4 @@
-"""torch, imported at its first use: rewriters can be listed even if torch is not installed."""
+"""Import torch at its first use, so that rewriters can be listed where torch is missing."""
 
 from __future__ import annotations
 

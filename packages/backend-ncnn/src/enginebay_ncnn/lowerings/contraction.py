@@ -1,4 +1,4 @@
-"""Products of grouped matrices."""
+"""Lowering of the product of rows with the matrices of groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lower_grouped_mm(
 ) -> Tensor:
     """Multiply each row by the matrix of its group.
 
-    Every row is multiplied by every matrix, and a mask selects the product of its group.
+    Every row is multiplied by every matrix, and a mask selects the product of the row's group.
     """
     if offs is None or a.ndim != 2 or b.ndim != 3 or bias is not None or out_dtype is not None:
         unchanged: Tensor = ctx.origin_op(a, b, offs, bias, out_dtype)

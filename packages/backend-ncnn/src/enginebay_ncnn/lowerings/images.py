@@ -26,7 +26,7 @@ def _make_resize(dims: int, flags: int, *, is_vec: bool) -> Callable[..., Tensor
     Args:
         dims: The number of dimensions that are resized.
         flags: The number of arguments between the size and the scale factors.
-        is_vec: Whether it is the overload ``vec``, which takes all scale factors in one list.
+        is_vec: Whether the overload is ``vec``, which takes all scale factors in one list.
     """
 
     def lowering(ctx: LoweringContext, x: Tensor, size: Sequence[int] | None, *args: Any) -> Tensor:
@@ -78,7 +78,7 @@ def lower_pad(
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Concatenate slices for circular padding; torch's decomposition assigns to slices instead."""
+    """Pad circularly by concatenating slices; torch's decomposition assigns to slices instead."""
     if mode != "circular":
         unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
         return unchanged

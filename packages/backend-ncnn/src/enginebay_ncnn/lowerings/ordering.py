@@ -1,4 +1,4 @@
-"""Lowerings of sorting, by comparing every pair of elements, and of minima and maxima.
+"""Lowerings of sorting, which compares every pair of elements, and of minima and maxima.
 
 ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 """
@@ -22,7 +22,7 @@ lowerings = eb.RewriterSet(backend="ncnn")
 
 
 def _select_first(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Tensor, Tensor]:
-    """Return the first ``count`` elements of a sorted dimension, and their indices."""
+    """Sort along a dimension; return the first ``count`` elements and their indices."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     moved = x.movedim(dim, -1)
