@@ -1,3 +1,3 @@
-"""A build cache for all backends of Enginebay, as an example of a plugin that serves them all."""
+"""A cache of builds for all backends of Enginebay: an example of a plugin for every backend."""
 
 __version__ = "0.1.0"

@@ -108,7 +108,7 @@ def _prefix_fields(field: str, mapping: Mapping[str, object]) -> dict[str, objec
 
 
 def _digest_files(value: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the parameter and the digest of each file that a parameter's value names."""
+    """Yield, for each file that a parameter names, the parameter and the file's digest."""
     if isinstance(value, dict):
         for key, item in value.items():
             if name or key not in _TARGETS:
@@ -133,7 +133,7 @@ def _digest_data(data: CalibrationData) -> str:
 
 
 def _find_file(text: str) -> Path | None:
-    """Return the file that a text names, as a path or as ``file.py:attr``, if there is one."""
+    """Return the file that a text names as a path or as ``file.py:attr``, if the file exists."""
     for path in (Path(text), Path(text.partition(":")[0])):
         try:
             if path.is_file():
@@ -144,7 +144,7 @@ def _find_file(text: str) -> Path | None:
 
 
 def _list_versions(backend: eb.Backend) -> dict[str, str]:
-    """Return the versions of Enginebay, the plugin, its engine and its dependencies."""
+    """Return the versions of Enginebay, the backend's plugin, the engine and the dependencies."""
     # A requirement may list alternatives, separated by "|".
     alternatives = [part for text in backend.info.runtime_distributions for part in text.split("|")]
     with suppress(PackageNotFoundError):
@@ -160,7 +160,7 @@ def _list_versions(backend: eb.Backend) -> dict[str, str]:
 
 
 def _digest_source(backend: str) -> str:
-    """Return the SHA-256 of the plugin's Python files."""
+    """Return the SHA-256 of the Python files of a backend's plugin."""
     # During development, the source changes without a new version.
     (status,) = (status for status in eb.list_backends() if status.name == backend)
     spec = find_spec(status.module.partition(".")[0])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CacheWarning(UserWarning):
-    """The cache could not be read or written; the build continues without it."""
+    """Warning that the cache could not be read or written; the build continues without cache."""
 
 
 class Lookup:
@@ -80,7 +80,7 @@ class Lookup:
 
 
 def _explain_miss(key: Key, store: Store) -> list[str]:
-    """Return a line for each field in which a key differs from the most similar entry."""
+    """Return the fields in which a key differs from the most similar entry, one line each."""
     compared = [
         (list_differences(key, entry.about.key), entry.digest)
         for entry in store.entries()
@@ -101,7 +101,7 @@ _checks: set[Path] = set()
 
 @eb.hookimpl(wrapper=True)
 def check_env(request: CheckEnvRequest) -> Generator[None, EnvReport, EnvReport]:
-    """Exclude the folder of the check from the cache."""
+    """Mark the folder of an environment check, whose builds must not come from the cache."""
     _checks.add(request.work_dir)
     return (yield)
 
@@ -126,7 +126,7 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
 # Before the backend's implementation: pluggy returns the first result that is not None.
 @eb.hookimpl(specname="to_backend", tryfirst=True)
 def from_cache(request: ConvertRequest) -> list[Path] | None:  # noqa: ARG001  # the hook's signature
-    """Return the files of an earlier build; after None, pluggy calls the backend."""
+    """Return the files of an earlier build; if None, pluggy then calls the backend."""
     lookup = _lookup.get()
     return lookup.files if lookup else None
 

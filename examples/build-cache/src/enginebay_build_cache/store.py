@@ -1,7 +1,7 @@
 """The folder of cached builds: each entry is a folder with the files and a description.
 
 Entries are created and deleted by atomic renames. So several processes may share the folder without
-a lock: an entry that one process deletes while another process reads it is a miss there. Every file
+a lock: an entry that is deleted while another process reads it is a miss for the reader. Every file
 is checked against its digest when it is used.
 """
 
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class DamagedError(Exception):
-    """An entry was changed after it was stored; the cache has deleted it."""
+    """Error for an entry that was changed after it was stored; the cache has deleted the entry."""
 
 
 class Store:
@@ -115,7 +115,7 @@ class Store:
         return cls(root.absolute(), parse_size(size))
 
     def entries(self) -> list[Entry]:
-        """Return every entry that can be read, the last used first."""
+        """Return every entry that can be read, the most recently used entry first."""
         entries = [self._read_entry(path) for path in self._list_paths()]
         return sorted(filter(None, entries), key=lambda entry: entry.used, reverse=True)
 
@@ -156,7 +156,7 @@ class Store:
         seconds: float,
         missed: Iterable[str],
     ) -> None:
-        """Store files of a folder, and delete old entries to stay below the limit.
+        """Store files of a folder, and delete old entries to keep the cache below the limit.
 
         Nothing is stored if the files alone are larger than the limit, or if another process has
         stored the same build in the meantime.
@@ -201,7 +201,7 @@ class Store:
         return Entry(path.name, about, used) if all(map(_is_inside, about.files)) else None
 
     def _delete_entry(self, path: Path) -> bool:
-        """Delete an entry; return False if another process did."""
+        """Delete an entry; return False if another process has already deleted the entry."""
         self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         discarded = Path(mkdtemp(dir=self._scratch))
         try:
@@ -213,7 +213,7 @@ class Store:
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete the least recently used entries above the limit, but never the newest entry."""
+        """Delete the least recently used entries until the rest fits the limit; keep ``newest``."""
         total = 0
         entries = self.entries()
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):
@@ -230,7 +230,7 @@ class Store:
 
 
 def parse_size(text: str) -> int:
-    """Parse a size in the format of ``du -h``; return bytes.
+    """Parse a size in the format of ``du -h``; return the number of bytes.
 
     Raises:
         UsageError: The text is not a size.

@@ -111,7 +111,7 @@ def load(
         path: The file that :func:`save` wrote.
         backend: The backend that built the engine.
         weights: The ``.onnx`` file with the weights of an engine built with ``strip_plan``, or with
-            new weights for an engine built with ``refit``. The file has fp32 weights always.
+            new weights for an engine built with ``refit``. The file always has fp32 weights.
         output_names: The order of the outputs; by default the engine's order.
         **params: The parameters that the engine was built with.
 

@@ -96,7 +96,7 @@ def bound_to(request: BindingRequest[Params]) -> Mapping[str, str]:
 
 @eb.hookimpl
 def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
-    """Return the GPUs that an engine is built for; None for an engine for this GPU only."""
+    """Return the GPUs that an engine is built for; None if the engine runs on this GPU only."""
     from enginebay_tensorrt import portability
 
     return portability.built_for(request.params)

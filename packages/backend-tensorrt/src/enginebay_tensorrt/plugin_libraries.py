@@ -43,7 +43,7 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Return the error of the system's loader for a shared library, if it cannot be loaded."""
+    """Load a shared library; return the error of the system's loader, or [] if there is none."""
     # TensorRT logs this error only while a builder exists.
     try:
         ctypes.CDLL(str(path.resolve()))

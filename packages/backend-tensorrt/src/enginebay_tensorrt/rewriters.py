@@ -76,7 +76,7 @@ def interpolate(
 ) -> object:
     """Resize with antialias by two matrix products, if height and width are fixed.
 
-    The TorchScript exporter does not trace fixed sizes, but it cannot export antialias anyway.
+    The TorchScript exporter traces no fixed sizes, but cannot export antialias anyway.
     """
     import torch
 
@@ -182,7 +182,7 @@ def masked_scatter(
     mask: Tensor,
     source: Tensor,
 ) -> Tensor:
-    """Count the true elements of the mask, since TensorRT for RTX lacks ``NonZero``."""
+    """Scatter by counting the true elements of the mask: TensorRT for RTX lacks ``NonZero``."""
     import torch
 
     mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape

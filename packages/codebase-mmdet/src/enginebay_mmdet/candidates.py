@@ -1,4 +1,4 @@
-"""A single-stage detector without non-maximum suppression: all boxes with class scores."""
+"""A detector module that returns all boxes and class scores, without non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Candidates(nn.Module):
-    """Module that returns all boxes of mmdet's head, without a selection of the best ones.
+    """Module that returns all boxes of a single-stage detector, not only the best boxes.
 
     Args:
         network: The detector as mmdet builds it.
@@ -61,13 +61,13 @@ class Candidates(nn.Module):
 
 
 def _get_globals(head: BaseDenseHead) -> dict[str, Any]:
-    """Return the globals of the head's method that selects the best boxes."""
+    """Return the global variables of the method with which a head selects the best boxes."""
     names: dict[str, Any] = head._predict_by_feat_single.__func__.__globals__
     return names
 
 
 def _select_all(scores: Tensor, _: float, __: int, results: object) -> tuple[object, ...]:
-    """Select every box: a replacement of mmdet's ``filter_scores_and_topk``."""
+    """Select every box; this function replaces mmdet's ``filter_scores_and_topk``."""
     # mmdet indexes the factors of the scores with the third value. This one adds a dimension to
     # them, so that they are multiplied with the scores of all classes.
     return scores, scores.new_zeros(scores.shape[0]), (slice(None), None), results

@@ -1,4 +1,4 @@
-"""``torch.cat`` with a rule for torch.vmap: torch's own rule exports a fixed number of images."""
+"""Replace ``torch.cat``, whose rule for torch.vmap exports a fixed number of images."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _list_configs(folder: Path) -> dict[str, Path]:
 
 
 def _suggest_names(name: str, known: list[str]) -> str | None:
-    """Return a hint with similar names, those with the same start first."""
+    """Return a hint with similar names; names with the same start come first."""
     close = [other for other in known if other.startswith(name)][:3]
     close = close or get_close_matches(name, known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else None

@@ -1,7 +1,7 @@
 """Non-maximum suppression as one operator of torch, exported as ONNX's ``NonMaxSuppression``.
 
-It returns a mask instead of a list of indices. So all shapes are fixed, and the following operators
-can be exported and mapped over images.
+The operator returns a mask instead of a list of indices. So all shapes are fixed, and torch can
+export the following operators and map them over images.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
 def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return 1 for each selected box, and 0 for a box that overlaps a better one or has score 0.
+    """Return 1 for each selected box; 0 for a box that overlaps a better box or has score 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.
@@ -72,7 +72,7 @@ def symbolic(
     iou_threshold: float,
     most: int,
 ) -> object:
-    """Add ``NonMaxSuppression``, and nodes that turn its indices into a mask."""
+    """Add ``NonMaxSuppression``, and nodes that convert the selected indices to a mask."""
 
     def constant(*values: float) -> object:
         return g.op("Constant", value_t=torch.tensor(values))

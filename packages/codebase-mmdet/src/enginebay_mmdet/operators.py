@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def nms(bboxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Remove boxes that overlap a better one; return the indices of the others, best first.
+    """Remove each box that overlaps a better box; return the other boxes' indices, best first.
 
     Args:
         bboxes: ``N×4 float32``: left, top, right, bottom.
@@ -47,7 +47,7 @@ def roi_align_forward(
     pool_mode: int,
     aligned: bool,
 ) -> None:
-    """Write the average of the features in each cell of each region to ``output``.
+    """Split each region into cells; write the average of the features of each cell to ``output``.
 
     ``rois`` is ``K×5``: the index of the image, then left, top, right and bottom.
     """

@@ -110,7 +110,7 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Select the best scores of one level; scores below the threshold become 0."""
+    """Select the best scores of one feature level; scores below the threshold become 0."""
     classes = scores.shape[1]
     flat = torch.where(scores > score_thr, scores, 0).flatten()
     size: Any = flat.shape[0]
@@ -139,7 +139,7 @@ def suppress_boxes(
     nms_cfg: ConfigDict | None,
     class_agnostic: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Suppress boxes of the same class; return the selected boxes with scores, and their indices.
+    """Suppress overlapping boxes of each class; return boxes with scores, and box indices.
 
     The selected boxes come first. Each suppressed box is replaced by the best box, with score 0.
     """
@@ -163,7 +163,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False: mmdet's branch for ONNX calls functions that mmdet removed."""
+    """Return False for ``is_in_onnx_export``: mmdet's branch for ONNX calls removed functions."""
     return False
 
 
@@ -174,13 +174,13 @@ def clamp_a_copy(
     min: float | None = None,  # noqa: A002  # torch's name
     max: float | None = None,  # noqa: A002  # torch's name
 ) -> Tensor:
-    """Use ``clamp``: torch.vmap cannot map ``clamp_``."""
+    """Replace ``clamp_``, which torch.vmap cannot map, by ``clamp`` and ``copy_``."""
     return self.copy_(torch.clamp(self, min, max))
 
 
 @REWRITERS.function("torch.cat")
 def join_mapped(ctx: Context, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Concatenate tensors of mapped images by ``joining.cat``, and other tensors as before."""
+    """Call ``joining.cat`` for tensors that torch.vmap maps, and ``torch.cat`` for others."""
     if not any(map(torch._C._functorch.is_batchedtensor, tensors)):
         result: Tensor = ctx.origin_func(tensors, dim)
         return result
@@ -233,7 +233,7 @@ def suppress_by_class(
     return_inds: bool = False,
     box_dim: int = 4,
 ) -> object:
-    """Suppress boxes of the same class; boxes below the threshold get score 0."""
+    """Suppress overlapping boxes of each class; boxes below the threshold get score 0."""
     if return_inds:
         return ctx.origin_func(
             multi_bboxes, multi_scores, score_thr, nms_cfg, max_num, score_factors, True, box_dim
@@ -259,7 +259,7 @@ def pool_by_level(
     rois: Tensor,
     roi_scale_factor: float | None = None,
 ) -> Tensor:
-    """Pool each region of one image at every level, and select the result of the region's level."""
+    """Pool each region of an image at all levels; select the result at the region's level."""
     levels = self.map_roi_levels(rois, len(feats))
     if roi_scale_factor is not None:
         rois = self.roi_rescale(rois, roi_scale_factor)
@@ -289,7 +289,7 @@ def decode_deltas(
     clip_border: bool = True,
     *rest: object,
 ) -> Tensor:
-    """Decode boxes, and clip a copy to the image: the original clips views in place."""
+    """Decode boxes, and clip copies to the image, since mmdet's code clips views in place."""
     boxes = ctx.origin_func(rois, deltas, means, stds, None, wh_ratio_clip, False, *rest)
     return _clip_boxes(boxes, max_shape) if clip_border and max_shape is not None else boxes
 
@@ -298,7 +298,7 @@ def decode_deltas(
 def decode_distances(
     ctx: Context, points: Tensor, distance: Tensor, max_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Decode boxes, and clip a copy to the image: the original clips views in place."""
+    """Decode boxes, and clip copies to the image, since mmdet's code clips views in place."""
     boxes: Tensor = ctx.origin_func(points, distance)
     return boxes if max_shape is None else _clip_boxes(boxes, max_shape)
 

@@ -1,4 +1,4 @@
-"""RoIAlign as one operator of torch for the regions of many images, exported as ONNX's."""
+"""RoIAlign of many images as one operator of torch, exported as ONNX's ``RoiAlign``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pool_regions(
     samples: int,
     shift: bool,
 ) -> Tensor:
-    """Average the features in each cell of each region.
+    """Split each region into cells, and average the features in each cell.
 
     Args:
         features: ``B×C×H×W float32``.
@@ -31,7 +31,7 @@ def pool_regions(
         scale: The width of the feature map divided by the width of the image.
         height: The number of cells of a region from top to bottom.
         width: The number of cells of a region from left to right.
-        samples: The number of points averaged along each side of a cell; 0 for one per feature.
+        samples: The number of points averaged along each side of a cell; 0: one per feature.
         shift: True if the centre of the first feature is at 0.5, not at 0: mmcv's ``aligned``.
 
     Returns:
@@ -77,7 +77,7 @@ def symbolic(
     samples: int,
     shift: bool,
 ) -> object:
-    """Add ``RoiAlign``. Before opset 16 it has no attribute for the shift: the boxes are moved."""
+    """Add ``RoiAlign``; before opset 16, which adds an attribute for the shift, move the boxes."""
 
     def constant(values: object) -> object:
         return g.op("Constant", value_t=torch.tensor(values))

@@ -161,7 +161,7 @@ def suppressions(test_cfg: ConfigDict | None) -> list[ConfigDict]:
 
 
 def _check_post_processing(section: Iterable[str]) -> None:
-    """Log the keys that have no effect.
+    """Check the keys of ``post_processing``, and log the keys that have no effect.
 
     Raises:
         ModelSourceError: MMDeploy does not have such a key.
@@ -179,7 +179,7 @@ def _check_post_processing(section: Iterable[str]) -> None:
 
 
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
-    """Fill in missing values of the model's ``test_cfg``; return the number of detections."""
+    """Add missing values to the model's ``test_cfg``; return the number of detections."""
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
         test.setdefault("score_thr", section["score_threshold"])

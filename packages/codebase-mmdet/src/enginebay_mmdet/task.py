@@ -74,7 +74,7 @@ def _type_name(kind: object) -> str:
 
 
 def _read_class_names(config: Config) -> list[str]:
-    """Return the class names of the test data set; none if their number does not fit the model."""
+    """Return the class names of the test data set; [] if the model has another class count."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads

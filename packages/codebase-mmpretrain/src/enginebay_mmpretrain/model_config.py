@@ -48,7 +48,7 @@ def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
 
 
 def _suggest_names(name: str, known: Sequence[str]) -> str:
-    """Return a hint with similar names, those with the same start first."""
+    """Return a hint with similar names; names with the same start come first."""
     # mmpretrain's names end with the training setup, which users often omit.
     close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
@@ -97,7 +97,7 @@ def _is_classifier(kind: object) -> bool:
 
 
 def _find_registered(kind: str) -> type | None:
-    """Return the class that mmpretrain registers by a name; None if there is none."""
+    """Return the class that mmpretrain registers under a name; None if there is no such class."""
     from mmpretrain.registry import MODELS
 
     registered: type | None = MODELS.module_dict.get(kind.removeprefix("mmpretrain."))

@@ -18,12 +18,12 @@ _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bi
 def classification_task(
     network: BaseClassifier, config: Mapping[str, Any], size: tuple[int, int, int] | None
 ) -> dict[str, object] | None:
-    """Return the task of a classifier; None if a task cannot express its config.
+    """Return the task of a classifier; None if a task cannot express the config.
 
     Args:
         network: The classifier as mmpretrain builds it.
-        config: Its config.
-        size: Channels, height and width of its input; None if they are unknown.
+        config: The classifier's config.
+        size: Channels, height and width of the input; None if the size is unknown.
     """
     steps = None if size is None else pipeline_steps(config, size)
     prepare = network.data_preprocessor
@@ -49,7 +49,7 @@ def classification_task(
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
 ) -> list[dict[str, object]] | None:
-    """Return a ``test_pipeline`` as a task's steps for an image size; None if one is unsupported.
+    """Convert a ``test_pipeline`` to a task's steps; None if a transform is unsupported.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -76,7 +76,7 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Return a transform as a task's step, its size scaled by ``share``; None if unsupported."""
+    """Convert a transform to a task's step, and scale the size; None if it is unsupported."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (
@@ -95,6 +95,6 @@ def _convert_step(
 
 
 def _scale_size(size: int | Sequence[int], share: tuple[float, float]) -> dict[str, int]:
-    """Return the scaled height and width of a size: a number, or ``(width, height)``."""
+    """Scale a size, which is a number or ``(width, height)``; return height and width."""
     width, height = (size, size) if isinstance(size, int) else size
     return {"height": round(height * share[0]), "width": round(width * share[1])}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load_published(network: nn.Module, address: str | None, name: str) -> None:
-    """Load the weights that OpenMMLab published: downloaded once, without executing code in them.
+    """Load the weights that OpenMMLab published; download them once, and run no code in them.
 
     Args:
         network: The classifier.

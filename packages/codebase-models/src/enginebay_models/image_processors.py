@@ -1,4 +1,4 @@
-"""The tasks of transformers' image models, from their image processors."""
+"""Determine the tasks of transformers' image models from the models' image processors."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -> Record | None:
     """Return the task of a model of transformers; None if it cannot be determined.
 
-    It cannot be determined without enginebay-vision, which computes inputs from the task.
+    Determining the task requires enginebay-vision, which runs the preprocessing.
 
     Args:
         model: The model.
         name: The user's name of the model; a folder may contain the processor's settings.
-        image: The example input, ``1×C×H×W``; None if it is not a single image.
+        image: The example input, ``1×C×H×W``; None if the input is not a single image.
     """
     kind = type(model).__name__
     classifies = kind.endswith("ForImageClassification")
@@ -64,9 +64,9 @@ def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -
 def _image_input(
     config: PreTrainedConfig, name: str, height: int, width: int, *, detects: bool
 ) -> Record | None:
-    """Return the preprocessing of a model's image processor, for an image size, as plain data.
+    """Return an image processor's preprocessing for an image size, as plain data, or None.
 
-    None if the plain data cannot express it: a processor is a class with arbitrary code.
+    A processor is a class with arbitrary code, which plain data cannot always express.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -86,7 +86,7 @@ def _image_input(
 
 
 def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | None:
-    """Return the class of the image processor for Pillow's images, if there is one."""
+    """Return the class of the model's image processor that uses Pillow, if there is one."""
     import transformers
     from transformers.models.auto import image_processing_auto
 
@@ -98,7 +98,7 @@ def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | Non
 def _settings_for_size(
     settings: BaseImageProcessor, height: int, width: int, *, detects: bool
 ) -> tuple[dict[str, object], Record]:
-    """Return the settings to change in the processor for an image size, and the preprocessing."""
+    """Return which settings of a processor an image size changes, and the preprocessing."""
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:

@@ -38,7 +38,7 @@ def import_library(name: str) -> ModuleType:
 
 @contextmanager
 def wrap_download_errors(model: str) -> Iterator[None]:
-    """Raise an error of a download as one line; silence the log of the Hub's client.
+    """Shorten the error of a failed download to one line; silence the log of the Hub's client.
 
     Raises:
         EnginebayError: The download failed.

@@ -24,7 +24,7 @@ def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) ->
     Args:
         data: The module ``timm.data``.
         model: The model.
-        size: Channels, height and width of its input.
+        size: Channels, height and width of the model's input.
     """
     channels, height, width = size
     config = data.resolve_data_config({"input_size": size}, model=model)
@@ -41,7 +41,7 @@ def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) ->
 
 
 def _timm_steps(config: Mapping[str, Any], height: int, width: int) -> list[Record]:
-    """Return the steps of ``timm.data.transforms_factory.transforms_imagenet_eval``."""
+    """Return the steps of timm's ``transforms_imagenet_eval`` as plain data."""
     before = [math.floor(side / config["crop_pct"]) for side in (height, width)]
     options: dict[str, Any] = {"interpolation": config["interpolation"]}
     fill = [0, 0, 0]
@@ -61,7 +61,7 @@ def torchvision_task(
     Args:
         weights: The weights, whose transforms define the preprocessing.
         arguments: The model's keyword arguments.
-        size: Channels, height and width of its input.
+        size: Channels, height and width of the model's input.
     """
     transforms = weights.transforms()
     if type(transforms).__name__ != "ImageClassification" or size[0] != 3:

@@ -1,4 +1,4 @@
-"""``timm:NAME``: any of timm's models, with or without its tag."""
+"""``timm:NAME``: any model of timm; the name may omit timm's tag, such as ``.a1_in1k``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
 
 def _size_arguments(trained_at: Any, size_requested: tuple[int, int, int] | None) -> dict[str, Any]:
-    """Return arguments for ``timm.create_model``, if the requested size is not the trained one."""
+    """Return the arguments of ``timm.create_model`` for the requested size, if any are needed."""
     if (
         trained_at is None
         or size_requested is None

@@ -96,7 +96,7 @@ class Detector(nn.Module):
 class Candidates(Detector):
     """Module that returns all boxes of a single-stage detector, with a score for each class.
 
-    torchvision's own code computes them, without the selection of the best boxes.
+    The boxes come from torchvision's own code, without its selection of the best boxes.
 
     Args:
         network: The detector as torchvision builds it.
@@ -139,7 +139,7 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Return the rows of one image as one tensor; RetinaNet and FCOS have a tensor per level."""
+    """Join the rows of one image to one tensor; RetinaNet and FCOS have a tensor per level."""
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)
@@ -190,7 +190,7 @@ def _make_task(
     *,
     with_suppression: bool,
 ) -> Record:
-    """Return the task of a detector, which performs the suppression if the detector does not."""
+    """Return a detector's task; the task performs the suppression if the detector does not."""
     _, height, width = size
     if network.transform.fixed_size:
         steps = [resize(height, width, antialias=False)]

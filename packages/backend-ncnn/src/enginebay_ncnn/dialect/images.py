@@ -1,7 +1,7 @@
 """Write operators on images, signals and volumes so that the first dimension has size one.
 
 ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs for the
-batch, and then also in the rest of the network. If that dimension is larger than one (frames of a video,
+batch, and then also in the rest of the network. If that dimension is larger than one (frames,
 windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is merged
 into a dimension that the operator leaves unchanged, and a dimension of size one is put in front.
 """
