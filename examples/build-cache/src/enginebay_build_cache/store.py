@@ -156,7 +156,7 @@ class Store:
         seconds: float,
         missed: Iterable[str],
     ) -> None:
-        """Store files of a folder, and delete old entries to keep the cache below the limit.
+        """Store a build's files, and delete old entries to keep the cache below the limit.
 
         Nothing is stored if the files alone are larger than the limit, or if another process has
         stored the same build in the meantime.

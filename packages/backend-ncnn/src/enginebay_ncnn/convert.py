@@ -67,7 +67,7 @@ class _Attempt:
 
 
 def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
-    """Write the network, its weights and its plan into the work folder.
+    """Write the network, the weights and the plan into the work folder.
 
     Returns:
         The paths of the network, the weights and the plan.
@@ -87,7 +87,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the layers that precision int8 computes in 8 bits, as types by layer name.
+    """Return the names and types of the layers that precision int8 computes in 8 bits.
 
     Raises:
         ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
@@ -100,7 +100,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the converted network with the smallest error; delete its folder after the block."""
+    """Yield the network with the smallest error; delete the network's folder after the block."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

@@ -1,4 +1,4 @@
-"""The graph of an ncnn network, read from and written to its ``.param`` file."""
+"""The graph of an ncnn network, read from and written to a ``.param`` file."""
 
 from __future__ import annotations
 

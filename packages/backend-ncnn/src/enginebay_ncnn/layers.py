@@ -23,7 +23,7 @@ def check_layers(
     params: NcnnParams,
     source_lines: Mapping[str, list[str]],
 ) -> None:
-    """Check that ncnn has each layer of the network, with all its parameters.
+    """Check that ncnn has each layer of the network, with all parameters of the layer.
 
     Args:
         graph: The network.

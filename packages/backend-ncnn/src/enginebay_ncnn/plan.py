@@ -1,4 +1,4 @@
-"""The plan: the mapping between a model's tensors and ncnn's blobs.
+"""The plan of a network: the mapping between a model's tensors and ncnn's blobs.
 
 An ncnn network has other tensor names than the model, no dtypes, and at most one batch axis. The
 conversion writes the mapping into a small JSON file next to the network; the wrapper reads it.

@@ -64,7 +64,7 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the layers that precision int8 computes in 8 bits, as types by layer name."""
+    """Return the names and types of the layers that precision int8 computes in 8 bits."""
     from enginebay_ncnn import convert
 
     return convert.quantizable_nodes(request)

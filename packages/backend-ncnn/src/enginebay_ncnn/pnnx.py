@@ -1,4 +1,4 @@
-"""Run the program pnnx, and read from its log which parameters it ignored."""
+"""Run the program pnnx, and read from the log which parameters pnnx ignored."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _INT8_MAX = 127
 
 
 def quantizable_layers(graph: Graph) -> dict[str, str]:
-    """Return the layers that ncnn can compute in 8 bits, as types by layer name."""
+    """Return the names and types of the layers that ncnn can compute in 8 bits."""
     return {layer.name: layer.type for layer in graph.layers if _has_int8_form(layer)}
 
 

@@ -107,7 +107,7 @@ def device(params: Params) -> Device:
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
-    """Make a GPU the current device of the calling thread in the block, as TensorRT requires."""
+    """Make a GPU the calling thread's current device in the ``with`` block, for TensorRT."""
     previous = call("cudaGetDevice")
     if previous == index:
         yield

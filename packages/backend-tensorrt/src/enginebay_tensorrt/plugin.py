@@ -60,7 +60,7 @@ def to_backend(request: ConvertRequest[Params]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the operators, by node name, that get Q/DQ nodes with precision int8 and fp8."""
+    """Return the names and operators of the nodes that int8 and fp8 put Q/DQ nodes around."""
     from enginebay_tensorrt import quantize
 
     return quantize.quantizable_nodes(request.ir.path)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def uses_flags(params: Params) -> bool:
-    """Return True if a builder flag sets the precision; else the types in the graph do."""
+    """Return True if a builder flag, and not the types in the graph, sets the precision."""
     # For DLA only, which does not accept strongly typed networks up to TensorRT 10.7.
     return params.dla_core is not None and get_library(params).has_precision_flags
 

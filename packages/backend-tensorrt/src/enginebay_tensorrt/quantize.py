@@ -79,7 +79,7 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the operators, by node name, around which :func:`quantize` puts Q/DQ nodes."""
+    """Return the names and operators of the nodes that :func:`quantize` puts Q/DQ nodes around."""
     nodes = _load_nodes(source)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 

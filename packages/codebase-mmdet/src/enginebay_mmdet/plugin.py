@@ -1,4 +1,4 @@
-"""The plugin: a model source, and the rewriters that its models need."""
+"""The plugin: a source of models, and the rewriters that these models need."""
 
 from __future__ import annotations
 

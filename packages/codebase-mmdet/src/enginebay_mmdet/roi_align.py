@@ -31,7 +31,7 @@ def pool_regions(
         scale: The width of the feature map divided by the width of the image.
         height: The number of cells of a region from top to bottom.
         width: The number of cells of a region from left to right.
-        samples: The number of points averaged along each side of a cell; 0: one per feature.
+        samples: Points to average along each side of a cell; 0 for one point per feature.
         shift: True if the centre of the first feature is at 0.5, not at 0: mmcv's ``aligned``.
 
     Returns:

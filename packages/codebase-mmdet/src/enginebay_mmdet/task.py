@@ -1,4 +1,4 @@
-"""The task of a detector of mmdet, as plain data for enginebay-vision."""
+"""Read a detector's task (preprocessing, classes, output names) from mmdet's config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -
     Args:
         config: The config, with a complete ``test_cfg``.
         size: Channels, height and width of the input.
-        candidates: True for a detector without suppression: the task then performs it.
+        candidates: True for a detector without suppression; the task then has the suppression.
     """
     task: dict[str, object] = {
         "type": "object-detection",
@@ -62,7 +62,7 @@ def _read_preprocessing(config: Config, size: tuple[int, int, int]) -> dict[str,
 
 
 def _read_fill(pad: Mapping[str, Any]) -> list[float]:
-    """Return the colour, as red, green and blue, of a step ``Pad`` of ``test_pipeline``."""
+    """Return the padding colour of a ``Pad`` step in ``test_pipeline``, as red, green and blue."""
     value = pad.get("pad_val", 0)
     value = value.get("img", 0) if isinstance(value, dict) else value
     return [value] * 3 if isinstance(value, int | float) else list(value)[::-1]

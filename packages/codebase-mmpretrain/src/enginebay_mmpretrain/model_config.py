@@ -123,7 +123,7 @@ def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def _read_crop_size(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Return the width and height after the last transform that fixes both."""
+    """Return an image's width and height after the last transform that fixes both."""
     size = None
     for transform in pipeline:
         kind = transform.get("type")

@@ -1,4 +1,4 @@
-"""The plugin: a model source, and the rewriter that its models need."""
+"""The plugin: a source of models, and the rewriter that these models need."""
 
 from __future__ import annotations
 

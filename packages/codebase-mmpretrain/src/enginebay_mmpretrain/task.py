@@ -1,4 +1,4 @@
-"""The task of a classifier, as plain data, from its config."""
+"""Read a classifier's task (preprocessing, classes) from mmpretrain's config, as plain data."""
 
 from __future__ import annotations
 

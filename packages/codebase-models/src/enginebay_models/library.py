@@ -59,7 +59,7 @@ def wrap_download_errors(model: str) -> Iterator[None]:
 
 
 def make_unknown_error(scheme: str, name: str, known: Iterable[str]) -> ModelSourceError:
-    """Return the error for an unknown model; its hint has the nearest names."""
+    """Return the error for an unknown model; the error's hint lists similar names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(
         f"{scheme} has no model '{name}'", hint=f"nearest are {', '.join(close)}" if close else None

@@ -1,4 +1,4 @@
-"""The tasks of classifiers of timm and torchvision."""
+"""The tasks (preprocessing and classes) of the classifiers of timm and torchvision."""
 
 from __future__ import annotations
 

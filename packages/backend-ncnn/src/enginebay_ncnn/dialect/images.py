@@ -1,4 +1,4 @@
-"""Write operators on images, signals and volumes so that the first dimension has size one.
+"""Write operators on images, signals and volumes so that the batch for pnnx has size one.
 
 ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs for the
 batch, and then also in the rest of the network. If that dimension is larger than one (frames,

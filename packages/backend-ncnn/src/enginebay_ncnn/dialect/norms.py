@@ -1,4 +1,4 @@
-"""Write normalisations whose first dimension, which pnnx takes for the batch, has size one."""
+"""Write normalisations so that the first dimension, the batch for pnnx, has size one."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ATen operators that a lowered graph may contain, and the function that writes each.
+"""The ATen operators that a lowered graph may contain, and a function to write each operator.
 
 All other operators are lowered to these first, by ``lowerings``, core or torch.
 """

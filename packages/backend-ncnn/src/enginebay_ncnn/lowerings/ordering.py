@@ -1,4 +1,4 @@
-"""Lowerings of sorting, which compares every pair of elements, and of minima and maxima.
+"""Lowerings of minima, maxima and sorting; sorting compares every pair of elements.
 
 ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
 """
