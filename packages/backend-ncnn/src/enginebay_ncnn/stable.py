@@ -24,7 +24,7 @@ _MIN_THRESHOLD = 16.0
 
 
 def replace_unstable(graph: Any) -> None:
-    """Replace the operators that overflow in ncnn, in a TorchScript graph, in place."""
+    """Change a TorchScript graph: replace the operators that overflow in ncnn."""
     import torch
 
     compiled: Any = torch.jit.CompilationUnit

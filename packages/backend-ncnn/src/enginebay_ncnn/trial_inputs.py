@@ -1,4 +1,4 @@
-"""Make inputs for the first run of a model: random ones, then the caller's samples."""
+"""Make inputs for the first run of a model: random inputs, then the caller's samples."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Fold windows that do not overlap into an image.
+    """Fold windows into an image; the windows do not overlap.
 
     Args:
         windows: The input of ``fold``.
@@ -43,7 +43,7 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Fold windows that may overlap into an image.
+    """Fold windows into an image; the windows may overlap.
 
     Args:
         windows: The input of ``fold``.

@@ -92,7 +92,7 @@ def _capability_member(text: str) -> str:
 
 
 def _format_capability(member: str) -> str:
-    """Convert TensorRT's name of a capability to CUDA's: ``8.9`` for ``SM89``."""
+    """Convert TensorRT's name of a capability to CUDA's name: ``8.9`` for ``SM89``."""
     return f"{member[2:-1]}.{member[-1]}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes that the parser rejects, each with its error.
+    """Return the nodes that the parser rejects, each with the parser's error.
 
     Raises:
         ConversionError: The parser cannot read the file at all.
