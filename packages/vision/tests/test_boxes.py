@@ -285,7 +285,7 @@ def test_scores_may_follow_the_boxes_in_one_output() -> None:
     for sizes, form in ((("n", 6), False), ((6, "n"), True)):
         with pytest.raises(eb.EnginebayError, match="the task has 3 classes, but the output is"):
             fitted("dets", *sizes, labels="", classes=NAMES, columns=form)
-    with pytest.raises(eb.EnginebayError, match="columns cannot be combined with scores"):
+    with pytest.raises(eb.EnginebayError, match="'columns' and 'scores' cannot be combined"):
         task(columns=True)
 
 

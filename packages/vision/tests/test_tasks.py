@@ -100,7 +100,7 @@ BAD: list[tuple[Any, str]] = [
     ({"mean": [1, 2]}, "the task: mean has 2 numbers; expected one for each channel of RGB, or …"),
     ({"std": [0]}, "the task: std is 0; expected another number"),
     ({"scale": 0}, "the task: scale is 0; expected another number"),
-    ({"dtype": "uint8"}, "the task: dtype uint8 requires unchanged pixels"),
+    ({"dtype": "uint8"}, "the task: dtype uint8 cannot be combined with scale, mean or std"),
     ({"channles": "RGB"}, "the task: Object contains unknown field `channles` - at `$.image`"),
 ]
 

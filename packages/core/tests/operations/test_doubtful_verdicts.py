@@ -160,7 +160,11 @@ def test_domain_bounds_the_probes_and_is_recorded(deploy: Deploy) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"domain": {"y": (0, 1)}}, InputError, "the domain names 'y', which is not an input"),
+        (
+            {"domain": {"y": (0, 1)}},
+            InputError,
+            "the domain has bounds for 'y', which is not an input",
+        ),
         (
             {"domain": {"x": (1, 0)}},
             InputError,

@@ -266,7 +266,7 @@ def test_the_smallest_number_of_windows_is_made_even_if_it_takes_longer() -> Non
         ({"timeout": 0}, "timeout is 0, expected a positive number"),
         ({"batch": (0,)}, "batch is 0, expected an integer of 1 or more"),
         ({"threads": (1, 1)}, "threads contains a number twice"),
-        ({"against": "onnx"}, "against is 'onnx', expected 'pytorch'"),
+        ({"against": "onnx"}, "invalid argument against='onnx': expected 'pytorch'"),
         ({"against": "pytorch"}, "no PyTorch model to compare with"),
         ({"model": "net.py:build"}, "a model is used only to compare against PyTorch"),
     ],

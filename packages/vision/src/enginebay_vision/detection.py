@@ -76,7 +76,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
         if self.columns and self.scores:
             raise UsageError(
-                "columns cannot be combined with scores: it expects scores in the output of boxes",
+                "'columns' and 'scores' cannot be combined: with columns, the boxes contain scores",
                 hint="set scores='', or columns=False",
             )
         if self.labels and self.every_class:

@@ -51,7 +51,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise UsageError(f"{'std' if 0 in self.std else 'scale'} is 0; expected another number")
         if self.dtype == "uint8" and (self.scale, {*self.mean}, {*self.std}) != (1, {0}, {1}):
             raise UsageError(
-                "dtype uint8 requires unchanged pixels",
+                "dtype uint8 cannot be combined with scale, mean or std",
                 hint="set scale=1, and remove mean and std",
             )
 

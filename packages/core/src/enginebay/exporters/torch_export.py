@@ -117,7 +117,7 @@ def _map_symbols(program: torch.export.ExportedProgram, job: ExportJob) -> dict[
 def _open_specs(
     fixed: Sequence[TensorSpec], axes: Mapping[str, Mapping[int, str]] | None
 ) -> tuple[TensorSpec, ...]:
-    """Return specs with names in place of dynamic sizes; without dims if ``axes`` is None."""
+    """Return specs with a name for each dynamic size; if ``axes`` is None, their dims are None."""
     return tuple(
         TensorSpec(spec.name, spec.dtype, None if axes is None else _name_open_dims(spec, axes))
         for spec in fixed

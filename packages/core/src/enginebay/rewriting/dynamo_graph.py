@@ -145,7 +145,7 @@ def strip_annotations(translation: Callable[..., object]) -> Callable[..., objec
 
 
 def wrap_values(values: object) -> object:
-    """Replace each exporter value in a nested structure by a :class:`SymbolicValue`."""
+    """Replace each ``onnx_ir.Value`` in a nested structure by a :class:`SymbolicValue`."""
     import onnx_ir
 
     if isinstance(values, list | tuple):

@@ -50,7 +50,7 @@ def record_larger_sizes(recorder: Recorder, probes: ProbeGenerator) -> None:
                 recorder.refused[name] = larger_size
                 if multiple == 1 and size > 1 and not runs_at(name, size - 1):
                     raise ModelError(
-                        f"'{name}' is open, but the model fails at {size - 1} and at "
+                        f"the dimension '{name}' is open, but the model fails at {size - 1} and at "
                         f"{larger_size}: it runs at the example's {size} only",
                         hint=recorder.advise_on_sizes(),
                     )

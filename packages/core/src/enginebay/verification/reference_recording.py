@@ -169,7 +169,8 @@ def _check_domain(domain: Domain, examples: Mapping[str, NumpyArray]) -> None:
         if name not in examples:
             guess = nearest(name, examples)
             raise InputError(
-                f"the domain names '{name}', which is not an input; inputs: {', '.join(examples)}",
+                f"the domain has bounds for '{name}', which is not an input; inputs: "
+                f"{', '.join(examples)}",
                 hint=f"did you mean '{guess}'?" if guess else None,
             )
         if not low < high:

@@ -130,7 +130,7 @@ def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence
 
 def _check_model(against: str | None, model: object) -> None:
     if against not in (None, "pytorch"):
-        raise UsageError(f"against is {against!r}, expected 'pytorch'")
+        raise UsageError(f"invalid argument against={against!r}: expected 'pytorch'")
     if against is None and model is not None:
         raise UsageError(
             "a model is used only to compare against PyTorch", hint="--against pytorch"

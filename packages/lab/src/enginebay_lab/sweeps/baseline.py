@@ -75,7 +75,7 @@ class _BaselineComparison:
         self.uncompared: Counter[str] = Counter()
 
     def compare_rows(self, row: SweepRow, before: SweepRow) -> None:
-        """Compare the row of a cell with its row in the baseline."""
+        """Record in what a cell's row is worse than its row in the baseline."""
         if before.verdict == "lost":
             self.uncompared["cells that were lost in the baseline, so not compared"] += 1
         elif row.verdict == "lost":
