@@ -98,8 +98,8 @@ def test_opening_only_some_equal_sizes_is_refused(deploy: Deploy, dynamic: Any, 
     with pytest.raises(ModelError) as caught:
         deploy(dynamic=dynamic)
     assert str(caught.value) == (
-        "the dimension 'a_0' is open, but the model fails at 3 and at 8: it runs at the example's 4 "
-        "only"
+        "the dimension 'a_0' is open, but the model fails at 3 and at 8: it runs at the example's "
+        "4 only"
     )
     assert caught.value.hint == f"open the dimensions of the same size under the same name: {flag}"
 
