@@ -205,7 +205,8 @@ def test_the_ratio_says_how_many_times_as_fast_an_artifact_is(
     for row, listed in zip((slow, good), medians, strict=True):
         assert listed[0] <= row.call.low <= row.call.median <= row.call.high <= listed[-1]
     found = compute_ratio(good.windows, slow.windows)
-    assert found.value == pytest.approx(slow.call.median / good.call.median, rel=0.4)
+    # Between the extreme ratios of windows: nearer to the medians' ratio only on a calm machine.
+    assert medians[0][0] / medians[1][-1] <= found.value <= medians[0][-1] / medians[1][0]
     assert found.low <= found.value <= found.high
     assert found.value > 3
 
