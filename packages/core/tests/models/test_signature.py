@@ -281,6 +281,21 @@ def test_training_mode_is_restored_after_forward_raises() -> None:
     assert net.training
 
 
+def test_forward_error_names_the_line_of_the_error_that_it_reports() -> None:
+    def fail() -> None:
+        raise KeyError("inner")
+
+    def forward(x):
+        try:
+            fail()
+        except KeyError as err:
+            raise ValueError("outer") from err
+
+    line = forward.__code__.co_firstlineno + 4
+    with pytest.raises(ModelError, match=rf"ValueError: outer \(\S+test_signature\.py:{line}\)"):
+        read_signature(Net(forward), X)
+
+
 def test_float32_is_computed_without_tf32() -> None:
     """cuDNN's convolutions on a GPU use TF32 by default."""
     seen = []

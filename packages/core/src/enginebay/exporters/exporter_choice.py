@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from enginebay.errors import EnginebayError, ExportError, disk_error, raise_if_interrupted, reason
+from enginebay.errors import (
+    EnginebayError,
+    ExportError,
+    disk_error,
+    find_root_cause,
+    raise_if_interrupted,
+    reason,
+)
 from enginebay.exporters.export_job import CannotWriteError, ExportedFiles, ExportJob
 from enginebay.exporters.open_axes import make_samples
 from enginebay.ir import format_raising_line
@@ -207,7 +214,7 @@ def _format_fallback_notes(used: Exporter, failures: Mapping[Exporter, BaseExcep
 
 def _build_export_error(failures: Mapping[Exporter, BaseException]) -> ExportError:
     reasons = "; ".join(
-        f"{exporter.label}: {reason(err)}{format_raising_line(err)}"
+        f"{exporter.label}: {reason(err)}{format_raising_line(find_root_cause(err))}"
         for exporter, err in failures.items()
     )
     errors = list(failures.values())

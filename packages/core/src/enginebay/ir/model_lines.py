@@ -8,8 +8,6 @@ from pathlib import Path
 from traceback import walk_stack, walk_tb
 from typing import TYPE_CHECKING
 
-from enginebay.errors import find_root_cause
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
@@ -29,21 +27,26 @@ def model_line(frame: FrameType) -> str:
 def format_raising_line(err: BaseException) -> str:
     """Return the line of a model or rewriter that raised an error: ``" (folder/net.py:12)"``.
 
-    Empty if the traceback of the error's root cause has no line outside the libraries.
+    Empty if the error's traceback has no line outside the libraries.
     """
-    line = _find_line(reversed([*walk_tb(find_root_cause(err).__traceback__)]))
+    line = _find_line(reversed([*walk_tb(err.__traceback__)]))
     return f" ({line})" if line else ""
 
 
 def is_model_file(file: str) -> bool:
     """Return True unless a Python file belongs to Enginebay, torch, NumPy or an export library."""
+    return not file.startswith(_list_library_paths())
+
+
+def _list_library_paths() -> tuple[str, ...]:
     modules = (sys.modules.get(name) for name in _LIBRARIES)
-    library_folders = tuple(str(Path(str(module.__file__)).parent) for module in modules if module)
-    return not file.startswith((*library_folders, warnings.__file__, "<frozen"))
+    folders = (str(Path(str(module.__file__)).parent) for module in modules if module)
+    return (*folders, warnings.__file__, "<frozen")
 
 
 def _find_line(steps: Iterable[tuple[FrameType, int]]) -> str:
+    libraries = _list_library_paths()  # once: a stack has many frames
     for frame, line in steps:
-        if is_model_file(file := frame.f_code.co_filename):
+        if not (file := frame.f_code.co_filename).startswith(libraries):
             return f"{'/'.join(Path(file).parts[-2:])}:{line}"
     return ""
