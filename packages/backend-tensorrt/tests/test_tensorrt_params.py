@@ -204,7 +204,7 @@ def test_the_console_tool_has_a_flag_for_each_parameter() -> None:
     for name in TensorrtParams.__struct_fields__:
         assert f"--{name.replace('_', '-')}" in ran.stdout
     # Lines of the docstring are joined with a blank.
-    assert "shapes; a dimension that differs becomes dynamic." in " ".join(ran.stdout.split())
+    assert "Dimensions larger than in min_shapes are dynamic." in " ".join(ran.stdout.split())
 
 
 def test_errors_of_the_console_tool_are_one_line(tmp_path: Any) -> None:

@@ -11,7 +11,7 @@ class NcnnParams(eb.BackendParams):
     """Parameters of ncnn.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
+        work_dir (str): The artifact's folder.
         file_name (str): File name of the network. The suffix .param is added if it has none.
         device (str): cpu, vulkan or vulkan:N.
         precision (str): fp32 stores weights and blobs in single precision; fp16 stores them in half
@@ -28,8 +28,8 @@ class NcnnParams(eb.BackendParams):
             my_models.head.Decode or net.py:Decode; custom_layers provides these layers.
         pnnx_timeout (float): Time limit in seconds of pnnx, and of the first run of its network.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
-        max_shapes (str): Largest input shapes.
+        min_shapes (str): Smallest input shapes.
+        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".param")

@@ -15,7 +15,7 @@ class OnnxruntimeParams(eb.BackendParams):
     """Parameters of ONNX Runtime.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
+        work_dir (str): The artifact's folder.
         file_name (str): File name of the model. The suffix .onnx is added if it has none.
         device (str): cpu, cuda, cuda:N, or auto: cuda if this build has it, else cpu.
         precision (str): fp32 does not change the model; fp16 converts weights and arithmetic to
@@ -24,8 +24,8 @@ class OnnxruntimeParams(eb.BackendParams):
         fp32_ops (list): Operators that precision fp16 leaves in single precision, in addition to
             those that would overflow, such as Pow, Exp, sums and means.
         fp32_nodes (list): Names of nodes that precision fp16 leaves in single precision.
-        providers (list): Execution providers in order of preference. They override
-            the device, which chooses them by default.
+        providers (list): Execution providers in order of preference, instead of those that the
+            device selects.
         provider_options (dict): Options of the providers, each as
             Provider.option=value, such as CUDAExecutionProvider.cudnn_conv_algo_search=DEFAULT.
         session_options (dict): Session configuration entries, such as
@@ -40,10 +40,10 @@ class OnnxruntimeParams(eb.BackendParams):
             the artifact, or names of installed packages with get_library_path(), such as
             onnxruntime_extensions.
         profile (str): Write ONNX Runtime's profile to a file with this prefix when the wrapper
-            is closed; the receipt then names the file.
+            is closed; wrapper.receipt then names the file.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
-        max_shapes (str): Largest input shapes.
+        min_shapes (str): Smallest input shapes.
+        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".onnx")

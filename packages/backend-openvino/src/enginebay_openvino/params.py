@@ -30,14 +30,14 @@ class OpenvinoParams(eb.BackendParams):
     """Parameters of OpenVINO.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
+        work_dir (str): The artifact's folder.
         file_name (str): File name of the model. The suffix .xml is added if it has none; the
             weights are next to it in a file with the suffix .bin.
         device (str): cpu, gpu, gpu.N, npu or auto.
         precision (str): The precision to compute in, on any processor. int8 quantises the model
-            when it is converted; all other layers compute in fp32.
-        fp16_weights (bool): Store the weights in half precision. The files become half as large,
-            but the results less exact, with any precision.
+            during conversion; layers that cannot be quantised compute in fp32.
+        fp16_weights (bool): Store the weights in half precision, which makes the files half as large
+            and the results less exact, whatever precision computes them.
         performance_hint (str): Optimise for the latency of one call, or for many calls at once.
         streams (int): Calls that run at the same time; 0 lets the performance hint decide.
         threads (int): Threads on the CPU; 0 lets OpenVINO choose.
@@ -47,8 +47,8 @@ class OpenvinoParams(eb.BackendParams):
             file.py:attr or package.module:attr, derived from openvino.Op or made with
             openvino.frontend.onnx. The files are copied into the artifact.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
-        max_shapes (str): Largest input shapes.
+        min_shapes (str): Smallest input shapes.
+        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     file_name: eb.FileName = eb.FileName("model", suffix=".xml")

@@ -62,7 +62,7 @@ class TensorrtParams(SharedParams):
     """Parameters of TensorRT.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
+        work_dir (str): The artifact's folder.
         file_name (str): File name of the engine. The suffix .engine is added if it has none.
         device (str): cuda or cuda:N.
         precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
@@ -87,8 +87,8 @@ class TensorrtParams(SharedParams):
             such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
         cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
-        max_shapes (str): Largest input shapes.
+        min_shapes (str): Smallest input shapes.
+        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     product: ClassVar[Product] = TENSORRT
@@ -123,7 +123,7 @@ class TensorrtRtxParams(SharedParams):
     """Parameters of TensorRT for RTX.
 
     Args:
-        work_dir (str): The folder that the artifact becomes.
+        work_dir (str): The artifact's folder.
         file_name (str): File name of the engine. The suffix .engine is added if it has none.
         device (str): cuda or cuda:N.
         precision (str): The precision of the engine. fp16 and bf16 convert the graph, int8 and fp8
@@ -141,8 +141,8 @@ class TensorrtRtxParams(SharedParams):
             such as "x:1x3 / x:4x3 / x:8x3"; separate several inputs by spaces.
         cuda_graph (bool): Run a model with fixed shapes as one CUDA graph.
         input_shapes (str): Input shapes, such as input:1x3x224x224,mask:1x77.
-        min_shapes (str): Smallest input shapes; a dimension that differs becomes dynamic.
-        max_shapes (str): Largest input shapes.
+        min_shapes (str): Smallest input shapes.
+        max_shapes (str): Largest input shapes. Dimensions larger than in min_shapes are dynamic.
     """
 
     product: ClassVar[Product] = TENSORRT_RTX

@@ -338,15 +338,15 @@ def sizes_text(inputs: Sequence[TensorSpec]) -> str:
     Example:
         >>> from enginebay.tensors import TensorSpec
         >>> sizes_text([TensorSpec("x", "float32", ("batch", 3))])
-        'open: x[batch, 3]'
+        'dynamic: x[batch, 3]'
         >>> sizes_text([TensorSpec("x", "float32", (1, 3))])
-        'all fixed; --dynamic batch opens the first dimension of the inputs'
+        'all fixed; for a dynamic batch: --dynamic batch'
     """
-    opened = [
+    dynamic = [
         f"{spec.name}[{', '.join(map(str, spec.dims or ()))}]"
         for spec in inputs
         if not spec.is_static
     ]
-    if opened:
-        return f"open: {join_names(opened)}"
-    return "all fixed; --dynamic batch opens the first dimension of the inputs"
+    if dynamic:
+        return f"dynamic: {join_names(dynamic)}"
+    return "all fixed; for a dynamic batch: --dynamic batch"
