@@ -513,7 +513,8 @@ def test_run_refuses_wrong_inputs(
             ["y=2x4"],
             (
                 "the model's forward raised TypeError: linear.*\n"
-                r"hint: forward\(x\) has no parameter called y, so the dict became one argument"
+                r"hint: forward\(x\) has no parameter 'y', so the dict was passed as one "
+                "argument; use the names of the parameters"
             ),
         ),
         (

@@ -146,9 +146,10 @@ def read_signature(
         if isinstance(args, Mapping) and call.args and isinstance(call.args[0], Mapping):
             if misspelled := find_misspelled_input(model, args):
                 raise misspelled from err
+            names = ", ".join(repr(name) for name in args)
             err.hint = (
-                f"forward{forward_parameters(model)} has no parameter called "
-                f"{', '.join(map(str, args))}, so the dict became one argument"
+                f"forward{forward_parameters(model)} has no parameter {names}, "
+                "so the dict was passed as one argument; use the names of the parameters"
             )
         elif hasattr(model, "function_name"):
             err.hint = _FACTORY
