@@ -323,6 +323,14 @@ def test_a_failed_build_is_not_stored(ir: Path) -> None:
     assert entries() == []
 
 
+@pytest.mark.parametrize("result", ["[7]", "7", "None", "'model.onnx'"])
+def test_core_rejects_a_result_that_is_no_list_of_files(ir: Path, result: str) -> None:
+    message = "expected a list of files"
+    with loop(f"return {result}"), pytest.raises(eb.EnginebayError, match=message):
+        convert(ir, "a")
+    assert entries() == []
+
+
 def test_the_least_recently_used_entry_is_deleted_first(
     ir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ class Lookup:
 
     def keep(self, files: list[str | Path]) -> None:
         """Store the files that the backend wrote, if all of them are in the work_dir."""
+        if not all(isinstance(file, str | Path) for file in files):
+            return  # core rejects such a list
         root = self._request.work_dir.resolve()
         written = [(root / file).resolve() for file in files]
         if not written or not all(file.is_file() and file.is_relative_to(root) for file in written):
@@ -115,8 +118,9 @@ def to_backend(request: ConvertRequest) -> Generator[None, Any, Any]:
         files = yield
     finally:
         _lookup.reset(token)
-    # Not stored: a hit, and the results None and a single path, which core rejects.
-    if lookup is None or lookup.files is not None or files is None or isinstance(files, str | Path):
+    # Not stored: a hit, and results that core rejects, such as None and a single path.
+    is_list = isinstance(files, Iterable) and not isinstance(files, str | Path)
+    if lookup is None or lookup.files is not None or not is_list:
         return files
     files = list(files)  # it may be a generator
     lookup.keep(files)
