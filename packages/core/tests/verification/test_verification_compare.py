@@ -433,6 +433,16 @@ def test_a_slice_small_in_one_sample_uses_the_output_scale():
     assert of_all.worst_index[1] == 8
 
 
+def test_a_slice_small_at_one_size_only_uses_the_output_scale():
+    # Rows of a network with random weights are alike, so that a class is near 0 in each of them.
+    one, three = normal(1, 32), normal(3, 32)
+    three[:, 7] = 0.01
+    one[:, 8] = three[:, 8] = 0.01
+    apart = {"y": find_small_slices([one, three], noise=2**-18)}
+    (of_all,) = compare_outputs({"y": three}, {"y": three + np.float32(1e-5)}, apart=apart)
+    assert (of_all.mismatched_count, of_all.worst_index[1]) == (3, 8)
+
+
 def test_pi_and_minus_pi_are_the_same_angle():
     half = np.array([np.pi, -np.pi, 3.1415, 1.0], np.float32)
     assert compare(half, half * np.float32([-1, -1, -1, 1])).passed

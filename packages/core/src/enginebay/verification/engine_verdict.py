@@ -137,7 +137,7 @@ def _judge_run(
             outputs,
             options,
             comparators,
-            small_slices=_slices_of_outputs(small_slices, sample.outputs),
+            small_slices=small_slices,
             all_expected=all_expected,
         )
         for sample, outputs in zip(recorded, found, strict=True)
@@ -197,7 +197,7 @@ def _find_insensitive_output(
     samples: Sequence[Sample],
     options: ToleranceOptions,
     comparators: Sequence[Comparator],
-    small_slices: Mapping[tuple[str, tuple[int, ...]], SmallSlices],
+    small_slices: Mapping[str, SmallSlices],
 ) -> str:
     """Describe the first output whose changes between samples are within tolerance; "" if none."""
     # An engine that ignores its inputs would pass on it: temperatures of 300 K, give or take 0.05.
@@ -216,9 +216,7 @@ def _find_insensitive_output(
             and array.shape == first.outputs[name].shape
         }
         expected = {name: first.outputs[name] for name in outputs}
-        comparison = compare_sample(
-            expected, outputs, options, small_slices=_slices_of_outputs(small_slices, outputs)
-        )
+        comparison = compare_sample(expected, outputs, options, small_slices=small_slices)
         for output in comparison.outputs:
             if output.max_abs_error:
                 required = output.rtol_that_passes or 0.0
@@ -234,28 +232,19 @@ def _find_insensitive_output(
     return ""
 
 
-def _find_common_slices(
-    samples: Sequence[Sample], precision: str
-) -> dict[tuple[str, tuple[int, ...]], SmallSlices]:
-    """Find slices whose values are small in all samples; return masks by output name and shape."""
-    groups: dict[tuple[str, tuple[int, ...]], list[NumpyArray]] = {}
+def _find_common_slices(samples: Sequence[Sample], precision: str) -> dict[str, SmallSlices]:
+    """Find slices whose values are small in all samples; return masks by output name."""
+    outputs: dict[str, list[NumpyArray]] = {}
     for sample in samples:
         for name, array in sample.outputs.items():
-            groups.setdefault((name, array.shape), []).append(array)
+            if is_float(array):
+                outputs.setdefault(name, []).append(array)
     return {
-        (name, shape): find_small_slices(
-            [array for array in arrays if is_float(array)],
-            noise=tolerance_for(arrays[0].dtype.name, precision).noise or 0.0,
+        name: find_small_slices(
+            arrays, noise=tolerance_for(arrays[0].dtype.name, precision).noise or 0.0
         )
-        for (name, shape), arrays in groups.items()
+        for name, arrays in outputs.items()
     }
-
-
-def _slices_of_outputs(
-    small_slices: Mapping[tuple[str, tuple[int, ...]], SmallSlices],
-    outputs: Mapping[str, NumpyArray],
-) -> dict[str, SmallSlices]:
-    return {name: small_slices[name, array.shape] for name, array in outputs.items()}
 
 
 def _explain_missing_evidence(samples: Sequence[Sample]) -> str:

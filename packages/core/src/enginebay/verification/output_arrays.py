@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from enginebay.tensors import Array, NumpyArray
 
-    #: By axis, a mask of the slices along it whose magnitude is far below the whole output's.
-    SmallSlices: TypeAlias = dict[int, NumpyArray]
+    #: By axis and its length, a mask of the slices whose magnitude is far below the whole output's.
+    SmallSlices: TypeAlias = dict[tuple[int, int], NumpyArray]
 
 #: The magnitude of a larger output is measured on this many random elements.
 _MAX_SAMPLED_ELEMENTS = 1 << 20
@@ -112,7 +112,7 @@ def compute_scale(
     for axis, slices in magnitudes.slices.items():
         small = magnitudes.small_slices(axis, noise)
         if small_slices is not None:
-            small &= small_slices.get(axis, False)
+            small &= small_slices.get((axis, values.shape[axis]), False)
         if small.any():
             shape = [1] * values.ndim
             shape[axis] = -1
@@ -121,14 +121,15 @@ def compute_scale(
 
 
 def find_small_slices(outputs: Iterable[NumpyArray], *, noise: float) -> SmallSlices:
-    """Return, by axis, a mask of the slices that are small in all these arrays of one shape."""
+    """Return, by axis and length, a mask of the slices that are small in all outputs with them."""
     # In a single output a slice may be small by chance, because its values are alike: rows of the
-    # same query, for example.
+    # same query, or a class whose logit is near 0 for each image of a batch.
     common: SmallSlices = {}
-    for number, values in enumerate(outputs):
+    for values in outputs:
         magnitudes = _measure_magnitudes(values, noise)
-        small = {axis: magnitudes.small_slices(axis, noise) for axis in magnitudes.slices}
-        common = small if not number else {axis: common[axis] & small[axis] for axis in common}
+        for axis in magnitudes.slices:
+            key = axis, values.shape[axis]
+            common[key] = common.get(key, True) & magnitudes.far_below_whole(axis)
     return common
 
 
@@ -139,20 +140,24 @@ class _Magnitudes(NamedTuple):
     slices: dict[int, NumpyArray]
     counts: dict[int, NumpyArray]
 
+    def far_below_whole(self, axis: int) -> NumpyArray:
+        """Return a mask of slices that are far smaller than the whole output, or 0 like it."""
+        small: NumpyArray = self.slices[axis] <= self.whole / _SMALL_SLICE_RATIO
+        return small
+
     def small_slices(self, axis: int, noise: float) -> NumpyArray:
         """Return a mask of slices far smaller than the whole output, but above the noise."""
-        magnitudes = self.slices[axis]
         has_enough = self.counts[axis] >= _MIN_SLICE_VALUES
-        small: NumpyArray = has_enough & (magnitudes < self.whole / _SMALL_SLICE_RATIO)
-        return small & (magnitudes > noise * self.whole)
+        above_noise = self.slices[axis] > noise * self.whole
+        small: NumpyArray = self.far_below_whole(axis) & has_enough & above_noise
+        return small
 
 
 def _measure_magnitudes(values: NumpyArray, noise: float) -> _Magnitudes:
     import numpy as np
 
-    axes = [
-        axis for axis, size in enumerate(values.shape) if size * _MIN_SLICE_VALUES <= values.size
-    ]
+    # Of a longer axis, too few elements of a slice are among the random ones.
+    axes = [axis for axis, length in enumerate(values.shape) if length <= _MAX_SAMPLED_ELEMENTS]
     flat = values.reshape(-1)
     rng = np.random.default_rng(0)
     indices = (

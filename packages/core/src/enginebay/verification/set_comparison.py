@@ -14,7 +14,7 @@ from enginebay.verification.comparison import (
     resolve_tolerance,
     tolerance_scale,
 )
-from enginebay.verification.output_arrays import as_numpy, find_small_slices
+from enginebay.verification.output_arrays import as_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,8 +150,8 @@ class _SetTolerances(NamedTuple):
         scaled = values if scale is None else np.asarray(scale)
         if values.ndim < 2 or values.shape[1:] != scaled.shape[1:] or not scaled.size:
             return tolerance, tolerance_scale(scaled.reshape(-1), tolerance, {})
-        small = find_small_slices([scaled], noise=tolerance.noise or 0.0)
-        columns = {axis: mask for axis, mask in small.items() if axis == scaled.ndim - 1}
+        width = scaled.shape[-1]
+        columns = {(scaled.ndim - 1, width): np.ones(width, bool)}
         return tolerance, tolerance_scale(scaled, tolerance, columns)
 
 
