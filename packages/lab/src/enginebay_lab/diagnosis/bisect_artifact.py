@@ -1,4 +1,4 @@
-"""``bisect``: find the first module, and the ONNX node in it, that an engine computes wrongly."""
+"""``bisect``: find the first module that an engine computes wrongly, and its wrong ONNX node."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ def bisect(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Bisection:
-    """Find the first module, and the ONNX node in this module, that an engine computes wrongly.
+    """Find the first module that an engine computes wrongly, and the wrong ONNX node inside it.
 
-    New engines with the artifact's settings return the outputs of the model's modules. Each module
-    is compared with PyTorch twice: accumulated (the engine runs the model from its inputs up to the
-    module's end) and alone (the engine runs only the module, on the module's inputs in PyTorch).
-    The first module that is wrong alone is the culprit: later modules only received wrong inputs.
-    If the engine is built from ONNX, the search continues among the nodes of this module.
+    New engines are built with the artifact's settings; they return the outputs of the model's
+    modules. Each module is compared with PyTorch twice: accumulated (the engine runs the model from
+    its inputs up to the module's end) and alone (the engine runs only the module, on the module's
+    inputs in PyTorch). The result is the first module that is wrong when it runs alone: the modules
+    after it only received wrong inputs. If the engine is built from ONNX, the search continues
+    among the nodes of this module.
 
     Args:
         artifact: The artifact's folder, or the artifact that :func:`enginebay.deploy` returned.
@@ -51,8 +52,8 @@ def bisect(
             PyTorch.
         rewriters: Your own rewriters that the artifact was deployed with: an artifact does not
             store them.
-        rtol: Relative tolerance; by default that of the engine's precision.
-        atol: Absolute tolerance; by default that of the engine's precision.
+        rtol: Relative tolerance; by default the tolerance for the engine's precision.
+        atol: Absolute tolerance; by default the tolerance for the engine's precision.
         timeout: Time limit in seconds for each engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
@@ -143,7 +144,10 @@ def _choose_inputs(
 
 
 def _choose_recorded(opened: Artifact) -> _LabelledInputs:
-    """Return the recorded sample whose outputs differed most when the artifact was verified."""
+    """Return the recorded sample whose outputs differed most when the artifact was verified.
+
+    If the artifact has no recorded sample, the inputs are None.
+    """
     samples = opened.samples()
     if not samples:
         return _LabelledInputs(None, "example")

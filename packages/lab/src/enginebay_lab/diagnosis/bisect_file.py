@@ -32,12 +32,12 @@ def bisect_file(
     engines: PieceEngines,
     steps: Steps,
 ) -> Bisection:
-    """Find the first node of an ONNX file whose result in an engine is wrong.
+    """In the graph of an ONNX file, find the first node that an engine computes wrongly.
 
     Args:
         path: The ONNX file.
         inputs: The inputs by name; None if the artifact has no recorded sample.
-        label: The name of the sample that contains the inputs: ``example``, ``item 3``.
+        label: The name of the sample that contains the inputs, such as ``item 3``.
         folder: A folder for temporary files.
         engines: Builds engines and compares their outputs.
         steps: Reports the steps to the caller.

@@ -45,20 +45,20 @@ def bisect_model(
     options: BuildOptions,
     steps: Steps,
 ) -> Bisection:
-    """Find the first module and node whose result in an artifact's engine is wrong.
+    """Find the first module that an artifact's engine computes wrongly, and the wrong node in it.
 
     Args:
         opened: The artifact.
         other: The artifact whose engine is the reference; None to compare with PyTorch.
         model: The model, in any form that :func:`enginebay.deploy` accepts.
-        inputs: The inputs by the artifact's names; None for the model's example inputs.
-        label: The name of the sample that contains the inputs: ``example``, ``item 3``.
+        inputs: The inputs by their names in the artifact; None for the model's example inputs.
+        label: The name of the sample that contains the inputs, such as ``item 3``.
         folder: A folder for the engines' files.
-        options: The options of all engines.
+        options: The options for building and comparing each engine.
         steps: Reports the steps to the caller.
 
     Raises:
-        UsageError: The model is an ONNX file, and ``other`` is given or ``inputs`` is None.
+        UsageError: The model is an ONNX file, but ``inputs`` is None or ``other`` is an artifact.
     """
     engines = PieceEngines(opened, other, options, folder)
     source = find_model(model)
@@ -106,12 +106,12 @@ def _engine_arguments(bound: BoundModel, root: Piece) -> tuple[nn.Module, list[o
 def bind_root(
     source: ModelSource, opened: Artifact, inputs: Mapping[str, NumpyArray] | None
 ) -> tuple[BoundModel, Piece]:
-    """Bind an artifact's model to inputs; return the bound model, and a ``Piece`` that runs it.
+    """Bind an artifact's model to inputs; return the bound model, and the model as a ``Piece``.
 
     Args:
         source: The model.
         opened: The artifact.
-        inputs: The inputs by the artifact's names; None for the model's example inputs.
+        inputs: The inputs by their names in the artifact; None for the model's example inputs.
 
     Raises:
         InputError: The inputs do not fit the model, or the model has no example inputs.
@@ -128,7 +128,7 @@ def bind_root(
 def _build_target(root: Piece, engines: PieceEngines) -> SearchTarget:
     """Return the model whose modules are searched, and the module outputs that are compared.
 
-    An output of a module is not compared if a rewriter changes its shape.
+    A module's output is not compared if a rewriter changes the output's shape.
     """
     shapes = record_shapes(root.module, root.call, root.tensors)
     try:

@@ -43,7 +43,7 @@ class GraphNode(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The operator and the module's path; nodes of two graphs match if both are equal."""
+        """The operator and the module's path, which are equal for matching nodes of two graphs."""
         return self.operator, self.module
 
 
@@ -56,8 +56,8 @@ class NodeFinding(NamedTuple):
         node: The wrong node; None if the IR is not ONNX, or if the step is unknown.
         graph: The nodes of the module's graph; empty if the IR is not ONNX.
         rewriters: The names of the rewriters that changed the module.
-        comparison: The comparison of the module's worst output, if the engine runs only the
-            module; None if no output is wrong, or no engine can be built.
+        comparison: The comparison of the module's worst output when an engine runs only the
+            module; None if no output is wrong, or if this engine cannot be built.
     """
 
     step: Step
@@ -68,11 +68,11 @@ class NodeFinding(NamedTuple):
 
 
 def read_exported_graph(folder: Path, scope: str = "") -> list[GraphNode]:
-    """Return the nodes of an artifact's exported ONNX graph; an empty list for another IR.
+    """Return the nodes of an artifact's exported ONNX graph; an empty list if the IR is not ONNX.
 
     Args:
         folder: The artifact's folder.
-        scope: A prefix to remove from the paths of the nodes' modules.
+        scope: A prefix to remove from the module path of each node.
     """
     path = open_artifact(folder).ir_file
     if path is None or path.suffix != ".onnx":
@@ -141,7 +141,7 @@ def find_wrong_node(
 
 
 def _find_step_of_torch_ir(path: Path, sample: Sample, engines: PieceEngines) -> Step:
-    """Return ``export`` if a TorchScript or torch.export IR is wrong, else ``engine``."""
+    """Return ``export`` if a TorchScript or torch.export IR has a wrong output, else ``engine``."""
     import torch
 
     from enginebay_lab.diagnosis.intermediate_outputs import find_tensors
@@ -173,9 +173,10 @@ def evaluate_tensors(
 
 
 def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -> Node | None:
-    """Return the last node outside submodules on which an output of a module's graph depends.
+    """Of the nodes on which a module's output depends, return the last node outside submodules.
 
-    If the output depends only on nodes of submodules, return the node that computes the output.
+    If all these nodes are in submodules, return the node that computes the output. If no node
+    computes the output, return None.
     """
     last = graph.find_producer(output)
     if last is None:
@@ -189,7 +190,7 @@ def _find_last_own_node(graph: OnnxGraph, output: str, nodes: list[GraphNode]) -
 def make_runner(
     engines: PieceEngines,
 ) -> Callable[[Path, Mapping[str, NumpyArray], Mapping[str, NumpyArray]], OutputComparison]:
-    """Return a function that compares an engine of an ONNX file with the expected output."""
+    """Return a function that compares an ONNX file's output in an engine with the expected one."""
 
     def run_file(
         path: Path, inputs: Mapping[str, NumpyArray], expected: Mapping[str, NumpyArray]
@@ -213,7 +214,8 @@ def match_deployed_nodes(
 
     Returns:
         One node for each name. Nodes with the same operator and module path are matched in their
-        order. If the graphs have different numbers of such nodes, the module's node is returned.
+        order. If the two graphs have different numbers of such nodes, the node of the module's
+        graph is returned instead.
     """
     return [_match_deployed_node(whole, piece, name, around) for name in names]
 

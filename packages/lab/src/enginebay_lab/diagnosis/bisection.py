@@ -1,4 +1,4 @@
-"""The result of a bisection: the wrong module and node, and the figures of all modules."""
+"""The result of a bisection: the wrong module and node, and the errors of all compared modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = Literal["export", "engine", "unknown", "none"]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of one call of a module with the reference.
+    """The comparison of one module call in an engine with the same call in the reference.
 
     Attributes:
         module: The module's path, as in ``named_modules()``; empty for the model itself.
@@ -29,9 +29,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         accumulated: The largest absolute difference of the module's outputs when the engine runs
             the model from its inputs up to this call; None if it was not measured.
         alone: The largest absolute difference of the module's outputs when the engine runs only
-            the module, on the inputs that it has in the reference; None if it was not measured.
-        wrong: True if ``accumulated`` exceeds the tolerance.
-        wrong_alone: True if ``alone`` exceeds the tolerance; None if it was not measured.
+            the module, on the module's inputs in the reference; None if it was not measured.
+        wrong: True if the outputs exceeded the tolerance, or the engine crashed, when the engine
+            ran the model from its inputs.
+        wrong_alone: True if the outputs exceeded the tolerance, or the engine crashed, when the
+            engine ran only the module; None if the module was not run alone.
     """
 
     module: str
@@ -43,7 +45,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """A name for the call: ``body.l`` for the first, ``body.l (call 2)`` for the second."""
+        """The call's title: ``body.l`` for the first call, ``body.l (call 2)`` for the second."""
         return call_title(self.module, self.call)
 
 
@@ -54,8 +56,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         name: The node's name.
         operator: The node's operator, such as ``Conv``.
         tensor: The name of the node's first output.
-        together: The names of nodes that are wrong only if one engine runs all of them, in order;
-            this node is the last. Empty if the node is wrong alone.
+        together: The names of nodes that are wrong only if one engine runs all of them, in graph
+            order; the last name is this node's. Empty if this node is wrong when it runs alone.
         accumulated: The largest absolute difference of the output when the engine runs the graph
             from its inputs up to this node; None if it was not measured.
         alone: The largest absolute difference of the output when the engine runs only this node,
@@ -79,8 +81,8 @@ class Bisection(
         found: True if a wrong module or node was found.
         module: The path of the first wrong module, such as ``body.l``; empty if the code between
             the modules is wrong, and for an ONNX file without module names.
-        node: The name of the wrong node in the exported ONNX graph; empty if the engine is built
-            from another IR.
+        node: The name of the wrong node in the exported ONNX graph; empty if the engine is not
+            built from ONNX.
         operator: The node's operator, such as ``Conv``.
         tensor: The name of the node's first output.
         together: The names of nodes that are wrong only if one engine runs all of them, such as
@@ -88,7 +90,7 @@ class Bisection(
         accumulated: The largest absolute difference of the wrong output when the engine runs the
             model from its inputs; None if it was not measured.
         alone: The largest absolute difference of the wrong output when the engine runs only the
-            module, or only the nodes; None if it was not measured.
+            wrong module, or only the wrong nodes; None if it was not measured.
         rtol: The relative tolerance for the wrong output; None if nothing was compared.
         atol: The absolute tolerance for the wrong output; None if nothing was compared.
         step: ``export`` if the exported graph is wrong, because of a rewriter or the exporter;
@@ -96,8 +98,8 @@ class Bisection(
             this machine can run the graph; ``none`` if nothing wrong was found.
         rewriters: The names of the rewriters that changed the module.
         reason: The result in a sentence.
-        sample: The name of the sample that was compared: ``example``, ``item 3``.
-        reference: The reference, such as ``PyTorch``.
+        sample: The name of the sample that was compared, such as ``item 3``.
+        reference: The name of the reference with which the engine was compared: ``PyTorch``.
         engines: The number of engines that were built.
         places: The compared calls of modules, in the order in which the calls end.
     """
@@ -124,7 +126,7 @@ class Bisection(
         return f"<Bisection: {self.reason}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a sentence, the figures, and a table of the calls around the first wrong call."""
+        """Yield the result as a sentence, its details, and a table of calls near the wrong call."""
         yield self.reason
         tolerance = "" if self.rtol is None else f"rtol {self.rtol:.3g}, atol {self.atol:.3g}"
         yield Fields(
@@ -145,8 +147,9 @@ class Bisection(
         """Return a sentence that says where and by how much the engine differs.
 
         Args:
-            backend: The engine's name.
-            failure: Why there is no numeric difference: a crash, or a different shape.
+            backend: The name of the engine's backend.
+            failure: Why there is no numeric difference, such as a crash or a different shape; empty
+                if there is one.
         """
         where = f"'{self.module}'" if self.module else "the model's own code"
         if self.node:
@@ -173,7 +176,7 @@ class Bisection(
 
 
 def call_title(module: str, call: int) -> str:
-    """Return a call's name: ``body.l`` for a module's first, ``body.l (call 2)`` for the second.
+    """Return a call's title: ``body.l`` for the first call, ``body.l (call 2)`` for the second.
 
     Args:
         module: The module's path; empty for the model itself.
@@ -188,9 +191,9 @@ def _describe_error(value: float | None) -> str:
 
 
 def _nearby_places(bisection: Bisection) -> tuple[Place, ...]:
-    """Return some calls before and after the wrong module's first wrong call.
+    """Return the wrong module's first wrong call, and some calls before and after this call.
 
-    If no wrong module was found, return the calls around the first wrong call of any module.
+    If this module has no wrong call, use the first wrong call of any module instead.
     """
     places = bisection.places
     wrong = [index for index, place in enumerate(places) if place.wrong]

@@ -1,4 +1,4 @@
-"""``pieces``: run each module alone, in PyTorch and in an engine, and compare the outputs."""
+"""``pieces``: run each module separately in PyTorch and in an engine, and compare the outputs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def pieces(
     timeout: float = 1800.0,
     watch: Callable[[Step], None] | None = None,
 ) -> Pieces:
-    """Run each module of a model alone, in PyTorch and in an engine, and compare the outputs.
+    """Run each module of a model separately in PyTorch and in an engine, and compare the outputs.
 
-    The model is cut into pieces: a piece is one call of a module, without the calls of other
-    modules inside it, which are separate pieces. The engine runs each piece twice: on the inputs
-    that it has in PyTorch, and on random values within the ranges of these inputs. This finds
+    The model is cut into pieces: a piece is a submodel that runs one call of a module. Calls of
+    other modules inside this call are separate pieces. The engine runs each piece twice: on the
+    piece's inputs in PyTorch, and on random values within the ranges of these inputs. This finds
     errors that the rest of the model hides: in a dead branch, before a saturated activation or
     before a product with 0.
 
@@ -43,11 +43,11 @@ def pieces(
         artifact: The artifact's folder, or the artifact that :func:`enginebay.deploy` returned.
         model: The model, in any form that :func:`enginebay.deploy` accepts; by default the model
             whose name the artifact records.
-        inputs: One set of inputs by name; by default the artifact's example.
+        inputs: One set of inputs by name; by default the artifact's first recorded sample.
         rewriters: Your own rewriters that the artifact was deployed with: an artifact does not
             store them.
-        rtol: Relative tolerance; by default that of the engine's precision.
-        atol: Absolute tolerance; by default that of the engine's precision.
+        rtol: Relative tolerance; by default the tolerance for the engine's precision.
+        atol: Absolute tolerance; by default the tolerance for the engine's precision.
         timeout: Time limit in seconds for each engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
@@ -95,7 +95,7 @@ def pieces(
 
 
 def _select_inputs(opened: Artifact, inputs: object) -> dict[str, NumpyArray] | None:
-    """Return the caller's inputs, by default the artifact's first sample; None without samples."""
+    """Return the caller's inputs, else those of the artifact's first sample, else None."""
     sets = input_sets(opened, inputs)
     if sets is None:
         sets = [sample.inputs for sample in opened.samples()[:1]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModuleOutput(NamedTuple):
-    """A tensor that a module returns, identified by the module, the call and an index.
+    """The identity of a tensor that a module returns: the module, the call and an index.
 
     Attributes:
         module: The module's path; empty for the model itself.
@@ -95,7 +95,7 @@ def watch_outputs(
 
 
 def hooked_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the path and module of each module, except TorchScript modules, which call no hooks."""
+    """Yield each module with its path, except for TorchScript modules, which run no hooks."""
     for path, module in model.named_modules():
         # TorchScript calls its modules without their hooks.
         if not isinstance(module, torch.jit.ScriptModule):
@@ -112,7 +112,7 @@ def record_shapes(
 ) -> dict[ModuleOutput, tuple[int, ...]]:
     """Run a model, and return the shapes of its modules' outputs, in the order in which calls end.
 
-    If any output is floating-point, only floating-point outputs are returned.
+    If any output is floating-point, only the shapes of floating-point outputs are returned.
     """
     shapes: dict[ModuleOutput, tuple[int, ...]] = {}
     floating: set[ModuleOutput] = set()

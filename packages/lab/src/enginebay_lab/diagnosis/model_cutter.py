@@ -1,4 +1,4 @@
-"""Cutting of a model into pieces; a piece is a call of a module without the calls of submodules.
+"""Cutting of a model into pieces: submodels that each run one call of a module.
 
 Imported only when torch is used.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class CutPiece(NamedTuple):
-    """A piece (a call of a module, cut out of the model), and random inputs for it.
+    """A piece (submodel that runs one call of a module), and random inputs for this piece.
 
     Attributes:
         piece: The piece.
-        random_inputs: One tensor for each of ``piece.tensors``, with random values in its range;
-            ``piece.tensors`` itself if the piece fails on random values.
+        random_inputs: Tensors of random values within the ranges of ``piece.tensors``;
+            ``piece.tensors`` itself if the piece cannot be compared on random values.
     """
 
     piece: Piece
@@ -37,19 +37,19 @@ class CutPiece(NamedTuple):
 
 
 class ModelCutter:
-    """Cuts a model into pieces, one for each call of a module.
+    """Cuts a model into pieces (submodels), one for each call of a module.
 
-    A call that fails or returns a different result when it runs outside the model stays in the
-    piece of its caller.
+    A call that raises an exception or returns a different result when it runs outside the model
+    stays a part of the caller's piece.
 
     Args:
         root: The whole model as one piece.
-        uncut_modules: The paths of modules whose inner calls do not become pieces, because a
-            rewriter replaces the whole module.
+        uncut_modules: The paths of modules that a rewriter replaces as a whole: calls inside these
+            modules do not become pieces.
 
     Attributes:
-        sizes: For each call that may become a piece, the size of its tensors in bytes, in the order
-            in which the calls end: inner calls come before their callers.
+        sizes: The size in bytes of the arguments and the result of each call that may become a
+            piece. The calls are in the order in which they end: a call inside another ends first.
     """
 
     def __init__(self, root: Piece, uncut_modules: Collection[str]) -> None:
@@ -68,15 +68,15 @@ class ModelCutter:
         self._uncut: set[Key] = set()  # calls that fail alone: they stay in their callers' pieces
 
     def cut_pieces(self, keys: Sequence[Key]) -> list[CutPiece]:
-        """Cut calls out of the model, and return them as pieces.
+        """Cut module calls out of the model, and return them as pieces (submodels).
 
         Args:
-            keys: The calls, in the order of :attr:`sizes`. The calls inside them must be in this
-                list, or in the list of an earlier call of this method.
+            keys: The module calls, in the order of :attr:`sizes`. The calls inside them must be in
+                this list too, unless ``cut_pieces`` has cut them out before.
 
         Returns:
-            The pieces. A call that computes nothing itself, and only returns tensors of its
-            arguments or of its inner calls, has no piece.
+            The pieces. A module call has no piece if it cannot run outside the model, or if it only
+            returns tensors from its arguments or from calls inside it.
         """
         root = self._root
         needed = {*keys, *(inner for key in keys for inner in self._find_inner(key))}
@@ -93,12 +93,12 @@ class ModelCutter:
 
     @property
     def unrepeatable_model(self) -> Piece | None:
-        """The whole model if its second run fails or returns a different result; else None."""
+        """The whole model if a second run raises or returns a different result; else None."""
         root = self._root
         return root if (root.path, root.number) in self._uncut else None
 
     def _find_inner(self, key: Key) -> Iterator[Key]:
-        """Yield the outermost calls inside a call that have separate pieces, in order."""
+        """Of the calls inside a call, yield the outermost ones that may run as separate pieces."""
         for inner in self._inner[key]:
             if inner in self._uncut:
                 yield from self._find_inner(inner)
@@ -106,7 +106,10 @@ class ModelCutter:
                 yield inner
 
     def _cut_call(self, calls: Mapping[Key, ModuleCall], key: Key) -> CutPiece | None:
-        """Return a piece of a call, if possible without inner calls; None if each piece fails."""
+        """Return a piece (submodel) that runs a call, if possible without the calls inside it.
+
+        Return None if the call cannot run outside the model, or returns a different result there.
+        """
         call = calls[key]
         assert call.call is not None
         inside = [calls[inner] for inner in self._find_inner(key)]
@@ -128,7 +131,7 @@ class ModelCutter:
 
 
 def _run_piece(piece: Piece, tensors: Sequence[Tensor]) -> list[ComputedTensor] | None:
-    """Run a piece on tensors, and return its results; None if it raises an exception."""
+    """Run a piece (submodel) on tensors; return the results, or None if it raises an exception."""
     try:
         return piece.run(tensors)
     except Exception:  # noqa: BLE001  # a model's code may raise any exception
@@ -141,7 +144,7 @@ def _build_inner_call(call: ModuleCall) -> InnerCall:
 
 
 def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) -> bool:
-    """Return True if a piece returned the tensors that its call returned in the model."""
+    """Return True if a module call returned the same tensors in a piece as in the whole model."""
     # The first results are the tensors that the piece passed to its inner calls.
     returned = results[len(results) - len(expected) :]
     return len(expected) == len(returned) and all(
@@ -154,7 +157,7 @@ def _are_equal(expected: Sequence[Tensor], results: Sequence[ComputedTensor]) ->
 def _select_computed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> Iterator[int]:
-    """Yield the index of each result tensor that a piece computed and that can be compared.
+    """Yield the index of each result that a piece (submodel) computed and that can be compared.
 
     Empty and complex tensors, unchanged inputs and repeated results are left out.
     """
@@ -173,15 +176,16 @@ def _select_computed(
 def _have_changed(
     tensors: Sequence[Tensor], copies: Sequence[Tensor], results: Sequence[ComputedTensor]
 ) -> bool:
-    """Return True if a run changed, in place, an input or a tensor that it had passed to a call."""
+    """Return True if a run changed an input, or a tensor passed to another module, in place."""
     pairs = [*zip(tensors, copies, strict=True), *results]
     return not all(before is after or torch.equal(before, after) for before, after in pairs)
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return random inputs for a piece; if it fails on them, return its original inputs.
+    """Return random inputs for a piece (submodel); its original inputs if these cannot be compared.
 
-    The original inputs are also returned if random ones change the shapes of outputs.
+    Random inputs cannot be compared if the piece raises an exception on them, if an output gets
+    another shape, or if an output has no finite value.
     """
     generator = torch.Generator().manual_seed(0)  # fixed: a second run gets the same inputs
     drawn = tuple(draw_values(tensor, generator) for tensor in piece.tensors)

@@ -32,7 +32,7 @@ class ModuleCall:
     Attributes:
         key: The module's path and the index of the call.
         module: The module.
-        caller: The call of another module that contains this call; None for the call of the model.
+        caller: The module call that makes this call; None for the call of the model itself.
         size: The total size of the tensors in the arguments and in the result, in bytes.
         call: The arguments, with a placeholder for each tensor; None if they were not recorded.
         tensors: Copies of the arguments' tensors.
@@ -52,14 +52,14 @@ class ModuleCall:
     def record_arguments(
         self, args: tuple[object, ...], kwargs: dict[str, object], *, with_tensors: bool
     ) -> None:
-        """Add the bytes of the arguments to ``size``; store the arguments if ``with_tensors``."""
+        """Add the arguments' bytes to ``size``; store the arguments if ``with_tensors`` is True."""
         self.size += _count_bytes((args, kwargs))
         if with_tensors:
             self.call, tensors = Call.record(args, kwargs)
             self.tensors = tuple(tensors.values())
 
     def record_result(self, result: object, *, with_tensors: bool) -> None:
-        """Add the bytes of the result to ``size``; store the result if ``with_tensors``."""
+        """Add the result's bytes to ``size``; store the result if ``with_tensors`` is True."""
         self.size += _count_bytes(result)
         if with_tensors:
             self.result, tensors = Call.record((result,), {})
@@ -75,7 +75,7 @@ def record_calls(
         model: The model.
         call: The model's arguments, with a placeholder for each tensor.
         tensors: The model's input tensors.
-        with_tensors: The calls whose arguments and results are recorded too.
+        with_tensors: The calls of which the arguments and the result are recorded too.
 
     Returns:
         The calls in the order in which they end; the call of the model itself is last.

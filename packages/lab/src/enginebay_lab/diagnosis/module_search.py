@@ -2,7 +2,7 @@
 
 Every module's output is compared twice. Accumulated: the engine runs the model from its inputs, so
 the first wrong output shows where the error appears. Alone: the engine runs only the module, on the
-inputs that it has in PyTorch, which separates the culprit from modules that received wrong inputs.
+module's inputs in PyTorch. This separates the culprit from modules that received wrong inputs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EngineComparison(NamedTuple):
 
     Attributes:
         outputs: The comparison of each output, by the output's name.
-        crashed: How the engine's process ended; empty if it did not crash.
+        crashed: How the engine's process crashed; empty if it did not crash.
         rewriters: The names of the rewriters that changed the module.
         folder: The artifact's folder, with the IR and the recorded samples.
         doubt: Why the comparison proves nothing, such as that the model returns different outputs
@@ -90,7 +90,7 @@ class SearchTarget(NamedTuple):
         return tuple(output.leaf for output in self.shapes if output.key == key)
 
     def as_piece(self, key: Key) -> Piece:
-        """Return the whole model as a piece, with the key of the model's call."""
+        """Return the whole model as a ``Piece``; ``key`` identifies the call of the model."""
         return Piece(*key, self.model, self.call, tuple(self.tensors), self.compared_leaves(key))
 
 
@@ -100,10 +100,10 @@ class Culprit(NamedTuple):
     Attributes:
         piece: The wrong call of the module.
         accumulated: The comparison of the call's worst output when the engine runs the model from
-            its inputs. If the call was not measured, the comparison of the first wrong call; None
-            if there is no such comparison.
+            its inputs. If the call was not compared, the comparison of the first wrong call; None
+            if no call was wrong.
         alone: The comparison of the call's worst output when the engine runs only the module; None
-            for the model itself, and if no engine can be built of the module alone.
+            for the model itself, and if no engine can be built of only the module.
     """
 
     piece: Piece
@@ -115,8 +115,8 @@ class ModuleSearch:
     """Searches a model for the first module that an engine computes wrongly.
 
     Args:
-        target: The model.
-        compare_module: Builds an engine and compares its outputs.
+        target: The model to search, and the module outputs to compare.
+        compare_module: Builds an engine of a module and compares its outputs with the reference.
         progress: Called with a short text about each step.
     """
 
@@ -134,11 +134,12 @@ class ModuleSearch:
     def find_culprit(self) -> Culprit:
         """Find the first call whose module is wrong when the engine runs only this module.
 
-        The calls are in the order in which they end: inner calls end first, so the result is the
-        innermost wrong module. If every module is right when it runs alone, the result is the model
-        itself: the code between its modules is wrong, or modules are wrong only if one engine runs
-        all of them. A module that no engine can run alone is the result if the first wrong output
-        comes from a module inside it, and that inner module is right when it runs alone.
+        The calls are searched in the order in which they end. A call inside another one ends first,
+        so the result is the innermost wrong module. If every module is right when it runs alone,
+        the result is the model itself: the code between the modules is wrong, or modules are wrong
+        only if one engine runs all of them. A module that no engine can run alone is the result by
+        elimination if it computes the first wrong output, and the modules inside it that take part
+        in computing this output are right when they run alone.
         """
         self._scan_outputs()
         if not self._wrong_calls():
@@ -156,8 +157,9 @@ class ModuleSearch:
     def _find_suspect(self) -> Key | None:
         """Return the innermost call that may be the cause of the first wrong output.
 
-        This is the first wrong call or a call around it, unless the module was right when it ran
-        alone. If no engine can run the module alone, the module is the culprit by elimination.
+        This is the first wrong call or a call around it, except for calls whose module was right
+        when it ran alone. A module that no engine can run alone is the culprit by elimination.
+        Return None if no such call was recorded.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -173,7 +175,7 @@ class ModuleSearch:
         )
 
     def _first_comparison(self, key: Key) -> OutputComparison | None:
-        """Return a call's accumulated comparison; if missing, that of the first wrong call."""
+        """Return a call's accumulated comparison or, if it is missing, the first wrong call's."""
         wrong = (other for other in self._call_order() if other in self._wrong_calls())
         return self._accumulated.get(key) or self._accumulated.get(next(wrong, key))
 
@@ -196,7 +198,7 @@ class ModuleSearch:
     # -- accumulated from the model's input --------------------------------------------------------
 
     def _scan_outputs(self) -> None:
-        """Compare groups of outputs, with one engine for each group, until an output is wrong."""
+        """Store the comparisons of groups of outputs, one engine each, until an output is wrong."""
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
         for group in group_by_size(sizes, _GROUP_OUTPUTS):
@@ -205,7 +207,10 @@ class ModuleSearch:
                 return
 
     def _bisect_outputs(self) -> None:
-        """Find the first wrong output by binary search; each engine returns a single output."""
+        """Find the first wrong output by binary search, and store each comparison.
+
+        Each engine returns a single output.
+        """
         # The scan misses errors of fused nodes: an engine that must return the tensor between two
         # nodes does not fuse them.
         outputs = list(self._target.shapes)
@@ -222,7 +227,7 @@ class ModuleSearch:
             self._measure_outputs([outputs[high]])
 
     def _measure_outputs(self, outputs: Sequence[ModuleOutput]) -> None:
-        """Build one engine with these outputs, and compare them; if it fails, try each half."""
+        """Build an engine with these outputs, and store the comparisons; on failure, try halves."""
         first, last = (output.module or "the model" for output in (outputs[0], outputs[-1]))
         self._progress(f"{first} … {last}")
         names = [f"output_{number}" for number in range(len(outputs))]
@@ -241,7 +246,10 @@ class ModuleSearch:
     def _try_compare(
         self, module: nn.Module, tensors: Sequence[Tensor], names: Sequence[str]
     ) -> EngineComparison | None:
-        """Build an engine and compare its outputs; None if it cannot be built, or crashes."""
+        """Build an engine and return the comparison; None if the build fails or the engine crashes.
+
+        If an engine with a single output crashes, this output is returned as a failed comparison.
+        """
         try:
             comparison = self._compare_module(module, tensors, names)
         except UsageError:  # the caller's mistake, which says nothing about the engine
@@ -257,7 +265,7 @@ class ModuleSearch:
     # -- alone ------------------------------------------------------------------------------------
 
     def _plan_rounds(self) -> Iterator[list[Key]]:
-        """Yield lists of calls to measure outside the model; the first has the first wrong call."""
+        """Yield lists of calls to run alone; the first list contains the first wrong call."""
         # Without the model itself: as a whole, it is wrong alone in any case.
         wrong = [key for key in self._call_order() if key in self._wrong_calls() and key[0]]
         if not wrong:
@@ -286,7 +294,7 @@ class ModuleSearch:
                 self._measure_pieces([piece])
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Build one engine of all pieces, and compare their outputs; return False if it fails."""
+        """Build one engine of all pieces, and store the comparisons; return False on failure."""
         together = SideBySide(pieces)
         comparison = self._try_compare(together, together.tensors, together.names)
         if comparison is None:
@@ -306,7 +314,7 @@ class ModuleSearch:
 
 
 def group_by_size(sizes: Mapping[_Item, int], count: int) -> Iterator[list[_Item]]:
-    """Split items into consecutive groups of at most 256 MiB; a larger item gets its own group.
+    """Split items into consecutive groups of at most 256 MiB; a larger item becomes a group.
 
     Args:
         sizes: The size of each item in bytes, in order.

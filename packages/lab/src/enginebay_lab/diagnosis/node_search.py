@@ -1,4 +1,4 @@
-"""The search for the first node of a correct ONNX graph that an engine computes wrongly."""
+"""The search for the first node that an engine computes wrongly in a correct ONNX graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodeSearch(NamedTuple):
     Attributes:
         graph: The graph.
         values: The correct value of every tensor in the graph, by name.
-        run: Builds an engine of some nodes, and compares its output with the expected output.
+        run: Runs an ONNX file in an engine, and compares the output with the expected output.
         progress: Called with a short text about each step.
     """
 
@@ -39,17 +39,18 @@ class NodeSearch(NamedTuple):
     progress: Callable[[str], None]
 
     def find_first_wrong(self, output: str) -> Node | None:
-        """Find the first node that an engine computes wrongly, alone or with nodes before it.
+        """Find the first node that an engine computes wrongly, alone or only with nodes before it.
 
         A binary search finds the first node whose output is wrong when the graph is cut off after
-        it. If an engine of only this node is right, a second binary search finds the shortest wrong
-        range of nodes that ends at this node.
+        this node. If an engine of only this node is right, a second binary search finds the
+        shortest wrong range of nodes that ends at this node.
 
         Args:
             output: The name of a wrong output of the graph.
 
         Returns:
-            The node; None if an engine of the graph up to the last node is right.
+            The node; None if an engine of only the nodes that compute this output is right, or
+            cannot be built.
         """
         order = self.graph.measurable_nodes(output, self.values)
         if not order or (accumulated := self._compare_range(order[-1], 0)) is None:
@@ -79,7 +80,7 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Find the shortest range of nodes that is wrong; return its first node and comparison.
+        """Find the shortest wrong range of nodes; return its first index and its comparison.
 
         All ranges end at the last node of ``order``.
         """
@@ -98,7 +99,7 @@ class NodeSearch(NamedTuple):
         return order[low], comparison
 
     def _compare_range(self, last: int, first: int) -> OutputComparison | None:
-        """Run a range of nodes in an engine, and return the comparison if the output is wrong."""
+        """Run a range of nodes in an engine; return a wrong output's comparison, otherwise None."""
         node = self.graph.nodes[last]
         output = node.output[0]
         self.progress(f"{self.graph.nodes[first].name} … {node.name}")

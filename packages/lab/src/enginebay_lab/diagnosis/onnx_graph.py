@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OnnxGraph:
-    """The nodes of an ONNX file, in topological order.
+    """The graph of an ONNX file, with the nodes in topological order.
 
     Args:
         path: The ONNX file, which is loaded with its weights.
@@ -60,7 +60,8 @@ class OnnxGraph:
 
         Args:
             index: The index of the node.
-            first: Nodes before this index are left out, except for constant nodes.
+            first: Nodes before this index are left out, except for nodes that do not depend on the
+                graph's inputs.
         """
         dependencies: set[int] = set()
         queue = [index]
@@ -77,7 +78,11 @@ class OnnxGraph:
         return sorted(dependencies)
 
     def measurable_nodes(self, output: str, values: Mapping[str, NumpyArray]) -> list[int]:
-        """Return the indices of nodes on which an output depends, if their results are floats."""
+        """Return the indices of nodes on which an output depends and whose results are floats.
+
+        Nodes with an empty result, and nodes that do not depend on the graph's inputs, are left
+        out.
+        """
         last = self._producers.get(output)
         if last is None:
             return []

@@ -44,8 +44,8 @@ class BuildOptions(NamedTuple):
 
     Attributes:
         rewriters: Rewriters in addition to the built-in ones.
-        rtol: Relative tolerance; None for that of the engine's precision.
-        atol: Absolute tolerance; None for that of the engine's precision.
+        rtol: Relative tolerance; None for the tolerance for the engine's precision.
+        atol: Absolute tolerance; None for the tolerance for the engine's precision.
         timeout: Time limit in seconds for each engine.
     """
 
@@ -56,7 +56,7 @@ class BuildOptions(NamedTuple):
 
 
 class PieceEngines:
-    """Builds engines of modules, and compares their outputs with PyTorch's or another engine's.
+    """Builds engines of modules, and compares the outputs with PyTorch or with another engine.
 
     Args:
         artifact: The artifact whose settings the engines are built with.
@@ -68,7 +68,7 @@ class PieceEngines:
     Attributes:
         count: The number of engines that were built.
         backend: The artifact's backend.
-        params: The artifact's parameters, without the shapes of its inputs.
+        params: The artifact's backend parameters, without input shapes.
         ir: The kind of the artifact's IR, such as ``onnx``.
     """
 
@@ -85,7 +85,7 @@ class PieceEngines:
         self.ir = _ir_kind(artifact)
 
     def rewriting(self, model: nn.Module) -> AbstractContextManager[Rewriting]:
-        """Return a context in which the model is rewritten as for the export of the artifact."""
+        """Return a context manager that rewrites the model as for the export of the artifact."""
         return rewrite(
             model,
             backend=self.backend.name,
@@ -109,7 +109,7 @@ class PieceEngines:
         comparators: Mapping[str, str] | None = None,
         items: Sequence[Sequence[Tensor]] = (),
     ) -> EngineComparison:
-        """Build an engine of a module, run it, and compare its outputs with the reference's.
+        """Build an engine of a module, run it, and compare its outputs with the reference.
 
         The files of the previous engine are deleted.
 
@@ -119,7 +119,7 @@ class PieceEngines:
             names: The names of the module's outputs.
             comparators: The names of comparators; each key is the names of the compared outputs,
                 joined by commas. None to compare all outputs by tolerances.
-            items: More lists of input tensors on which the outputs are compared too.
+            items: Further lists of input tensors; the outputs are compared on each list too.
 
         Raises:
             EnginebayError: The engine cannot be built.
@@ -225,7 +225,7 @@ class PieceEngines:
 
 
 def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
-    """Run an artifact's engine on the inputs of the artifact's only sample."""
+    """Run an artifact's engine on the inputs of its only sample, and return the outputs."""
     (sample,) = artifact.samples()  # the example: no probes were verified
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
