@@ -80,15 +80,15 @@ def compare(
     """Deploy a model on several backends, at several precisions, and compare the artifacts.
 
     The model is loaded once, and deployed with :func:`enginebay.deploy` for each backend and
-    precision. A failed deployment becomes a row with the reason. Each row is written to
-    ``comparison.json`` in the folder as soon as it is complete.
+    precision. A failed deployment becomes a row with the reason of the failure. After each
+    deployment, the rows so far are written to ``comparison.json`` in ``work_dir``.
 
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
-        work_dir: The folder for the artifacts, each named after its backend and precision.
+        work_dir: The folder in which each artifact gets a folder, such as ``openvino-fp16``.
         backends: The names of the backends; by default all that are installed.
-        precisions: The precisions; by default each backend's default.
+        precisions: The precisions; by default each backend's default precision.
         params: Backend parameters by name; each backend gets the parameters that its class
             declares.
         seconds: The time limit in seconds for the benchmark of each artifact, see
@@ -169,10 +169,11 @@ def compare(
 def _list_combinations(
     backends: Sequence[str] | None, precisions: Sequence[str]
 ) -> list[Combination]:
-    """List each combination of a backend and a precision once.
+    """Return each combination of a backend and a precision once.
 
     Raises:
-        UsageError: There is no backend, or an argument is a string instead of a sequence.
+        UsageError: No backend is installed or requested, or an argument is a string instead of a
+            sequence.
     """
     for argument, texts in (("backends", backends), ("precisions", precisions)):
         if isinstance(texts, str):
@@ -191,7 +192,7 @@ def _list_combinations(
 
 
 def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
-    """Check that all backends are installed, and that each parameter belongs to a backend."""
+    """Raise an error if a backend is not installed, or if no backend has one of the parameters."""
     if not isinstance(params, Mapping):
         raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
     if "precision" in params:

@@ -41,13 +41,13 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
             engine could be built.
         reason: Why the artifact is not verified, or could not be built; empty if it is verified.
         hint: What to type next; empty if there is no suggestion.
-        verification: The verdict with its figures; None if no engine could be built.
+        verification: The verdict with its error metrics; None if no engine could be built.
         artifact: The artifact's folder; None if no artifact was published.
         size: The total size of the artifact's files in bytes; None if there is no artifact.
         seconds: The duration of the deployment in seconds.
         notes: Notes of the deployment, see :class:`enginebay.Deployment`.
-        speed: The benchmark of the artifact, whose baseline is the first measured artifact; None
-            if it was not measured.
+        speed: The artifact's row in the benchmark, in which the first measured artifact is the
+            baseline; None if the artifact was not measured.
     """
 
     backend: str
@@ -91,7 +91,7 @@ class Comparison(
             was built.
         rows: One row for each backend and precision, in the requested order.
         machine: The machine of the benchmark; None if no artifact was measured.
-        notes: Reasons why the figures of the benchmark may be unreliable.
+        notes: Reasons why the measurements of the benchmark may be unreliable.
         command: The command or Python call that repeats the comparison.
     """
 
@@ -118,7 +118,7 @@ class Comparison(
         return f"<Comparison of {self.model}, rows: {len(self.rows)}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield a table of all rows, why rows are not verified, and which rows are fastest."""
+        """Yield a table of all rows, the reason of each row not verified, and the fastest rows."""
         is_measured = any(row.speed for row in self.rows)
         figures = ("CALL", "ITEMS/S", "LOAD", "MEMORY") if is_measured else ()
         header = ("BACKEND", "PRECISION", "VERDICT", "MAX ERROR", "SIZE", "DEPLOY", *figures)

@@ -80,9 +80,11 @@ class NodeSearch(NamedTuple):
         )
 
     def _find_shortest_range(self, order: Sequence[int]) -> tuple[int, OutputComparison | None]:
-        """Find the shortest wrong range of nodes; return its first index and its comparison.
+        """Find the shortest wrong range of nodes; all ranges end at the last node of ``order``.
 
-        All ranges end at the last node of ``order``.
+        Returns:
+            The index of the range's first node, and the comparison of the range's output; None if
+            only the longest range is wrong, which is not measured again.
         """
         last = order[-1]
         # An engine fuses nodes, and a cut between two of them prevents this, so a node may be right

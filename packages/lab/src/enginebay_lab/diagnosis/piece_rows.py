@@ -1,4 +1,4 @@
-"""The result of ``pieces``: a row for each call of a module."""
+"""The result of ``pieces``: a row for each piece (submodel that runs one call of a module)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTED: dict[PieceVerdict, str] = {
 
 
 class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison of a piece: one call of a module, without the calls of modules inside it.
+    """The comparison of one piece: a submodel that runs one call of a module.
 
     Attributes:
         module: The module's path; empty for the code of the model itself.
@@ -42,9 +42,11 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
             compared.
         rtol: The relative tolerance for the worst output; None if nothing was compared.
         atol: The absolute tolerance for the worst output; None if nothing was compared.
-        sample: The inputs of the worst output: ``reference`` for the inputs that the piece has in
-            PyTorch, ``redrawn`` for random values within their ranges.
-        is_redrawn: True if random inputs were compared too; False if the piece fails on them.
+        sample: The inputs on which the worst output was compared: ``reference`` for the piece's
+            inputs in PyTorch, ``redrawn`` for random values within the ranges of these inputs;
+            empty if nothing was compared.
+        is_redrawn: True if the piece was compared on random inputs too; False if random inputs
+            cannot be compared, for example because the piece raises an exception on them.
     """
 
     module: str
@@ -61,7 +63,7 @@ class PieceRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """A name for the call: ``body.l`` for the first, ``body.l (call 2)`` for the second."""
+        """The call's title: ``body.l`` for the first call, ``body.l (call 2)`` for the second."""
         return call_title(self.module, self.call)
 
 
@@ -72,9 +74,9 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
         backend: The backend's name.
         precision: The lowest precision that the engines may compute in; it determines the
             tolerances.
-        reference: The reference, such as ``PyTorch``.
+        reference: The name of the reference with which the engines were compared: ``PyTorch``.
         engines: The number of engines that were built.
-        rows: A row for each piece, the worst first.
+        rows: A row for each piece (submodel that runs one call of a module), the worst first.
     """
 
     backend: str
@@ -85,7 +87,7 @@ class Pieces(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
     @property
     def unverified(self) -> tuple[PieceRow, ...]:
-        """The pieces that differ, crash the engine or could not be compared, the worst first."""
+        """The rows of pieces that differ, crash or could not be compared, the worst first."""
         return tuple(row for row in self.rows if row.verdict != "verified")
 
     @property

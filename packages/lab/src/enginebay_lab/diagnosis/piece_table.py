@@ -1,4 +1,4 @@
-"""The comparison of each piece of a model (a call of a module) in an engine and in PyTorch.
+"""The comparison of a model's pieces (submodels that run one module call) with PyTorch.
 
 Imported only when torch is used.
 """
@@ -40,7 +40,7 @@ class _RankedRow(NamedTuple):
 
 
 class PieceTable:
-    """Compares the outputs of a model's pieces in an engine with their outputs in PyTorch.
+    """Compares a model's pieces (submodels that run one module call) in an engine with PyTorch.
 
     Args:
         root: The whole model as one piece.
@@ -72,7 +72,7 @@ class PieceTable:
         return tuple(ranked.row for ranked in rows)
 
     def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
-        """Build one engine of all pieces, and return their rows; if it fails, try each half."""
+        """Build one engine of all pieces, and return a row for each; on failure, try each half."""
         together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]

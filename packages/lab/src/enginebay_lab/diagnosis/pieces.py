@@ -1,4 +1,4 @@
-"""Pieces of a model: calls of modules that can run without the rest of the model.
+"""Pieces of a model: submodels that each run one call of a module.
 
 Imported only when torch is used.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ComputedTensor(NamedTuple):
-    """A tensor that a piece returns, or passes to a call of a submodule (an inner call).
+    """A tensor that a piece (submodel) returns, or passes to a module that it does not run.
 
     Attributes:
-        tensor: The tensor object, which the piece may have changed in place afterwards.
-        value: A tensor with the value at the time of the return or of the call.
+        tensor: The tensor object; after passing it, the piece may have changed it in place.
+        value: A tensor with the values that were returned or passed.
     """
 
     tensor: Tensor
@@ -32,7 +32,7 @@ class ComputedTensor(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A call of a submodule that a piece does not run: the piece takes the result as an input.
+    """A submodule's call that a piece does not run: the piece takes the call's result as an input.
 
     Attributes:
         module: The called module.
@@ -46,10 +46,10 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """The calls of submodules that a piece does not run: it takes the results as inputs.
+    """Replays the submodule calls that a piece does not run: the piece takes the results as inputs.
 
     Args:
-        calls: The inner calls, in the order in which the piece makes them.
+        calls: The calls, in the order in which the piece makes them.
     """
 
     def __init__(self, calls: Sequence[InnerCall] = ()) -> None:
@@ -58,27 +58,28 @@ class InnerCalls:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the inner calls returned when the whole model ran."""
+        """The tensors that the calls returned when the whole model ran."""
         return tuple(tensor for call in self._calls for tensor in call.tensors)
 
     def strip_module(self, module: nn.Module) -> nn.Module:
-        """Return a copy of a module in which stand-ins replace the modules of the inner calls.
+        """Return a copy of a module in which stand-ins replace the submodules that are not run.
 
         Args:
-            module: The piece's module, which is not changed; the copy shares other submodules.
+            module: The piece's module, which is not changed; the copy shares the weights.
         """
         stand_ins = {call.module: StandIn(call.module, self) for call in self._calls}
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
     def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
-        """Begin a run of the piece, in which the inner calls return the given tensors.
+        """Begin a run of the piece, in which the replayed calls return ``tensors``.
 
         Args:
-            tensors: The tensors that the inner calls return in this run.
-            writes: True if the piece may change tensors in place after it passed them on.
+            tensors: The tensors that the replayed calls return in this run.
+            writes: True if the piece may change tensors in place after it passed them to a call.
 
         Returns:
-            An empty list, to which the run appends each tensor that the piece passes to a call.
+            An empty list, to which the run appends each tensor that the piece passes to a replayed
+            call.
         """
         self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes
@@ -88,10 +89,10 @@ class InnerCalls:
     def replay_call(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Store the tensors that an inner call receives, and return the call's recorded result.
+        """Store the tensors that are passed to a replayed call, and return the call's result.
 
         Raises:
-            RuntimeError: The next inner call is a call of another module.
+            RuntimeError: The next recorded call is a call of another module.
         """
         call = next(self._remaining, None)
         if call is None or call.module is not module:
@@ -103,11 +104,11 @@ class InnerCalls:
 
 
 class StandIn(nn.Module):
-    """A replacement of a module that returns recorded results, and has the module's attributes.
+    """Stands in for a module: returns results that are not computed, and has its attributes.
 
     Args:
         module: The replaced module.
-        calls: The recorded calls.
+        calls: Replays the calls of the replaced module.
     """
 
     def __init__(self, module: nn.Module, calls: InnerCalls) -> None:
@@ -121,12 +122,15 @@ class StandIn(nn.Module):
         return getattr(vars(self)["replaced"][0], name)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """Return the recorded result of the replaced module's call."""
+        """Return the result of the replaced module's call without running the module."""
         return self.calls.replay_call(self.replaced[0], args, kwargs)
 
 
 def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Copy a module with some submodules replaced; submodules without children are not copied."""
+    """Return a copy of a module in which the values of ``copies`` replace the keys.
+
+    Other submodules are copied too if they have children; if not, the copy shares them.
+    """
     if module not in copies:
         copies[module] = module
         if module._modules:
@@ -139,7 +143,7 @@ def _copy_with(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Modu
 
 
 class Piece(NamedTuple):
-    """A call of a module that can run without the rest of the model.
+    """A submodel that runs one call of a module without the rest of the model.
 
     Attributes:
         path: The module's path; empty for the model itself.
@@ -147,9 +151,10 @@ class Piece(NamedTuple):
         module: The module, with stand-ins for the modules of ``inner``.
         call: The arguments, with a placeholder for each tensor.
         own_tensors: The tensors of the arguments.
-        leaves: The indices of the tensors to compare in the list that :meth:`run` returns.
-        inner: The inner calls that the piece does not run.
-        writes: True if the piece may change its inputs, or tensors that it passes on, in place.
+        leaves: The indices, in the list that :meth:`run` returns, of the tensors to compare.
+        inner: The calls of submodules that the piece does not run.
+        writes: True if the piece may change inputs, or tensors that it passed to ``inner``, in
+            place.
     """
 
     path: str
@@ -163,7 +168,7 @@ class Piece(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All input tensors: the tensors of the arguments, then the results of the inner calls."""
+        """All input tensors: the arguments' tensors, then the tensors that ``inner`` returns."""
         return (*self.own_tensors, *self.inner.tensors)
 
     def run(
@@ -173,13 +178,14 @@ class Piece(NamedTuple):
 
         Args:
             tensors: The inputs, in the order of :attr:`tensors`.
-            module: The module to run instead of the piece's own, such as a rewritten one.
+            module: The module to run instead of :attr:`module`, such as a rewritten copy.
 
         Returns:
-            The tensors that the piece passes to its inner calls, then the tensors of its result.
+            The tensors that the piece passes to calls in :attr:`inner`, then the tensors of the
+            result.
 
         Raises:
-            RuntimeError: The module does not make the inner calls in the recorded order.
+            RuntimeError: The module does not make the calls in :attr:`inner` in their order.
         """
         count = len(self.own_tensors)
         args, kwargs = self.call.fill(tensors[:count])
@@ -189,7 +195,7 @@ class Piece(NamedTuple):
 
 
 class SideBySide(nn.Module):
-    """A model that runs several pieces, each on its own inputs, so that one engine runs them all.
+    """A model that runs several pieces (submodels) on separate inputs, for a single engine.
 
     Args:
         pieces: The pieces to run; a called module comes before the module that calls it.
@@ -213,11 +219,11 @@ class SideBySide(nn.Module):
         return [name for index in range(len(self.calls)) for name in self.piece_output_names(index)]
 
     def piece_output_names(self, index: int) -> list[str]:
-        """Return the names of a piece's outputs, such as ``piece_3_0`` for output 0 of piece 3."""
+        """Return the output names of one piece, such as ``piece_3_0`` for output 0 of piece 3."""
         return [f"piece_{index}_{leaf}" for leaf in self.calls[index].leaves]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Run all pieces on their input tensors, and return their outputs."""
+        """Run each piece on its part of the tensors, and return the outputs of all pieces."""
         return tuple(self._run_pieces(iter(tensors)))
 
     def _run_pieces(self, tensors: Iterator[Tensor]) -> Iterator[Tensor]:

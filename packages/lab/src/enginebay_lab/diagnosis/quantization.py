@@ -1,4 +1,4 @@
-"""``quantize``: build an 8-bit artifact with as few layers in floating point as accuracy needs."""
+"""``quantize``: build an accurate 8-bit artifact with the fewest layers in floating point."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         deployment: The result of :func:`enginebay.deploy` for the artifact.
         accuracy: The metric's values for the artifact and for PyTorch, on the whole data set.
-        max_drop: The largest allowed drop of the metric.
+        max_drop: The largest allowed drop of the metric, compared with PyTorch.
         kept: The names of the layers that were returned to floating point, the largest error first.
-        layers: The number of layers that were ranked by their errors; 0 if none had to be.
+        layers: The number of layers that were ranked by their errors; 0 if no ranking was needed.
     """
 
     deployment: eb.Deployment
@@ -76,12 +76,12 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self) -> str:
-        """Return one line with the metric of the artifact and of PyTorch, and the allowed drop."""
+        """Return one line with the metric's value for the artifact and PyTorch, and the drops."""
         return _describe_accuracy(self.accuracy, self.max_drop)
 
 
 class Attempt(NamedTuple):
-    """An artifact with some nodes in floating point, and the accuracy that it reached."""
+    """A trial artifact with some nodes in floating point, and the artifact's accuracy."""
 
     nodes: tuple[str, ...]
     deployment: eb.Deployment
@@ -110,10 +110,10 @@ def quantize(
     watch: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Quantization:
-    """Deploy a model in 8 bits, with as many layers in floating point as its accuracy requires.
+    """Deploy a model in 8 bits, with the fewest layers in floating point that keep it accurate.
 
     If the artifact with all layers in 8 bits is not accurate enough, the layers are ranked by their
-    errors, and those with the largest errors are returned to floating point. The smallest
+    errors, and the layers with the largest errors are returned to floating point. The smallest
     sufficient number of layers is found by doubling, then by binary search.
 
     Args:
@@ -122,9 +122,9 @@ def quantize(
         data: An :class:`enginebay.DataSet` or its source, which calibrates the engine and on which
             the metric is measured.
         metric: One metric, in any form that :func:`enginebay_lab.evaluate` accepts.
-        max_drop: How much worse than PyTorch's the artifact's metric may be, in the metric's unit.
+        max_drop: How much worse the artifact's metric may be than PyTorch's, in the metric's unit.
         work_dir: The artifact's folder.
-        int8_keep: The names of layers that stay in floating point in every trial.
+        int8_keep: The names of layers that stay in floating point in every artifact that is tried.
         verify: The verification options. If no artifact is accurate enough, ``allow_mismatch``
             publishes the one with the most layers in floating point.
         overwrite: Replace an existing artifact.

@@ -1,4 +1,4 @@
-"""Random tensors within the ranges of given tensors.
+"""Random tensors within the value ranges of other tensors.
 
 Imported only when torch is used.
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """Return random values with a tensor's shape and dtype, between the tensor's extremes.
+    """Return random values with a tensor's shape and dtype, between its smallest and largest value.
 
-    A tensor with exactly two different values is taken for a mask: its last axis is permuted. The
-    range of equal floats is extended upwards: zeros become values from 0 to 1. Unchanged are
-    infinite and NaN values, integers that are all equal, and complex tensors.
+    A tensor with exactly two different values is taken for a mask: its last axis is permuted. If
+    all values are the same float, the range is extended upwards: zeros become values from 0 to 1.
+    Infinite and NaN values, integers that are all equal, and complex tensors are not changed.
 
     Args:
         tensor: A tensor of any dtype.

@@ -28,8 +28,8 @@ class NodeSensitivity(msgspec.Struct, frozen=True):
     Attributes:
         node: The node's name in the engine's graph.
         operator: The engine's name for the node's operator.
-        decibels: The signal-to-noise ratio of the engine's output in dB, the smallest ratio of
-            several outputs; None if no output has an error.
+        decibels: The signal-to-noise ratio of the engine's output in dB; with several outputs, the
+            smallest ratio. None if no output has an error.
     """
 
     node: str
@@ -89,10 +89,11 @@ def sensitivity(
 ) -> Sensitivity:
     """Measure the error that each layer of an 8-bit engine causes as the only layer in 8 bits.
 
-    The model is deployed once. Then one engine is built from its IR for each node, and compared
-    with the model's outputs on the items that the artifact was verified on; the same items
-    calibrate the engine. In the deployed engine the errors of all nodes add up, so ``int8_keep`` of
-    the worst nodes improves its accuracy most; :func:`enginebay_lab.quantize` chooses these nodes.
+    The model is deployed once. Then one engine for each node is built from the exported IR. The
+    engine's outputs are compared with the model's on the items that the artifact was verified on;
+    these items also calibrate the engine. In the deployed engine the errors of all nodes add up, so
+    leaving the worst nodes in floating point (``int8_keep``) improves the accuracy most;
+    :func:`enginebay_lab.quantize` chooses these nodes.
 
     Args:
         model: The model, in any form that :func:`enginebay.deploy` accepts.
@@ -105,8 +106,8 @@ def sensitivity(
         export: The export options.
         config: A deploy config or its path.
         int8_keep: The names of nodes that stay in floating point and are not measured.
-        timeout: Time limit in seconds for the child processes of the deployment, and for those of
-            each further engine.
+        timeout: Time limit in seconds for the child processes of the deployment, and again for the
+            child processes of each further engine.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
@@ -159,7 +160,7 @@ def check_precision(
     precision: str | None,
     purpose: str,
 ) -> tuple[eb.Backend, eb.BackendParams]:
-    """Check that a backend can run in 8 bits on this machine; return it with all parameters.
+    """Check that a backend can run in 8 bits here; return the backend and checked parameters.
 
     Args:
         backend: The backend's name.

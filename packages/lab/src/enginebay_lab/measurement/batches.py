@@ -1,4 +1,4 @@
-"""Inputs of a given batch size, made by repeating or cutting off the rows of existing inputs."""
+"""Inputs of a requested batch size, made by repeating or cutting off rows of existing inputs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 def stack_batch(
     inputs: Mapping[str, NumpyArray], specs: Sequence[TensorSpec], batch: int
 ) -> dict[str, NumpyArray]:
-    """Return inputs of a given batch size: rows of existing inputs are repeated or cut off.
+    """Return inputs of a requested batch size: rows of existing inputs are repeated or cut off.
 
-    The batch axis of an input is the first dimension if this is dynamic (open). If not, it is the
-    dimension with the same name as the dynamic first dimension of another input.
+    The batch axis of an input is its first dimension if this is dynamic. Otherwise, it is the
+    dimension with the same name as the dynamic first dimension of another input. Inputs without
+    such a dimension stay unchanged.
 
     Args:
         inputs: The inputs by name.
@@ -29,7 +30,8 @@ def stack_batch(
         batch: The batch size.
 
     Raises:
-        UsageError: No first dimension is dynamic, and the inputs have another batch size.
+        UsageError: No input has a dynamic first dimension, and the batch size of the inputs is not
+            ``batch``; or an input has no rows.
     """
     names = {spec.dims[0] for spec in specs if spec.dims and isinstance(spec.dims[0], str)}
     axes = {spec.name: _find_batch_axis(spec, names) for spec in specs}

@@ -40,10 +40,10 @@ class Benchmark(
     Attributes:
         rows: One row for each artifact, batch size and number of threads. Rows with the same batch
             size and number of threads are adjacent, the baseline first.
-        machine: The machine on which the figures were measured.
-        baseline: The name of the artifact with which the others are compared, or ``pytorch``;
-            empty if there is only one artifact.
-        notes: Reasons why the figures may be unreliable.
+        machine: The machine on which the benchmark ran.
+        baseline: The name of the artifact with which the other artifacts are compared, or
+            ``pytorch``; empty if there is only one artifact.
+        notes: Reasons why the measurements may be unreliable.
         command: The command that repeats the benchmark; empty if it was called in Python.
     """
 
@@ -62,7 +62,7 @@ class Benchmark(
         return f"<Benchmark of {', '.join(dict.fromkeys(row.name for row in self.rows))}>"
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the figures of a single row or a table of several rows, then the timed layers."""
+        """Yield the details of a single row, or a table of several rows; then the timed layers."""
         if len(self.rows) == 1:
             yield from _row_blocks(self.rows[0], self.notes)
         else:

@@ -52,17 +52,17 @@ def benchmark(
 ) -> Benchmark:
     """Measure the latency of artifacts on this machine, side by side.
 
-    Each artifact runs in its own child process. The artifacts run in turn, each for a window of a
-    tenth of a second while the others sleep, and in another order in each round, so that a
-    disturbance of the machine slows all of them. An artifact that cannot be loaded, crashes or
-    exceeds the time limit fails only its own rows.
+    Each artifact runs in a separate child process. The artifacts run in turn, each for a window
+    (group of timed calls) of a tenth of a second while the others sleep, and in a different order
+    in each round, so that a disturbance of the machine slows all of them. If an artifact cannot be
+    loaded, crashes or exceeds the time limit, only the rows of this artifact fail.
 
     Args:
         artifacts: One artifact or several: a folder, or the artifact that :func:`enginebay.deploy`
             returned.
         inputs: Arrays or tensors by name, for all artifacts; by default the first inputs that the
             first artifact was verified with, or generated inputs if there are none. An artifact
-            that does not accept these default inputs gets its own.
+            that does not accept these default inputs gets its own default inputs.
         against: ``pytorch`` to measure the PyTorch model too, and compare the artifacts with it;
             by default, they are compared with the first artifact.
         model: The PyTorch model as a string, as on the command line: a child process loads it.
@@ -161,7 +161,10 @@ def _describe_artifacts(
     device: str | None,
     strict: bool,
 ) -> list[SubjectSpec]:
-    """Describe artifacts as benchmark subjects, with the first artifact's inputs if these fit."""
+    """Return a benchmark subject for each artifact.
+
+    If ``inputs`` is None, each artifact that accepts the first artifact's inputs gets these inputs.
+    """
     listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
         raise UsageError("no artifact to measure", hint="name its folder")

@@ -13,7 +13,7 @@ LINE_KIND = "benchmark line"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A short period in which one benchmark subject ran and the others slept.
+    """A group of timed calls of one benchmark subject, during which the other subjects slept.
 
     Attributes:
         round: The index of the round; in each round, every subject has one window.
@@ -31,7 +31,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the windows agree, and so how certain the median of their latencies is.
+    """How well the windows (groups of timed calls) of a benchmark subject agree.
 
     Attributes:
         agreed: True if there are at least six windows, and ``apart`` is at most ``wanted``.
@@ -102,9 +102,10 @@ class Layer(TimedLayer, frozen=True, kw_only=True):
 
 
 class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of an artifact, or of PyTorch, at one batch size and one number of threads.
+    """The measurements of an artifact, or of PyTorch, at one batch size and number of threads.
 
-    A row with a ``failure`` still has the figures that were measured before the failure.
+    A row with a ``failure`` still has the values that were measured before the failure. A window is
+    a group of timed calls.
 
     Attributes:
         name: The artifact's folder as it was passed, or ``pytorch``.
@@ -114,7 +115,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         batch: The number of items in a call: the length of the first input's first axis.
         threads: The number of threads that call the engine at the same time.
         call: The duration of whole calls in seconds: checks, copies and the engine. The median and
-            its interval are computed from the windows' medians, all other figures from all calls.
+            its interval are computed from the windows' medians, all other values from all calls.
         engine: The duration of the engine alone in seconds, from separate calls.
         load: Seconds for imports and for loading the engine from its files.
         first: Seconds for the first call, which may compile or allocate.
@@ -122,17 +123,17 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         items_per_second: ``calls_per_second`` times ``batch``.
         peak_memory: The peak resident memory of the child process in bytes.
         bare_memory: The peak resident memory of the child process before loading, in bytes.
-        agreement: The agreement of the windows.
+        agreement: How well the windows agree.
         ratio: The speed relative to the baseline, compared round by round; None for the baseline
             itself, and if the windows of the artifact or of the baseline do not agree.
         receipt: The engine, device and precision that ran.
-        notes: Reasons why the figures may be unreliable.
+        notes: Reasons why the measurements may be unreliable.
         windows: The windows, in order.
         quantiles: The quantiles of the duration of a call at 0, 1, 2 … 100 %, in seconds.
         layers: The engine's timed layers in the order in which they run; empty if they were not
             requested, or the engine cannot time them.
-        failure: Why figures are missing: loading failed, the process crashed, or a time limit was
-            exceeded; empty if none are missing.
+        failure: Why measurements are missing: loading failed, the process crashed, or a time limit
+            was exceeded; empty if nothing is missing.
     """
 
     name: str

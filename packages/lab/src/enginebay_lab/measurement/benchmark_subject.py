@@ -1,4 +1,4 @@
-"""A benchmark subject: an artifact or a PyTorch model in a child process, with measured windows."""
+"""A benchmark subject: an artifact or a PyTorch model whose calls a child process times."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SubjectSpec(NamedTuple):
         name: The name in rows and messages.
         backend: The name of the backend that built the artifact, or ``pytorch``.
         artifact: The artifact's folder; empty for PyTorch.
-        function: The function that the child process calls.
+        function: The function that the child process calls, as ``module:function``.
         arguments: The function's arguments, without the inputs and the number of threads.
-        inputs: The inputs of a call by name, with their original batch size.
+        inputs: The inputs of a call by name, before they are repeated for a batch size.
         input_specs: The specs of the inputs.
-        note: A reason why the figures may be unreliable; empty if there is none.
+        note: A reason why the measurements may be unreliable; empty if there is none.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SubjectSpec(NamedTuple):
 def describe_artifact(
     name: str, request: LoadRequest, inputs: Mapping[str, NumpyArray], note: str = ""
 ) -> SubjectSpec:
-    """Describe an artifact's engine as a benchmark subject."""
+    """Return a benchmark subject for an artifact's engine."""
     return SubjectSpec(
         name=name,
         backend=request.backend,
@@ -74,7 +74,7 @@ def describe_artifact(
 
 
 def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
-    """Describe a PyTorch model as a benchmark subject, with the inputs of an artifact."""
+    """Return a benchmark subject for a PyTorch model, with the inputs of an artifact's subject."""
     return SubjectSpec(
         name=PYTORCH,
         backend=PYTORCH,
@@ -87,7 +87,9 @@ def describe_torch_model(model: str, counterpart: SubjectSpec) -> SubjectSpec:
 
 
 class BenchmarkSubject:
-    """An artifact or a PyTorch model in a child process, which sleeps between its windows.
+    """An artifact or a PyTorch model in a child process that sleeps between its windows.
+
+    A window is a group of timed calls.
 
     Args:
         spec: The artifact or model.
@@ -139,11 +141,11 @@ class BenchmarkSubject:
             self._record_error(err)
 
     def warm_up(self, seconds: float) -> None:
-        """Make calls for some seconds without recording a window."""
+        """Make calls for some seconds without recording their durations."""
         self._run_window(seconds)
 
     def measure_window(self, number: int, seconds: float) -> Window | None:
-        """Measure a window, and return it; None if the process has failed.
+        """Measure and return a window (group of timed calls); None if the process has failed.
 
         Args:
             number: The index of the round.
@@ -183,7 +185,7 @@ class BenchmarkSubject:
             self._worker = None
 
     def build_row(self) -> BenchmarkRow:
-        """Return the row with the figures of the windows, and with the error, if any."""
+        """Return a row with the measurements of all windows, and with the error, if any."""
         row = BenchmarkRow(
             name=self.spec.name,
             artifact=self.spec.artifact,
@@ -247,7 +249,7 @@ class BenchmarkSubject:
         return stack_batch(self.spec.inputs, self.spec.input_specs, self.batch)
 
     def _run_window(self, seconds: float) -> WindowCalls | None:
-        """Measure a window in the child process; None if the process fails or failed before."""
+        """Time calls in the child process; None if the process fails now or failed before."""
         if self._worker is None:
             return None
         try:

@@ -1,4 +1,7 @@
-"""Interleaved measurement: rounds of short windows, one for each subject, in changing order."""
+"""Interleaved measurement: in each round, each subject runs a short window, in changing order.
+
+A window is a group of timed calls.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +37,14 @@ MAX_TIME_SHARE = 1 / 30
 
 
 class InterleavedRun:
-    """The measurement of all subjects at one batch size and one number of threads.
+    """Measures all benchmark subjects at one batch size and one number of threads.
 
     Args:
         specs: The artifacts and models to measure; the first is the baseline.
         batch: The batch size; None for that of the inputs.
         threads: The number of threads that call at the same time.
-        timeout: Time limit in seconds for loading, and for each window.
-        journal: The file to which windows and rows are written.
+        timeout: Time limit in seconds for loading, and for each window (group of timed calls).
+        journal: The journal (file of the results so far) to which windows and rows are written.
     """
 
     def __init__(
@@ -64,10 +67,10 @@ class InterleavedRun:
     def measure_rows(
         self, seconds: float, on_progress: Callable[[str], None], *, layers: bool = False
     ) -> list[BenchmarkRow]:
-        """Measure rounds until the windows of every subject agree, or its time is up.
+        """Measure rounds until each subject's windows agree or its time is up; return the rows.
 
-        Subjects whose windows already agree are measured in all rounds too, so that every round
-        compares all subjects.
+        A window is a group of timed calls. Subjects whose windows already agree are measured in
+        further rounds too, so that these rounds compare all subjects.
 
         Args:
             seconds: The time limit in seconds for each subject, including warm-up. At least six
@@ -131,9 +134,10 @@ class InterleavedRun:
 
 
 def order_round(subjects: Sequence[_T], number: int) -> list[_T]:
-    """Return the subjects in the order for a round; changing orders give no subject an advantage.
+    """Return the subjects in a round's order, which changes so that no subject has an advantage.
 
-    Each round begins with the next subject; after all have been first, the order is reversed.
+    Each round begins with the next subject; after all subjects have been first, the order is
+    reversed.
 
     Example:
         >>> [order_round("abc", number) for number in (0, 1, 3)]

@@ -54,7 +54,7 @@ def time_layers_isolated(
 
 
 def time_layers_here(request: LoadRequest, samples: Path, runs: int) -> list[TimedLayer]:
-    """Time an engine's layers; called in the child process."""
+    """Return the timed layers of an engine; called in the child process."""
     return request.time_layers(load_samples(samples)[0].inputs, runs)
 
 

@@ -1,4 +1,4 @@
-"""A description of the machine on which figures are measured."""
+"""A description of the machine on which a measurement runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         system: The operating system and its version.
         python: The version of Python.
         enginebay: The version of Enginebay.
-        environment: The environment variables that are set and affect the threads of engines.
+        environment: The values of environment variables that affect the threads of engines, by
+            name; without variables that are not set.
         load: The load average of the last minute; None if the system does not report it.
     """
 
@@ -54,7 +55,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         return self.load is not None and self.load >= self.cores / 2
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """Yield the properties without the load, as labels and texts: ``("Python", "3.12.4")``."""
+        """Yield a label and a text for each property except the load: ``("Python", "3.12.4")``."""
         yield "processor", f"{self.processor}, {self.cores} cores"
         yield "system", self.system
         yield "Python", self.python

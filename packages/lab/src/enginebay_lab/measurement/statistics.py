@@ -1,4 +1,4 @@
-"""Statistics of benchmark windows: their agreement, and the ratio of the speeds of two subjects."""
+"""Statistics of benchmark windows (groups of timed calls): their agreement, and speed ratios."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ MAX_MEAN_EXCESS = 0.25
 
 
 def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
-    """Measure how well windows agree, by the confidence interval of their median latency.
+    """Return how well windows agree, measured by the confidence interval of their median latency.
+
+    A window is a group of timed calls.
 
     Args:
         medians: The median latencies of all windows.
@@ -44,13 +46,13 @@ def measure_agreement(medians: Sequence[float], seconds: float) -> Agreement:
 
 
 def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Ratio | None:
-    """Return the ratio of the speeds of two subjects; None with fewer than six common rounds.
+    """Return a subject's speed relative to the baseline; None with fewer than six common rounds.
 
     The value is the median of the ratios in all common rounds, because a disturbance of a round
-    slows both subjects. The confidence interval is that of the sign test: its ends are two of the
-    ratios, and it holds for any distribution (Conover, Practical Nonparametric Statistics, 3rd
-    edition, section 3.2). It assumes independent rounds: it does not cover a disturbance that lasts
-    for many rounds and slows one subject more than the other.
+    slows both subjects. The confidence interval is that of the sign test: the ends are two of the
+    ratios, and the interval holds for any distribution (Conover, Practical Nonparametric
+    Statistics, 3rd edition, section 3.2). The test assumes independent rounds, so the interval does
+    not cover a disturbance that lasts for many rounds and slows one subject more than the other.
     """
     medians = {window.round: window.median for window in baseline}
     ratios = [
@@ -63,9 +65,9 @@ def compute_ratio(windows: Sequence[Window], baseline: Sequence[Window]) -> Rati
 
 
 def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
-    """Return the rows with the shortest time for each item, the fastest row first.
+    """Return the row with the shortest time per item, then the rows that are equally fast.
 
-    Rows whose 95 % confidence intervals overlap with that of the fastest row are returned too.
+    A row is equally fast if its 95 % confidence interval overlaps with that of the fastest row.
     """
     spans = [
         (row.call.median / row.batch, row.call.low / row.batch, row.call.high / row.batch, row)
@@ -83,7 +85,7 @@ def compute_quantiles(ordered: Sequence[float]) -> tuple[float, ...]:
 
 
 def describe_instability(medians: Sequence[float], mean: float, median: float) -> Iterator[str]:
-    """Yield a note for each sign that another run would give different figures.
+    """Yield a note for each sign that another run of the benchmark would give different values.
 
     Args:
         medians: The median latencies of all windows, in order.

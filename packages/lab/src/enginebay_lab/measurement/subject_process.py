@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LoadFigures(msgspec.Struct, array_like=True):
-    """The figures of loading an engine or model, and of its first call.
+    """The time and memory for loading an engine or model, and the time for the first call.
 
     Attributes:
         receipt: The engine, device and precision, as the engine reports them.
@@ -44,11 +44,12 @@ class LoadFigures(msgspec.Struct, array_like=True):
 
 
 class WindowCalls(msgspec.Struct, array_like=True):
-    """The timed calls of one window.
+    """The calls that were timed in one window of a benchmark.
 
     Attributes:
         calls: The duration of each call in seconds.
-        engine: The duration of the engine alone in each of some separate calls, in seconds.
+        engine: The duration in seconds of only the engine, without checks and copies, in each of
+            some separate calls.
         elapsed: Seconds from the start of the first call in ``calls`` to the end of the last.
         peak: The peak memory of this process so far, in bytes.
     """
@@ -78,9 +79,10 @@ def _read_inputs(samples: Path) -> dict[str, NumpyArray]:
 def _make_handler(
     load: Callable[[], Wrapper], samples: Path, threads: int
 ) -> Callable[[bytes], bytes]:
-    """Load an engine, and return a function that measures a window of the given seconds.
+    """Load an engine, and return a function that times calls for a number of seconds.
 
-    The function takes and returns MessagePack. For 0 seconds, it returns the figures of loading.
+    The function takes the seconds and returns :class:`WindowCalls`, both as MessagePack. For 0
+    seconds, it returns :class:`LoadFigures`.
     """
     inputs = _read_inputs(samples)
     bare = peak_memory()  # after the inputs are read: they are not the engine's memory
@@ -115,7 +117,7 @@ class CallerThreads:
         self._last_call = 0.0
 
     def measure_window(self, seconds: float) -> WindowCalls:
-        """Time whole calls for half of the window, then the engine alone in separate calls."""
+        """Time whole calls for half of the seconds, then only the engine in separate calls."""
         # The first call after a sleep has cold caches and must wake the engine's threads, so it is
         # not counted, unless calls are longer than a window: then this hardly matters.
         if self._last_call < seconds:
