@@ -49,7 +49,7 @@ class ModelCutter:
 
     Attributes:
         sizes: The size in bytes of the arguments and the result of each call that may become a
-            piece. The calls are in the order in which they end: a call inside another ends first.
+            piece. The calls are in the order in which they end: calls inside a call end first.
     """
 
     def __init__(self, root: Piece, uncut_modules: Collection[str]) -> None:
@@ -93,7 +93,7 @@ class ModelCutter:
 
     @property
     def unrepeatable_model(self) -> Piece | None:
-        """The whole model if a second run raises or returns a different result; else None."""
+        """The whole model if a second run fails or returns a different result; otherwise None."""
         root = self._root
         return root if (root.path, root.number) in self._uncut else None
 
@@ -182,10 +182,10 @@ def _have_changed(
 
 
 def _draw_inputs(piece: Piece, expected: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return random inputs for a piece (submodel); its original inputs if these cannot be compared.
+    """Return random inputs for a piece (submodel); its original inputs if random ones do not work.
 
-    Random inputs cannot be compared if the piece raises an exception on them, if an output gets
-    another shape, or if an output has no finite value.
+    Random inputs do not work if the piece raises an exception on them, if an output gets another
+    shape, or if an output has no finite value.
     """
     generator = torch.Generator().manual_seed(0)  # fixed: a second run gets the same inputs
     drawn = tuple(draw_values(tensor, generator) for tensor in piece.tensors)

@@ -159,7 +159,7 @@ class ModuleSearch:
 
         This is the first wrong call or a call around it, except for calls whose module was right
         when it ran alone. A module that no engine can run alone is the culprit by elimination.
-        Return None if no such call was recorded.
+        Return None if there is no such call.
         """
         first = next(key for key in self._call_order() if key in self._wrong_calls())
         around = {first[0], *parent_paths(first[0])}
@@ -198,7 +198,7 @@ class ModuleSearch:
     # -- accumulated from the model's input --------------------------------------------------------
 
     def _scan_outputs(self) -> None:
-        """Store the comparisons of groups of outputs, one engine each, until an output is wrong."""
+        """Compare groups of outputs, one engine each, and store the results until one is wrong."""
         # 4 bytes for each element: half precision counts as float32.
         sizes = {output: 4 * prod(shape) for output, shape in self._target.shapes.items()}
         for group in group_by_size(sizes, _GROUP_OUTPUTS):
@@ -294,7 +294,7 @@ class ModuleSearch:
                 self._measure_pieces([piece])
 
     def _measure_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Build one engine of all pieces, and store the comparisons; return False on failure."""
+        """Build one engine of all pieces (submodels), store the comparisons; False on failure."""
         together = SideBySide(pieces)
         comparison = self._try_compare(together, together.tensors, together.names)
         if comparison is None:

@@ -83,8 +83,8 @@ class NodeSearch(NamedTuple):
         """Find the shortest wrong range of nodes; all ranges end at the last node of ``order``.
 
         Returns:
-            The index of the range's first node, and the comparison of the range's output; None if
-            only the longest range is wrong, which is not measured again.
+            The index of the range's first node, and the comparison of the range's output. The
+            comparison is None for the range of all nodes, which is not measured again.
         """
         last = order[-1]
         # An engine fuses nodes, and a cut between two of them prevents this, so a node may be right

@@ -44,8 +44,8 @@ class BuildOptions(NamedTuple):
 
     Attributes:
         rewriters: Rewriters in addition to the built-in ones.
-        rtol: Relative tolerance; None for the tolerance for the engine's precision.
-        atol: Absolute tolerance; None for the tolerance for the engine's precision.
+        rtol: Relative tolerance; None for the default of the engine's precision.
+        atol: Absolute tolerance; None for the default of the engine's precision.
         timeout: Time limit in seconds for each engine.
     """
 
@@ -117,8 +117,8 @@ class PieceEngines:
             module: The module.
             args: The module's arguments.
             names: The names of the module's outputs.
-            comparators: The names of comparators; each key is the names of the compared outputs,
-                joined by commas. None to compare all outputs by tolerances.
+            comparators: The name of the comparator for each group of outputs; a key is the names of
+                the outputs, joined by commas. None to compare all outputs by tolerances.
             items: Further lists of input tensors; the outputs are compared on each list too.
 
         Raises:

@@ -72,7 +72,7 @@ class PieceTable:
         return tuple(ranked.row for ranked in rows)
 
     def _compare_pieces(self, cuts: Sequence[CutPiece]) -> list[_RankedRow]:
-        """Build one engine of all pieces, and return a row for each; on failure, try each half."""
+        """Build one engine of all pieces (submodels), and return their rows; on failure, halve."""
         together = SideBySide([cut.piece for cut in cuts])
         verdict: PieceVerdict = "failed"
         item = [tensor for cut in cuts for tensor in cut.random_inputs]

@@ -32,7 +32,7 @@ class ComputedTensor(NamedTuple):
 
 
 class InnerCall(NamedTuple):
-    """A submodule's call that a piece does not run: the piece takes the call's result as an input.
+    """A submodule's call that a piece (submodel) does not run: the result is an input instead.
 
     Attributes:
         module: The called module.
@@ -46,7 +46,7 @@ class InnerCall(NamedTuple):
 
 
 class InnerCalls:
-    """Replays the submodule calls that a piece does not run: the piece takes the results as inputs.
+    """Replays the submodule calls that a piece (submodel) does not run: the results are inputs.
 
     Args:
         calls: The calls, in the order in which the piece makes them.
@@ -71,15 +71,15 @@ class InnerCalls:
         return _copy_with(module, dict(stand_ins)) if stand_ins else module
 
     def begin_run(self, tensors: Sequence[Tensor], *, writes: bool = False) -> list[ComputedTensor]:
-        """Begin a run of the piece, in which the replayed calls return ``tensors``.
+        """Begin a run of the piece, in which calls that the piece does not run return ``tensors``.
 
         Args:
-            tensors: The tensors that the replayed calls return in this run.
+            tensors: The tensors of the results of these calls, in order.
             writes: True if the piece may change tensors in place after it passed them to a call.
 
         Returns:
-            An empty list, to which the run appends each tensor that the piece passes to a replayed
-            call.
+            An empty list, to which the run appends each tensor that the piece passes to these
+            calls.
         """
         self._remaining, self._results = iter(self._calls), iter(tensors)
         self._writes = writes
@@ -89,7 +89,7 @@ class InnerCalls:
     def replay_call(
         self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Store the tensors that are passed to a replayed call, and return the call's result.
+        """Store the tensors that are passed to a call; return the call's result without running it.
 
         Raises:
             RuntimeError: The next recorded call is a call of another module.
@@ -104,7 +104,7 @@ class InnerCalls:
 
 
 class StandIn(nn.Module):
-    """Stands in for a module: returns results that are not computed, and has its attributes.
+    """Replaces a module: returns stored results, and has the attributes of the replaced module.
 
     Args:
         module: The replaced module.
@@ -122,7 +122,7 @@ class StandIn(nn.Module):
         return getattr(vars(self)["replaced"][0], name)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """Return the result of the replaced module's call without running the module."""
+        """Return the stored result of the replaced module's next call."""
         return self.calls.replay_call(self.replaced[0], args, kwargs)
 
 
@@ -195,7 +195,7 @@ class Piece(NamedTuple):
 
 
 class SideBySide(nn.Module):
-    """A model that runs several pieces (submodels) on separate inputs, for a single engine.
+    """A model that combines several pieces (submodels), so that one engine can run all of them.
 
     Args:
         pieces: The pieces to run; a called module comes before the module that calls it.

@@ -76,7 +76,7 @@ class Quantization(Result, msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self) -> str:
-        """Return one line with the metric's value for the artifact and PyTorch, and the drops."""
+        """Return one line: the metric's value for the artifact and for PyTorch, and the drops."""
         return _describe_accuracy(self.accuracy, self.max_drop)
 
 
@@ -110,7 +110,7 @@ def quantize(
     watch: Callable[[Step], None] | None = None,
     **options: Any,
 ) -> Quantization:
-    """Deploy a model in 8 bits, with the fewest layers in floating point that keep it accurate.
+    """Deploy a model in 8 bits, with only as many layers in floating point as accuracy requires.
 
     If the artifact with all layers in 8 bits is not accurate enough, the layers are ranked by their
     errors, and the layers with the largest errors are returned to floating point. The smallest
@@ -228,7 +228,7 @@ def find_shortest_prefix(
 
     Args:
         order: At least two nodes, in the order in which they return to floating point.
-        attempt: Builds and evaluates an artifact with the given nodes in floating point.
+        attempt: Builds and evaluates an artifact with a sequence of nodes in floating point.
 
     Returns:
         The passed attempt with the fewest nodes; if none passed, the one with the most nodes.

@@ -64,7 +64,7 @@ def benchmark(
             first artifact was verified with, or generated inputs if there are none. An artifact
             that does not accept these default inputs gets its own default inputs.
         against: ``pytorch`` to measure the PyTorch model too, and compare the artifacts with it;
-            by default, they are compared with the first artifact.
+            by default, the artifacts are compared with the first one.
         model: The PyTorch model as a string, as on the command line: a child process loads it.
         seconds: The time limit in seconds for each row. The measurement ends earlier once the
             windows agree: the 95 % confidence interval of the median of their latencies is at most
@@ -73,7 +73,7 @@ def benchmark(
         threads: Numbers of threads that call an engine at the same time, each measured in separate
             rows. The engine's own threads are set by its backend's parameters.
         layers: Time the layers of each engine too, if its backend supports this.
-        device: The device on which the engines run; by default the one in each artifact.
+        device: The device on which the engines run; by default the device in each artifact.
         strict: Raise if an engine falls back from the requested device or precision.
         timeout: Time limit in seconds for loading and for each window.
         output: A new file to which the windows and rows are written during the measurement, with

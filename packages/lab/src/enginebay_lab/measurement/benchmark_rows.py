@@ -19,7 +19,7 @@ class Window(msgspec.Struct, frozen=True):
         round: The index of the round; in each round, every subject has one window.
         calls: The number of timed calls.
         median: The median duration of a call in seconds.
-        engine: The median duration of the engine alone in seconds, from separate calls.
+        engine: The median duration of only the engine in seconds, from separate calls.
         calls_per_second: The calls per second of all threads together.
     """
 
@@ -116,7 +116,7 @@ class BenchmarkRow(msgspec.Struct, frozen=True, kw_only=True):
         threads: The number of threads that call the engine at the same time.
         call: The duration of whole calls in seconds: checks, copies and the engine. The median and
             its interval are computed from the windows' medians, all other values from all calls.
-        engine: The duration of the engine alone in seconds, from separate calls.
+        engine: The duration of only the engine in seconds, from separate calls.
         load: Seconds for imports and for loading the engine from its files.
         first: Seconds for the first call, which may compile or allocate.
         calls_per_second: The calls per second of all threads together.

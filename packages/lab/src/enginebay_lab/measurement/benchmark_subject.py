@@ -93,8 +93,8 @@ class BenchmarkSubject:
 
     Args:
         spec: The artifact or model.
-        batch: The batch size; None for that of the inputs.
-        threads: The number of threads that call at the same time.
+        batch: The batch size; None for the batch size of the inputs.
+        threads: The number of threads that call the engine at the same time.
         timeout: Time limit in seconds for loading, and for each window in addition to its length.
 
     Attributes:
@@ -171,11 +171,11 @@ class BenchmarkSubject:
 
     @property
     def has_agreed(self) -> bool:
-        """True if the windows measured so far agree."""
+        """True if the windows (groups of timed calls) measured so far agree."""
         return bool(self.windows) and measure_agreement(self._medians, self.spent).agreed
 
     def can_continue(self, seconds: float) -> bool:
-        """Return True if there was no error, and time is left or more windows are required."""
+        """Return True if there was no error, and either time is left or windows are missing."""
         return self.error is None and (len(self.windows) < MIN_WINDOWS or self.spent < seconds)
 
     def close(self) -> None:

@@ -41,8 +41,8 @@ class InterleavedRun:
 
     Args:
         specs: The artifacts and models to measure; the first is the baseline.
-        batch: The batch size; None for that of the inputs.
-        threads: The number of threads that call at the same time.
+        batch: The batch size; None for the batch size of the inputs.
+        threads: The number of threads that call an engine at the same time.
         timeout: Time limit in seconds for loading, and for each window (group of timed calls).
         journal: The journal (file of the results so far) to which windows and rows are written.
     """
