@@ -276,6 +276,7 @@ def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
         notes = (*notes, f"not measured: built for {manifest.built_for}")
     return ComparisonRow(
         backend=pair.backend,
+        # From the manifest: without a requested precision, the backend's default was used.
         precision=str(manifest.params.get("precision", pair.precision)),
         verdict=verification.verdict,
         reason="" if verification.verdict == "verified" else verification.summary(),

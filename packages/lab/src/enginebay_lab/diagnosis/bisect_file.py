@@ -50,6 +50,7 @@ def bisect_file(
         raise UsageError("the artifact has no recorded inputs", hint="--input NAME=SPEC")
     graph = OnnxGraph(path)
     result = Bisection(found=False, sample=label, reference=_EVALUATOR)
+    # There is no PyTorch model, so the values of the evaluator are taken as correct.
     with steps("reference"):
         values = evaluate_tensors(graph, inputs, folder / "all.onnx", engines.timeout)
     with steps("build"):
@@ -69,6 +70,7 @@ def bisect_file(
         accumulated=worst.max_abs_error,
         rtol=worst.rtol,
         atol=worst.atol,
+        # Not "export": the file itself is the reference.
         step="engine",
         engines=engines.count,
     )

@@ -55,6 +55,7 @@ class ModuleOutputsModel(nn.Module):
         self.model = model
         self.call = call
         self.outputs = tuple(outputs)
+        # Not eval(), which would also change the modes of the model's modules.
         self.training = False
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -124,6 +125,7 @@ def record_shapes(
             floating.add(output)
 
     with torch.no_grad(), evaluation(model), watch_outputs(model, record):
+        # Clones, because a module may change its input in place.
         args, kwargs = call.fill([tensor.clone() for tensor in tensors])
         model(*args, **kwargs)
     # Integers have no tolerance, and the order of equal values may differ between engines.

@@ -28,6 +28,7 @@ class OnnxGraph:
         self.nodes: Sequence[onnx.NodeProto] = list(self._model.graph.node)
         graph = self._model.graph
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
+        # ONNX writes an omitted optional output as an empty name.
         self._producers = {
             name: index for index, node in enumerate(self.nodes) for name in node.output if name
         }
@@ -125,6 +126,8 @@ class OnnxGraph:
             [_build_value_info(output, values[output])],
             [self._constants[name] for name in reads if name in self._constants],
         )
+        # Without these arguments, make_model would set the newest versions that onnx knows, and the
+        # definitions of functions that nodes call would be missing.
         model = onnx.helper.make_model(
             graph,
             opset_imports=self._model.opset_import,
@@ -163,6 +166,7 @@ def _list_reads(node: onnx.NodeProto) -> list[str]:
 
 
 def _list_body_reads(body: onnx.GraphProto) -> Iterable[str]:
+    # All other names in a body refer to tensors of the graph around it.
     local = {value.name for value in (*body.input, *body.initializer)}
     local |= {name for node in body.node for name in node.output}
     reads = [name for node in body.node for name in _list_reads(node)]

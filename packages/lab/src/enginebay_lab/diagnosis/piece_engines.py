@@ -178,6 +178,7 @@ class PieceEngines:
                 data=data or None,
                 export=ExportOptions(
                     ir=_ir_kind(artifact),
+                    # deploy() refuses the name of an exporter for any other IR.
                     exporter=_exporter_name(artifact) if _ir_kind(artifact) == "onnx" else None,
                     output_names=tuple(names),
                     rewriters=tuple(self._options.rewriters),

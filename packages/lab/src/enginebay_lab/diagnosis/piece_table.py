@@ -125,6 +125,7 @@ def _build_rows(
 
 def _find_operators(together: SideBySide, folder: Path) -> dict[int, tuple[str, ...]]:
     """Return the names of each module's ONNX operators; the keys are the modules' ``id()``."""
+    # By module: if several pieces share one, the graph names only the first of these pieces.
     operators: dict[int, dict[str, None]] = {id(piece.module): {} for piece in together.calls}
     for node in read_exported_graph(folder, "pieces"):
         index = node.module.partition(".")[0]

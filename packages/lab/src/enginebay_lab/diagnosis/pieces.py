@@ -119,6 +119,7 @@ class StandIn(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the replaced module."""
+        # If `replaced` is not set yet, self.replaced would call this method again, without end.
         return getattr(vars(self)["replaced"][0], name)
 
     def forward(self, *args: object, **kwargs: object) -> object:
@@ -163,6 +164,7 @@ class Piece(NamedTuple):
     call: Call
     own_tensors: tuple[Tensor, ...]
     leaves: tuple[int, ...] = ()
+    # Pieces without inner calls share this object: pieces run one after the other.
     inner: InnerCalls = InnerCalls()
     writes: bool = False
 
@@ -206,6 +208,7 @@ class SideBySide(nn.Module):
         # named_modules() lists a module under its first path, which is pieces.N for each of them.
         self.pieces = nn.ModuleList(piece.module for piece in pieces)
         self.calls = tuple(pieces)
+        # Not eval(), which would also change the modes of the pieces' modules.
         self.training = False
 
     @property

@@ -210,6 +210,7 @@ def quantize(
             hint="--max-drop with a larger value, other --data, or --allow-mismatch",
         )
     with steps("deploy") as set_detail:
+        # Not a copy of the trial, which was deployed with allow_mismatch=True.
         deployment = deploy_with(best.nodes, work_dir, overwrite=overwrite, verify=verify)
         set_detail(str(deployment.artifact.path))
     return Quantization(

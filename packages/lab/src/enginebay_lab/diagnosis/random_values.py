@@ -33,6 +33,7 @@ def draw_values(tensor: Tensor, generator: torch.Generator) -> Tensor:
     if not finite.numel() or tensor.is_complex():
         return tensor.clone()
     low, high = finite.min(), finite.max()
+    # Not with two elements: these can have only two values.
     is_mask = low != high and finite.numel() > 2 and ((finite == low) | (finite == high)).all()
     if is_mask:  # permuted, so that no more rows are masked out than before
         return tensor[..., torch.randperm(tensor.shape[-1], generator=generator)]

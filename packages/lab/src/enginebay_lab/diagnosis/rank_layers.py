@@ -133,7 +133,8 @@ def sensitivity(
                 export=(export or eb.ExportOptions()).replace(keep_ir=True),  # for the trials
                 config=config,
                 int8_keep=int8_keep,
-                # An engine with large errors is exactly the one whose layers are to be ranked.
+                # No probes: the layers are compared on items of the data set only. A mismatch is
+                # allowed: an engine with large errors is the one whose layers are to be ranked.
                 verify=eb.VerifyOptions(probes=0, allow_mismatch=True, timeout=timeout),
                 watch=lambda step: set_detail(f"{step.name} {step.detail}".rstrip()),
             )

@@ -202,7 +202,7 @@ class BenchmarkSubject:
             row,
             **msgspec.structs.asdict(self._load_figures),
             precision=self._load_figures.receipt.precision,
-            peak_memory=self._peak or None,
+            peak_memory=self._peak or None,  # 0 if no window was measured
         )
         return self._add_figures(row) if self.windows else row
 

@@ -112,7 +112,7 @@ class InterleavedRun:
         while any(s.can_continue(limit) and not s.has_agreed for s in self._subjects):
             on_progress(f"round {number + 1}")
             for subject in order_round(self._subjects, number):
-                raise_if_interrupted()
+                raise_if_interrupted()  # other code may have caught the exception of Ctrl+C
                 if not subject.can_continue(limit):
                     continue
                 if window := subject.measure_window(number, length):

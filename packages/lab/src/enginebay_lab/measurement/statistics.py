@@ -72,6 +72,7 @@ def select_fastest(rows: Sequence[BenchmarkRow]) -> list[BenchmarkRow]:
     spans = [
         (row.call.median / row.batch, row.call.low / row.batch, row.call.high / row.batch, row)
         for row in rows
+        # The batch size is 0 if the first axis of the first input is empty.
         if row.call and row.batch > 0
     ]
     spans.sort(key=lambda span: span[0])
