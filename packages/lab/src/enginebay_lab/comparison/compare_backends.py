@@ -87,7 +87,7 @@ def compare(
         model: The model, in any form that :func:`enginebay.deploy` accepts.
         args: Example inputs.
         work_dir: The folder in which each artifact gets a folder, such as ``openvino-fp16``.
-        backends: The names of the backends; by default all that are installed.
+        backends: The names of the backends; by default all installed backends.
         precisions: The precisions; by default each backend's default precision.
         params: Backend parameters by name; each backend gets the parameters that its class
             declares.
