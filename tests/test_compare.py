@@ -127,11 +127,11 @@ def test_invalid_arguments_write_nothing(tmp_path: Path) -> None:
             "unknown parameter 'thread' for",
             {"backends": ENGINES, "params": {"thread": 1}},
         ),
-        (UsageError, "backends is the string 'openvino'", {"backends": "openvino"}),
+        (UsageError, "'backends' is the string 'openvino'", {"backends": "openvino"}),
         (UsageError, "no backend to compare", {"backends": []}),
         (
             UsageError,
-            "params cannot contain .precision",
+            "'params' cannot contain .precision",
             {"backends": ENGINES, "params": {"precision": 1}},
         ),
         (ParamsError, "int8", {"backends": ENGINES, "precisions": ["int8"]}),

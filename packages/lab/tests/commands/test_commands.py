@@ -168,7 +168,7 @@ def test_a_comparison_measures_the_engines_that_run_here(
     )
     built, ran = found.rows
     assert (built.verdict, ran.verdict) == ("unverified", "verified")
-    assert built.notes == ("not measured: built for a board of kind 1 or 2",)
+    assert built.notes == ("not measured: the engine is built for a board of kind 1 or 2",)
     assert (built.speed, ran.speed is not None) == (None, True)
 
 
@@ -226,7 +226,7 @@ def test_benchmark_compares_with_the_model_that_was_deployed(deployed: None, cli
     assert re.match(
         r"net-build-loopback .* ([\d.,]+× \([\d.,]+–[\d.,]+\) +within|- +(within|no:)) ", row
     )
-    assert "SPEED is relative to 'pytorch', with its 95 % interval" in notes[0]
+    assert "SPEED is relative to 'pytorch', with the 95 % confidence interval" in notes[0]
 
 
 def test_benchmark_reports_a_row_that_failed(deployed: None, cli: Run) -> None:
@@ -264,11 +264,11 @@ def test_benchmark_refuses_inputs_that_do_not_fit(deployed: None, cli: Run) -> N
     assert ran.code == 2
     assert ran.err.startswith("error: unknown input 'y': the model takes ")
     ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
-    assert (ran.code, ran.err) == (2, "error: seconds is 0, expected a positive number\n")
+    assert (ran.code, ran.err) == (2, "error: 'seconds' is 0, expected a positive number\n")
     ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
     assert ran.err == "error: '1,x' is not a list of numbers\nhint: write them as 1,8\n"
     ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
-    assert ran.err.splitlines()[0] == ("error: a model is used only to compare against PyTorch")
+    assert ran.err.splitlines()[0] == ("error: a model is used only for a comparison with PyTorch")
     assert cli("benchmark", "nowhere").code == 1
 
 

@@ -218,7 +218,7 @@ def test_nothing_is_found_in_a_correct_engine(tmp_path: Path) -> None:
     assert (found.found, found.step, found.engines) == (False, "none", 1)
     assert found.reason == (
         "a rebuilt engine has no wrong output on this sample; the artifact may differ because of "
-        "its open dimensions, its other samples, or your own rewriters (--rewriters)"
+        "its dynamic dimensions, its other samples, or your own rewriters (--rewriters)"
     )
 
 

@@ -261,7 +261,7 @@ def test_several_inputs_and_onnx_files_are_refused(tmp_path: Path) -> None:
     model, x = seeded(lambda: nn.Linear(3, 3)), torch.randn(1, 3)
     artifact = deployed(tmp_path, model, x)
     sets = [{"input": np.ones((1, 3), np.float32)}] * 2
-    with pytest.raises(UsageError, match=r"^pieces accepts one set of inputs, found 2"):
+    with pytest.raises(UsageError, match=r"^'pieces' accepts a single set of inputs, found 2"):
         lab.pieces(artifact, model, sets)
     file = eb.export(
         *(model, x),
@@ -271,5 +271,7 @@ def test_several_inputs_and_onnx_files_are_refused(tmp_path: Path) -> None:
     made = deployed(tmp_path / "file", file, {"input": x.numpy()})
     with pytest.raises(UsageError) as raised:
         lab.pieces(made)
-    assert str(raised.value) == f"'{file}' has no modules to compare"
-    assert raised.value.hint == "search its nodes: enginebay bisect ARTIFACT without --pieces"
+    assert str(raised.value) == f"'{file}' is an ONNX file, which has no modules to compare"
+    assert raised.value.hint == (
+        "search the file's nodes: enginebay bisect ARTIFACT without --pieces"
+    )

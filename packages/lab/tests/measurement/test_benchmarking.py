@@ -262,14 +262,14 @@ def test_the_smallest_number_of_windows_is_made_even_if_it_takes_longer() -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seconds": 0}, "seconds is 0, expected a positive number"),
-        ({"seconds": float("nan")}, "seconds is nan, expected a positive number"),
-        ({"timeout": 0}, "timeout is 0, expected a positive number"),
-        ({"batch": (0,)}, "batch is 0, expected an integer of 1 or more"),
-        ({"threads": (1, 1)}, "threads contains a number twice"),
+        ({"seconds": 0}, "'seconds' is 0, expected a positive number"),
+        ({"seconds": float("nan")}, "'seconds' is nan, expected a positive number"),
+        ({"timeout": 0}, "'timeout' is 0, expected a positive number"),
+        ({"batch": (0,)}, "'batch' is 0, expected an integer of 1 or more"),
+        ({"threads": (1, 1)}, "'threads' contains a number twice"),
         ({"against": "onnx"}, "invalid argument against='onnx': expected 'pytorch'"),
         ({"against": "pytorch"}, "no PyTorch model to compare with"),
-        ({"model": "net.py:build"}, "a model is used only to compare against PyTorch"),
+        ({"model": "net.py:build"}, "a model is used only for a comparison with PyTorch"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_loaded(
@@ -285,7 +285,7 @@ def test_wrong_arguments_are_refused_before_anything_is_loaded(
 def test_models_and_artifacts_are_named_correctly() -> None:
     import torch
 
-    with pytest.raises(UsageError, match="model is a Linear, expected the name of a model"):
+    with pytest.raises(UsageError, match="'model' is a Linear, expected the name of a model"):
         lab.benchmark("good", against="pytorch", model=torch.nn.Linear(4, 3))  # type: ignore[arg-type]  # what is refused
     with pytest.raises(UsageError, match="'good' is named twice"):
         lab.benchmark(["good", "good"])

@@ -96,9 +96,21 @@ def test_quantiles_include_the_minimum_and_the_maximum() -> None:
     [
         ([1.0] * 20, 1.0, []),
         ([1.0] * 10 + [1.04] * 10, 1.0, []),
-        ([1.0] * 10 + [1.2] * 10, 1.0, ["the second half was 20% slower than the first"]),
-        ([1.2] * 10 + [1.0] * 10, 1.0, ["the second half was 17% faster than the first"]),
-        ([1.0] * 6, 3.5, ["the mean is 3.5 times the median: a few calls took most of the time"]),
+        (
+            [1.0] * 10 + [1.2] * 10,
+            1.0,
+            ["the second half of the run was 20% slower than the first half"],
+        ),
+        (
+            [1.2] * 10 + [1.0] * 10,
+            1.0,
+            ["the second half of the run was 17% faster than the first half"],
+        ),
+        (
+            [1.0] * 6,
+            3.5,
+            ["the mean latency is 3.5 times the median: a few calls took most of the time"],
+        ),
     ],
 )
 def test_unstable_figures_have_notes(medians: list[float], mean: float, found: list[str]) -> None:

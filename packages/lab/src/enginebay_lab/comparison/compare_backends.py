@@ -111,7 +111,7 @@ def compare(
         ['ncnn', 'onnxruntime', 'openvino']
     """
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"seconds is {seconds:g}, expected 0 or more")
+        raise UsageError(f"'seconds' is {seconds:g}, expected 0 or more")
     command = python_call()
     combinations = _list_combinations(backends, precisions)
     params = params or {}
@@ -178,12 +178,12 @@ def _list_combinations(
     for argument, texts in (("backends", backends), ("precisions", precisions)):
         if isinstance(texts, str):
             raise UsageError(
-                f"{argument} is the string '{texts}', expected a sequence of names",
+                f"'{argument}' is the string '{texts}', expected a sequence of names",
                 hint=f"{argument}=['{texts}']",
             )
     names = installed_backends() if backends is None else backends
     if not names:
-        raise UsageError("no backend to compare", hint="enginebay backends")
+        raise UsageError("no backend to compare", hint="list the backends: enginebay backends")
     return list(
         dict.fromkeys(
             Combination(name, precision) for name in names for precision in precisions or ("",)
@@ -194,9 +194,9 @@ def _list_combinations(
 def _check_params(backends: set[str], params: Mapping[str, object]) -> None:
     """Raise an error if a backend is not installed, or if no backend has one of the parameters."""
     if not isinstance(params, Mapping):
-        raise UsageError(f"params is a {type(params).__name__}, expected a mapping")
+        raise UsageError(f"'params' is a {type(params).__name__}, expected a mapping")
     if "precision" in params:
-        raise UsageError("params cannot contain 'precision'", hint="precisions=['fp16']")
+        raise UsageError("'params' cannot contain 'precision'", hint="pass precisions=['fp16']")
     engines = []
     for name in backends:
         try:
@@ -218,7 +218,8 @@ def _check_folder(folder: Path, combinations: Sequence[Combination], *, overwrit
     """
     if (folder / "manifest.json").exists():
         raise ArtifactExistsError(
-            f'"{folder}" is an artifact, expected a folder for artifacts', hint="--work-dir FOLDER"
+            f'"{folder}" is an artifact, expected a folder for artifacts',
+            hint="choose another --work-dir",
         )
     for pair in combinations:
         check_target(folder / pair.folder, overwrite=overwrite)
@@ -273,7 +274,7 @@ def _build_row(pair: Combination, deployment: eb.Deployment) -> ComparisonRow:
     verification, artifact = deployment.verification, deployment.artifact
     manifest, notes = artifact.manifest, deployment.notes
     if deployment.is_elsewhere:
-        notes = (*notes, f"not measured: built for {manifest.built_for}")
+        notes = (*notes, f"not measured: the engine is built for {manifest.built_for}")
     return ComparisonRow(
         backend=pair.backend,
         # From the manifest: without a requested precision, the backend's default was used.

@@ -158,7 +158,7 @@ def _reason_lines(row: ComparisonRow) -> Iterator[tuple[str, str]]:
     elif row.verification:
         yield from ((row.label, text) for text in row.verification.fallbacks)
     if row.speed and row.speed.failure:
-        yield row.label, f"it could not be measured: {row.speed.failure}"
+        yield row.label, f"the artifact could not be measured: {row.speed.failure}"
     if row.hint:
         yield row.label, f"hint: {row.hint}"
 

@@ -111,11 +111,12 @@ def check_one_engine(opened: Artifact) -> None:
         )
     engine = get_backend(manifest.backend)
     params = engine.params_from(manifest.params)
-    engine.check_runs_here(params, "bisecting runs the engine", "run bisect on one of them")
+    hint = "run bisect on a machine that can run the engine"
+    engine.check_runs_here(params, "bisecting runs the engine", hint)
     if precision := engine.calibrated_precision(params):
         raise UsageError(
-            f"'{opened.path}' cannot be bisected: it computes in {precision}, where every layer "
-            "has a small error",
+            f"'{opened.path}' cannot be bisected: its engine computes in {precision}, where every "
+            "layer has a small error",
             hint="rank the layers by their errors: enginebay sensitivity MODEL",
         )
 

@@ -47,7 +47,7 @@ def bisect_file(
         ModelError: onnx's reference evaluator cannot run the file.
     """
     if inputs is None:
-        raise UsageError("the artifact has no recorded inputs", hint="--input NAME=SPEC")
+        raise UsageError("the artifact has no recorded inputs", hint="add --input NAME=SPEC")
     graph = OnnxGraph(path)
     result = Bisection(found=False, sample=label, reference=_EVALUATOR)
     # There is no PyTorch model, so the values of the evaluator are taken as correct.

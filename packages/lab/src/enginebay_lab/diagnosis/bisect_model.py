@@ -153,7 +153,7 @@ def _is_wrong(comparison: EngineComparison) -> bool:
 def _build_empty_result(result: Bisection, engines: PieceEngines, doubt: str) -> Bisection:
     reason = doubt or (
         "a rebuilt engine has no wrong output on this sample; the artifact may differ because of "
-        "its open dimensions, its other samples, or your own rewriters (--rewriters)"
+        "its dynamic dimensions, its other samples, or your own rewriters (--rewriters)"
     )
     return msgspec.structs.replace(result, reason=reason, engines=engines.count)
 

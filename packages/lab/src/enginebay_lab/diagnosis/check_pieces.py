@@ -73,8 +73,8 @@ def pieces(
     source = find_model(opened.named_model() if model is None else model)
     if source.model is None:
         raise UsageError(
-            f"'{source.description}' has no modules to compare",
-            hint="search its nodes: enginebay bisect ARTIFACT without --pieces",
+            f"'{source.description}' is an ONNX file, which has no modules to compare",
+            hint="search the file's nodes: enginebay bisect ARTIFACT without --pieces",
         )
     steps = Steps(watch)
     options = BuildOptions(rewriters, rtol, atol, timeout)
@@ -100,5 +100,5 @@ def _select_inputs(opened: Artifact, inputs: object) -> dict[str, NumpyArray] | 
     if sets is None:
         sets = [sample.inputs for sample in opened.samples()[:1]]
     elif len(sets) != 1:
-        raise UsageError(f"pieces accepts one set of inputs, found {len(sets)}")
+        raise UsageError(f"'pieces' accepts a single set of inputs, found {len(sets)}")
     return sets[0] if sets else None

@@ -96,7 +96,7 @@ class InnerCalls:
         """
         call = next(self._remaining, None)
         if call is None or call.module is not module:
-            raise RuntimeError("the module's inner calls differ from those in its model")
+            raise RuntimeError("the module calls other submodules than in the whole model")
         for tensor in find_tensors((args, kwargs)):
             self._passed += [ComputedTensor(tensor, tensor.clone() if self._writes else tensor)]
         (result,), _ = call.result.fill([next(self._results) for _ in call.tensors])

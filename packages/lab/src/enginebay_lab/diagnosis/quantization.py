@@ -207,7 +207,7 @@ def quantize(
         raise NotVerifiedError(
             f"{prefix}{_describe_accuracy(best.accuracy, max_drop)}; {verification.summary()}",
             verdict=verification,
-            hint="--max-drop with a larger value, other --data, or --allow-mismatch",
+            hint="increase --max-drop, pass other --data, or add --allow-mismatch",
         )
     with steps("deploy") as set_detail:
         # Not a copy of the trial, which was deployed with allow_mismatch=True.
@@ -264,4 +264,4 @@ def _describe_accuracy(row: EvaluationRow, max_drop: float) -> str:
     value = f"has no value: {row.error}" if row.value is None else f"is {row.value:.4g}"
     drop = "" if row.drop is None else f": a drop of {row.drop:.4g}"
     reference = f"{row.reference:.4g} in PyTorch{drop} on {row.count} items"
-    return f"{row.metric} {value}, and {reference} (at most {max_drop:g})"
+    return f"{row.metric} {value}, and {reference} (allowed drop: {max_drop:g})"

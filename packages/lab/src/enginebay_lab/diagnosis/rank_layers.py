@@ -144,7 +144,7 @@ def sensitivity(
         items = [sample for sample in deployment.artifact.samples() if sample.kind == "item"]
         if not items or not items[0].outputs:
             reason = deployment.verification.reason
-            raise UsageError(f"no reference outputs to compare layers with: {reason}")
+            raise UsageError(f"there are no reference outputs to compare layers with: {reason}")
         with steps("rank") as set_detail:
             nodes = _rank_nodes(deployment.artifact, engine, checked, items, timeout, set_detail)
     return Sensitivity(

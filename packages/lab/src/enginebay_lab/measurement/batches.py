@@ -59,7 +59,10 @@ def _find_batch_axis(spec: TensorSpec, names: set[str]) -> int | None:
 
 def _repeat_rows(array: NumpyArray, axis: int, batch: int) -> NumpyArray:
     if not array.shape[axis]:
-        raise UsageError("the inputs have no rows to repeat for a batch", hint="add --input")
+        raise UsageError(
+            "the inputs have no rows to repeat for a batch",
+            hint="pass inputs with at least one row: --input NAME=SPEC",
+        )
     stacked: NumpyArray = np.take(array, np.arange(batch) % array.shape[axis], axis=axis)
     return stacked
 

@@ -157,8 +157,8 @@ def _table_blocks(measured: Benchmark) -> Iterator[Block]:
 def _collect_notes(measured: Benchmark) -> Iterator[str]:
     if measured.baseline:
         yield (
-            f"SPEED is relative to '{measured.baseline}', with its 95 % interval; shown if the "
-            "windows of both agreed"
+            f"SPEED is relative to '{measured.baseline}', with the 95 % confidence interval; shown "
+            "only if both rows agreed (column AGREED)"
         )
     for row in measured.rows:
         for note in (*row.notes, *(row.receipt.fallbacks if row.receipt else ())):

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NumpyArray]
 
-_STEADY_HINT = "for figures that agree, measure longer, or on an idle machine"
-_OTHER_INPUTS_NOTE = "measured with other inputs: it does not accept those of the first artifact"
+_STEADY_HINT = "to get measurements that agree, measure longer, or on an idle machine"
+_OTHER_INPUTS_NOTE = (
+    "measured with other inputs: this artifact does not accept the first artifact's inputs"
+)
 
 
 def benchmark(
@@ -119,13 +121,13 @@ def benchmark(
 def _check_numbers(durations: Mapping[str, float], counts: Mapping[str, Sequence[int]]) -> None:
     for name, seconds in durations.items():
         if not 0 < seconds < math.inf:
-            raise UsageError(f"{name} is {seconds:g}, expected a positive number")
+            raise UsageError(f"'{name}' is {seconds:g}, expected a positive number")
     for name, numbers in counts.items():
         for number in numbers:
             if not isinstance(number, int) or number < 1:
-                raise UsageError(f"{name} is {number!r}, expected an integer of 1 or more")
+                raise UsageError(f"'{name}' is {number!r}, expected an integer of 1 or more")
         if len(set(numbers)) < len(numbers):
-            raise UsageError(f"{name} contains a number twice", hint="remove one of them")
+            raise UsageError(f"'{name}' contains a number twice", hint="remove one of them")
 
 
 def _check_model(against: str | None, model: object) -> None:
@@ -133,14 +135,14 @@ def _check_model(against: str | None, model: object) -> None:
         raise UsageError(f"invalid argument against={against!r}: expected 'pytorch'")
     if against is None and model is not None:
         raise UsageError(
-            "a model is used only to compare against PyTorch", hint="--against pytorch"
+            "a model is used only for a comparison with PyTorch", hint="add --against pytorch"
         )
     if against is not None and model is None:
-        raise UsageError("no PyTorch model to compare with", hint="name it: --model MODEL")
+        raise UsageError("no PyTorch model to compare with", hint="name the model: --model MODEL")
     if not isinstance(model, str | Path | None):
         raise UsageError(
-            f"model is a {type(model).__name__}, expected the name of a model: a child process "
-            "loads it",
+            f"'model' is a {type(model).__name__}, expected the name of a model that a child "
+            "process can load",
             hint="write model='file.py:attr' or 'package.module:attr'",
         )
 
@@ -167,7 +169,7 @@ def _describe_artifacts(
     """
     listed = [artifacts] if isinstance(artifacts, str | PathLike | Artifact) else list(artifacts)
     if not listed:
-        raise UsageError("no artifact to measure", hint="name its folder")
+        raise UsageError("no artifact to measure", hint="name the folder of an artifact")
     arrays = None if inputs is None else {name: to_numpy(value) for name, value in inputs.items()}
     specs: dict[str, SubjectSpec] = {}
     for artifact in listed:

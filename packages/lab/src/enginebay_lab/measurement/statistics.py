@@ -99,6 +99,9 @@ def describe_instability(medians: Sequence[float], mean: float, median: float) -
         if abs(after / before - 1) > MAX_DRIFT:
             direction = "slower" if after > before else "faster"
             share = f"{abs(after / before - 1):.0%}"
-            yield f"the second half was {share} {direction} than the first"
+            yield f"the second half of the run was {share} {direction} than the first half"
     if mean > (1 + MAX_MEAN_EXCESS) * median:
-        yield f"the mean is {mean / median:.2g} times the median: a few calls took most of the time"
+        yield (
+            f"the mean latency is {mean / median:.2g} times the median: a few calls took most of "
+            "the time"
+        )

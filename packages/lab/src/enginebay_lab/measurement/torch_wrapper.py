@@ -80,7 +80,7 @@ def load_torch(model: str, inputs: Mapping[str, NumpyArray]) -> TorchWrapper:
         raise ModelSourceError(
             f"'{source.description}' is an ONNX file, expected a PyTorch model to compare the "
             "artifacts with",
-            hint="name the PyTorch model that it was exported from: --model MODEL",
+            hint="name the PyTorch model that the file was exported from: --model MODEL",
         )
     bound = reference_model(source, list(inputs), inputs, None)
     return TorchWrapper(bound, inputs)
