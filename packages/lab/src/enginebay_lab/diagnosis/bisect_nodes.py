@@ -114,7 +114,7 @@ def find_wrong_node(
     graph = read_exported_graph(comparison.folder, _SCOPE)
     finding = NodeFinding("unknown", None, graph, comparison.rewriters, worst)
     artifact = open_artifact(comparison.folder)
-    (sample,) = artifact.samples()  # the example: no probes were verified
+    (sample,) = artifact.samples()  # only the example, because verification used no probes
     path = artifact.ir_file
     if path is None:
         return finding

@@ -273,7 +273,7 @@ class ModuleSearch:
         around = set(parent_paths(wrong[0][0]))
         for number in range(_MAX_ROUNDS):
             keys = wrong[number * _ALONE_MODULES : (number + 1) * _ALONE_MODULES]
-            if number == 0:  # their own code may be wrong, outside of the first wrong call
+            if number == 0:  # the parents' code around the first wrong call may be wrong instead
                 keys += [key for key in self._call_order() if key[0] in around and key not in keys]
             if keys:
                 yield keys

@@ -227,7 +227,7 @@ class PieceEngines:
 
 def _run_engine(artifact: Artifact) -> dict[str, NumpyArray]:
     """Run an artifact's engine on the inputs of its only sample, and return the outputs."""
-    (sample,) = artifact.samples()  # the example: no probes were verified
+    (sample,) = artifact.samples()  # only the example, because verification used no probes
     with load(artifact, isolated=True) as engine:
         return engine(sample.inputs)
 

@@ -142,5 +142,5 @@ def _build_failure(piece: Piece, verdict: PieceVerdict, reason: str) -> _RankedR
         verdict=verdict,
         reason=reason,
     )
-    # Crashes come before all wrong pieces, pieces without figures between wrong and right ones.
+    # Crashes come first; pieces that were not compared come between wrong and right ones.
     return _RankedRow(row, (True, inf if verdict == "crashed" else -inf, 0.0))

@@ -211,7 +211,7 @@ def _accepts_inputs(artifact: Artifact, inputs: Arrays) -> bool:
 
 
 def _describe_pytorch(model: str, artifacts: Sequence[SubjectSpec]) -> SubjectSpec:
-    # With the specs of an artifact with an open batch size, PyTorch gets every requested batch.
+    # With the specs of an artifact with a dynamic batch size, PyTorch gets every requested batch.
     counterpart = next(
         (a for a in artifacts if any(s.dims and isinstance(s.dims[0], str) for s in a.input_specs)),
         artifacts[0],
