@@ -14,12 +14,13 @@ change at its end::
     print(rewriting.report)
 
 From declaration to call, file by file: ``declaration`` creates a ``rewriter``, and
-``declaration_checks`` validates it. ``rewriting`` opens the context; ``selection`` selects the
-rewriters for the target. ``functions``, ``modules`` and ``symbolics`` look up what to replace
-(``dotted_names``) and activate the rewriters (``active_rewriters``). Calls of C functions are
-intercepted by ``torch_mode``, calls of torch's Python functions by ``torch_functions``, and all
+``declaration_checks`` validates it. ``rewriting`` is the context manager; ``selection`` selects the
+rewriters for the target. ``functions``, ``modules`` and ``symbolics`` look up the objects to
+replace (``dotted_names``) and activate the rewriters (``active_rewriters``). Calls of C functions
+are intercepted by ``torch_mode``, calls of torch's Python functions by ``torch_functions``, and all
 other calls by ``patches``. ``torchscript_symbolics`` and ``dynamo_symbolics`` register symbolics
-in the exporters. ``lowering`` is the folder of lowerings. ``export_patch`` applies all rewriters.
+in the exporters. The folder ``lowering`` has all code for lowerings. ``export_patch`` activates the
+rewriters during an export.
 """
 
 from __future__ import annotations

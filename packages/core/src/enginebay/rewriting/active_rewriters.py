@@ -1,4 +1,4 @@
-"""The rewriters that are active in a thread, with one layer per entered context."""
+"""The active rewriters of a thread: one layer for each ``rewrite`` context that it has entered."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class ActiveRewriter:
-    """A rewriter that is active in a context.
+    """A rewriter that is active in a ``rewrite`` context.
 
     Attributes:
         rewriter: The declared rewriter.
         outer: The rewriter of an outer context for the same function; None if no context has one.
-        count: The number of times that it fired.
-        context: The first argument of the replacement.
+        count: The number of calls of the replacement.
+        context: ``ctx``, the first argument of the replacement.
     """
 
     __slots__ = ("context", "count", "outer", "replacement", "rewriter")
@@ -35,7 +35,7 @@ class ActiveRewriter:
         self.count = 0
 
     def __call__(self, /, *args: object, **kwargs: object) -> object:
-        """Run the replacement."""
+        """Call the replacement with the context and the arguments; return its result."""
         self.count += 1
         return self.replacement(self.context, *args, **kwargs)
 
@@ -44,9 +44,10 @@ class ThreadRewriters:
     """The active rewriters of one thread.
 
     Attributes:
-        table: The rewriter to call for each function: the one that the innermost context has.
-        running: The rewriters of torch functions that are currently running.
-        mode: The thread's torch function mode, if a context uses it.
+        table: Key of a function → the rewriter to call, from the innermost context with a rewriter
+            for the function.
+        running: The rewriters of torch functions whose replacement is currently running.
+        mode: The thread's torch function mode; None if the thread has none.
         mode_users: The number of contexts that use the mode.
     """
 
@@ -58,12 +59,12 @@ class ThreadRewriters:
         self._layers: list[Mapping[Hashable, ActiveRewriter]] = []
 
     def add_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Activate a context's rewriters; they have priority over outer contexts."""
+        """Activate the rewriters of a context; they have priority over those of outer contexts."""
         self._layers.append(layer)
         self._rebuild_table()
 
     def remove_layer(self, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-        """Deactivate a context's rewriters."""
+        """Deactivate the rewriters of a context."""
         # Not always the innermost: contexts inside generators end in any order.
         self._layers = [each for each in self._layers if each is not layer]
         self._rebuild_table()
@@ -91,7 +92,7 @@ def thread_rewriters() -> ThreadRewriters:
 
 
 def activate_layer(undo: ExitStack, layer: Mapping[Hashable, ActiveRewriter]) -> None:
-    """Add a layer to the calling thread; any thread that closes ``undo`` removes this layer."""
+    """Add a layer to the calling thread's rewriters until ``undo`` is closed by any thread."""
     rewriters = thread_rewriters()
     undo.callback(rewriters.remove_layer, layer)
     rewriters.add_layer(layer)

@@ -1,8 +1,8 @@
 """Symbolics of autograd functions, whose calls torch.export would otherwise inline.
 
-Each call of a function with a symbolic becomes one custom operator. The default exporter translates
-the operator by the symbolic. The TorchScript exporter supports autograd functions itself. For this
-exporter the calls are restored in the captured graph.
+Each call of an autograd function with a symbolic is captured as one custom operator. The default
+exporter translates this operator by the symbolic. The TorchScript exporter supports autograd
+functions itself: for this exporter, the original calls are restored in the captured graph.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Tree(Generic[_T]):
         return [self._leaves[index] for index in self._indices]
 
     def with_leaves(self, leaves: Iterable[object]) -> Any:
-        """Return a copy of the structure in which the given leaves replace the original ones."""
+        """Return a copy of the structure with ``leaves`` in place of the leaves of given types."""
         from torch.utils import _pytree as pytree
 
         replaced = list(self._leaves)
@@ -60,8 +60,8 @@ class _RecordedCall:
     """A call of an autograd function, recorded while a model is captured.
 
     An autograd function accepts any arguments, a custom operator only tensors and sizes. The
-    operator therefore gets the tensors and dynamic sizes as lists, and an index, by which the
-    recorded call with all other arguments is found.
+    operator therefore takes a list of tensors, a list of dynamic sizes, and the index of the
+    recorded call, which stores all other arguments.
 
     Attributes:
         tensors: The tensors in the arguments.
@@ -82,7 +82,7 @@ class _RecordedCall:
     def build_arguments(
         self, tensors: Iterable[object], sizes: Iterable[object]
     ) -> tuple[object, ...]:
-        """Return the recorded arguments with all tensors and dynamic sizes replaced."""
+        """Return the recorded arguments with their tensors and dynamic sizes replaced."""
         import torch
 
         rest = {True: iter(tensors), False: iter(sizes)}
@@ -103,11 +103,11 @@ class AutogradOperators:
     """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: For each autograd function, the dotted name and the patch of the symbolic; None
-            for all functions that have a symbolic.
+        functions: Autograd function → its dotted name and the patch of its symbolic. None replaces
+            all autograd functions that have a symbolic.
 
     Attributes:
-        translations: The translation of each custom operator for the default exporter.
+        translations: Custom operator → the function that translates it in the default exporter.
     """
 
     def __init__(self, functions: Mapping[type, tuple[str, Patch]] | None) -> None:
@@ -124,13 +124,13 @@ class AutogradOperators:
             self.translations[operator] = self._make_translation(name, patch)
 
     def close(self) -> None:
-        """Remove the operators from torch."""
+        """Remove the custom operators from torch."""
         self._library._destroy()  # private; without it they are removed by the garbage collector
 
     def apply_function(
         self, original: Callable[..., object], function: type, /, *args: object, **kwargs: object
     ) -> object:
-        """Replace ``torch.autograd.Function.apply``: call the custom operator during a capture."""
+        """Replace ``torch.autograd.Function.apply``: during a capture, call the custom operator."""
         import torch
 
         # Eager calls and jit.trace run the function itself; for a trace the exporter finds the
@@ -184,7 +184,11 @@ class AutogradOperators:
 
 @contextmanager
 def preserve_autograd_functions() -> Iterator[AutogradOperators]:
-    """Make torch.export capture each autograd function that has a symbolic as one operator."""
+    """Make torch.export capture each call of an autograd function with a symbolic as one operator.
+
+    Yields:
+        The operators; ``restore_calls`` replaces them in a captured graph by the original calls.
+    """
     with ExitStack() as undo:
         operators = AutogradOperators(None)
         undo.callback(operators.close)

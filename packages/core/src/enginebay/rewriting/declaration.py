@@ -26,7 +26,7 @@ _M = TypeVar("_M", bound=type)
 
 
 class Conditions(TypedDict, total=False):
-    """The conditions of a rewriter, which must all be true for it to apply."""
+    """The conditions of a rewriter; the rewriter applies if all of them are true."""
 
     backend: str | None
     ir: IRKind | None
@@ -43,7 +43,8 @@ class RewriterSet:
     Args:
         backend: The backend of the rewriters that are declared without ``backend``; None for all
             backends.
-        distribution: The distribution that ships the set; core sets it for plugins.
+        distribution: The Python distribution that ships the set; core sets this for plugins. None
+            for the caller's own set.
 
     Example:
         >>> rewriters = RewriterSet(backend="ncnn")
@@ -84,18 +85,19 @@ class RewriterSet:
     def function(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_F], _F]:
         """Declare a replacement for a function, a method or a property.
 
-        The replacement takes ``ctx`` and then the arguments of the original, ``self`` or ``cls``
-        included; so does ``ctx.origin_func``, the original. If the replacement calls a torch
-        function by the declared name, the original runs. If it calls any other function by the
-        declared name, the replacement runs again: call ``ctx.origin_func`` instead.
+        The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
+        ``cls``. ``ctx.origin_func`` is the original, called with the same arguments except ``ctx``.
+        If the replacement calls a torch function by the declared name, the original runs. If it
+        calls any other function by the declared name, the replacement runs again: call
+        ``ctx.origin_func`` instead.
 
         Args:
             name: A dotted name: ``torch.Tensor.expand``, ``torch.nn.functional.interpolate``,
                 ``torch.ops.my_ops.nms``, ``my_models.head.Head.forward``.
-            **conditions: When it applies. ``backend``: the only backend that it is for; ``ir``: the
-                only IR, such as ``"onnx"``; ``versions``: version ranges by distribution, which
-                must all match; ``check``: a function that takes the
-                :class:`~enginebay.rewriting.Target` and returns True if it applies.
+            **conditions: When the replacement applies. ``backend``: for this backend only; ``ir``:
+                for this IR only, such as ``"onnx"``; ``versions``: version ranges by distribution,
+                which must all match; ``check``: a function that takes the
+                :class:`~enginebay.rewriting.Target` and returns True if the replacement applies.
 
         Raises:
             RewriterError: The declaration is invalid.
@@ -106,8 +108,8 @@ class RewriterSet:
         """Declare a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
-        module, and by keyword any of the context's options. If rewriters for several base classes
-        of an instance exist, the one for the first class in its MRO is used.
+        module, and by keyword any of the ``**options`` of :func:`~enginebay.rewriting.rewrite`. If
+        several classes in the MRO of a module have a rewriter, the first class decides.
 
         Args:
             name: The dotted name of the module class.
@@ -132,8 +134,8 @@ class RewriterSet:
         the result of ``g.op(...)``.
 
         Args:
-            name: With ``is_pytorch`` an operator, ``squeeze`` or ``my_ops::nms``; without it the
-                dotted name of a ``torch.autograd.Function``.
+            name: With ``is_pytorch`` the name of an operator, such as ``squeeze`` or
+                ``my_ops::nms``; otherwise the dotted name of a ``torch.autograd.Function``.
             is_pytorch: True if ``name`` is an operator of PyTorch.
             arg_descriptors: One letter code for each argument, as for
                 ``symbolic_helper.parse_args``: ``v`` a tensor, ``i`` an int, ``is`` ints, ``f`` a
@@ -156,17 +158,18 @@ class RewriterSet:
 
         The replacement takes ``ctx`` and then the operator's arguments, and calls torch functions.
         It returns as many tensors as the operator, of the same dtypes and shapes, and must not
-        change its arguments. The operators that it calls are lowered too; ``ctx.origin_op`` is
-        the operator itself. See :class:`~enginebay.authors.LoweringContext` for the rest of
-        ``ctx``.
+        write to its arguments. The operators that the replacement calls are lowered too;
+        ``ctx.origin_op`` computes the operator without this lowering. The other attributes of
+        ``ctx`` are those of :class:`~enginebay.authors.LoweringContext`.
 
         Args:
             name: The operator as in ``torch.ops``: ``aten.logsumexp``, or one of its overloads,
                 ``aten.max.dim``.
-            needs: Requirements for it to apply. ``dims``: all sizes of the tensors are fixed;
-                ``complex``: a tensor or a number is complex; ``lacking``: the engine lacks the
-                operator, according to the backend's list of operators. If ``complex`` is given
-                too, an engine without ``aten.complex`` counts as lacking the operator.
+            needs: Requirements of the lowering. ``dims``: all sizes of the tensors are fixed;
+                ``complex``: a tensor or a number is complex; ``lacking``: the engine does not
+                support the operator, according to the backend's list of operators. With both
+                ``complex`` and ``lacking``, it is sufficient that the engine does not support
+                ``aten.complex``.
             **conditions: As for :meth:`function`.
 
         Raises:
@@ -216,7 +219,7 @@ class RewriterSet:
 
 
 def check_sets(rewriters: object) -> None:
-    """Check that a caller's ``rewriters`` is a sequence of sets.
+    """Check that a caller's ``rewriters`` is a sequence of :class:`RewriterSet`.
 
     Raises:
         RewriterError: ``rewriters`` has another type.

@@ -20,10 +20,10 @@ _MODULE = "torch.nn.modules.module.Module"
 
 
 def check_is_name(kind: str, name: object) -> None:
-    """Check that the argument of a decorator is a name.
+    """Check that the first argument of a decorator, such as ``@rewriters.function``, is a text.
 
     Raises:
-        RewriterError: There is no name, as in a bare ``@rewriters.function``.
+        RewriterError: The argument is another object, such as the function after a bare decorator.
     """
     if not isinstance(name, str):
         raise RewriterError(
@@ -36,7 +36,7 @@ def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
     """Check the argument descriptors of a symbolic.
 
     Raises:
-        RewriterError: They are not a list, or one of them is unknown.
+        RewriterError: The descriptors are not a list, or one of them is unknown.
     """
     subject = f'the symbolic rewriter of "{name}"'
     _check_list(descriptors, f"arg_descriptors of {subject}", "arg_descriptors")
@@ -47,7 +47,7 @@ def check_needs(name: str, needs: Sequence[str]) -> None:
     """Check the requirements of a lowering.
 
     Raises:
-        RewriterError: They are not a list, or one of them is unknown.
+        RewriterError: The requirements are not a list, or one of them is unknown.
     """
     subject = f'the lowering of "{name}"'
     _check_list(needs, f"needs of {subject}", "needs")
@@ -162,5 +162,5 @@ def _check_versions(rewriter: Rewriter) -> None:
 
 
 def describe_type(value: object) -> str:
-    """Return a value's type for a message: ``a list``, or ``None``."""
+    """Return a value's type for a message, such as ``a list``; ``None`` if the value is None."""
     return "None" if value is None else f"a {type(value).__name__}"

@@ -61,7 +61,7 @@ def _find_in_module(name: str, module: ModuleType, parts: list[str], length: int
 
 
 def find_attribute(owner: object, attribute: str) -> ResolvedName | None:
-    """Return an attribute of an object, or None if it does not exist."""
+    """Return an attribute of an object; None if the object has no such attribute."""
     if isinstance(owner, type):
         # Not getattr, which would call the descriptor: a patch must restore the raw value.
         for klass in owner.__mro__:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SymbolicValue:
-    """A tensor of the graph, with methods that symbolics call on a TorchScript value.
+    """A tensor of the graph, with the methods of a TorchScript value that symbolics call.
 
     Attributes:
-        value: The object of the default exporter for this tensor.
+        value: The tensor in the graph of the default exporter.
     """
 
     def __init__(self, value: onnx_ir.Value) -> None:
@@ -32,7 +32,7 @@ class SymbolicValue:
         return self
 
     def setType(self, like: SymbolicValue) -> None:  # noqa: N802  # TorchScript's name
-        """Set the dtype and the shape to those of another value."""
+        """Copy the dtype and the shape of another value."""
         # A TorchScript type holds both; onnx_ir has two attributes.
         self.value.type, self.value.shape = like.value.type, like.value.shape
 
@@ -56,10 +56,10 @@ class SymbolicValue:
 
 
 class SymbolicGraph:
-    """The ``g`` that symbolics get in the default exporter: it adds nodes to the exporter's graph.
+    """The argument ``g`` of symbolics in the default exporter: adds nodes to the exporter's graph.
 
     Attributes:
-        opset: The opset that the exporter writes.
+        opset: The ONNX opset that the exporter writes.
         original: The exporter's own translation of the operator; None if it has no translation.
     """
 
@@ -83,7 +83,7 @@ class SymbolicGraph:
                 ``sizes_i``, ``mode_s``, ``alpha_f``, ``value_t``.
 
         Returns:
-            The output, or a tuple of all outputs.
+            The output of the node; a tuple if the node has several outputs.
 
         Raises:
             RewriterError: An attribute is not a constant.
@@ -134,18 +134,18 @@ class SymbolicGraph:
 
 
 def call_symbolic(patch: Patch, graph: SymbolicGraph, args: Iterable[object]) -> object:
-    """Call a symbolic with the exporter's arguments, and return the exporter's own values."""
+    """Call a symbolic on ``onnx_ir`` values, and return its result as ``onnx_ir`` values."""
     return unwrap_values(patch.call(graph, *map(wrap_values, args)))
 
 
 def strip_annotations(translation: Callable[..., object]) -> Callable[..., object]:
-    """Remove a function's annotations, which the exporter would read as ONNX types."""
+    """Return a function without its annotations, which the exporter would read as ONNX types."""
     translation.__annotations__ = {}
     return translation
 
 
 def wrap_values(values: object) -> object:
-    """Replace each ``onnx_ir.Value`` in a nested structure by a :class:`SymbolicValue`."""
+    """Return a nested structure with each ``onnx_ir.Value`` as a :class:`SymbolicValue`."""
     import onnx_ir
 
     if isinstance(values, list | tuple):
@@ -154,7 +154,7 @@ def wrap_values(values: object) -> object:
 
 
 def unwrap_values(values: object) -> object:
-    """Replace each :class:`SymbolicValue` in a nested structure by the exporter's value."""
+    """Return a nested structure with each :class:`SymbolicValue` as an ``onnx_ir.Value``."""
     if isinstance(values, list | tuple):
         return type(values)(map(unwrap_values, values))
     return values.value if isinstance(values, SymbolicValue) else values

@@ -1,8 +1,8 @@
 """Symbolics for torch's default ONNX exporter, whose name is dynamo.
 
 This exporter has no symbolics, but accepts a table of translations. Each symbolic becomes a
-translation, which gets a ``g`` like that of the TorchScript exporter. Inside a context,
-``torch.onnx.export`` is replaced by a function that passes the table.
+translation, which calls the symbolic with a ``g`` like that of the TorchScript exporter. Inside a
+``rewrite`` context, ``torch.onnx.export`` is replaced by a function that passes the table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def find_translated_overloads(operator: str) -> list[OpOverload]:
-    """Return the overloads that the exporter can translate: those that write to no argument."""
+    """Return the overloads that the exporter can translate: all that write to no argument."""
     try:  # the exporter makes a graph functional first, which removes all other overloads
         return find_overloads(add_namespace(operator).replace("::", "."))
     except NameNotFoundError:
@@ -45,7 +45,7 @@ def find_translated_overloads(operator: str) -> list[OpOverload]:
 
 
 def why_never_met(operator: str) -> str:
-    """Return the reason why the exporter never translates an operator; empty if there is none."""
+    """Return why no graph of this exporter contains an operator; empty if a graph may have it."""
     overloads = find_translated_overloads(operator)
     if not overloads:
         return "torch.ops has no such operator"

@@ -1,4 +1,4 @@
-"""Activation of rewriters while an exporter tries to export a model."""
+"""Activation of rewriters during each attempt to export a model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class ExportPatch:
-    """Activates the rewriters of a backend while an exporter tries to export a model.
+    """Activates the rewriters of a backend during each attempt to export a model.
 
     Args:
         options: The arguments of :func:`rewrite` except the model and the exporter.
 
     Attributes:
-        backend: The backend; empty for rewriters that apply to all backends.
+        backend: The backend's name; empty to activate only rewriters for all backends.
         report: The report of the last attempt; None before the first attempt.
-        symbolics: The names of the symbolics that are active during an attempt.
+        symbolics: The names of the symbolic rewriters that are active in the last attempt.
     """
 
     report: RewriteReport | None = None
@@ -36,7 +36,7 @@ class ExportPatch:
 
     @contextmanager
     def __call__(self, model: nn.Module, exporter: str) -> Iterator[nn.Module]:
-        """Activate the rewriters, and yield the model to export."""
+        """Activate the rewriters for the block, and yield the model to export."""
         rewriting = rewrite(model, exporter=exporter, backend=self.backend, **self._options)
         try:
             with rewriting:

@@ -1,4 +1,4 @@
-"""The function rewriters of one context, called by a mode (C functions of torch) or by patches."""
+"""The function rewriters of one ``rewrite`` context, called by a torch function mode or patches."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class FunctionRewriters:
-    """The function rewriters of one context.
+    """The function rewriters of one ``rewrite`` context.
 
     Args:
         rewriters: The function rewriters whose conditions hold.
-        not_found: A list that gets one line for each name that no loaded module has.
-        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
+        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` activates.
@@ -58,7 +58,7 @@ class FunctionRewriters:
 
         Args:
             undo: An exit stack that the caller must close; it reverts all changes.
-            make_context: Takes an original function, and returns the context of the rewriter.
+            make_context: Takes an original function, and returns the rewriter's ``ctx``.
         """
         layer: dict[Hashable, ActiveRewriter] = {}
         subjects = {key: self._subjects[key] for key in self._layer}
@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the objects that a mode receives for a torch function; a patch for other functions."""
+    """Return the functions that a mode receives for a torch function; for others, a patch."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',
@@ -101,7 +101,7 @@ def _resolve_subject(
 
 
 def _find_mode_functions(resolved: ResolvedName) -> tuple[Callable[..., object], ...]:
-    """Return the objects that a mode receives for a torch function; empty for other functions."""
+    """Return the functions that a mode receives for a torch function; empty for other functions."""
     value = resolved.value
     # For torch.ops.my_ops.nms a model may call an overload: torch.ops.my_ops.nms.default.
     if type(value).__module__ == "torch._ops":
@@ -132,7 +132,7 @@ def _get_subject_patch(resolved: ResolvedName) -> Patch:
 
 @functools.cache
 def _find_dispatched(method: Callable[..., object]) -> Callable[..., object]:
-    """Return the function that a mode receives for a method: ``remainder`` for ``__mod__``."""
+    """Return the function that a mode receives for a method, as ``remainder`` for ``__mod__``."""
     from enginebay.rewriting.torch_mode import dispatched_function
 
     return dispatched_function(method)

@@ -1,4 +1,4 @@
-"""The autograd function of a mark, in its own file because its base class requires torch."""
+"""The autograd function of ``mark``, in a separate file because the base class requires torch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import torch
 
 
 class Mark(torch.autograd.Function):
-    """Identity as an autograd function, for which both exporters accept a symbolic."""
+    """The identity as an autograd function, so that a symbolic can add a node for it."""
 
     @staticmethod
     def forward(ctx: object, x: torch.Tensor, name: str) -> torch.Tensor:  # noqa: ARG004  # torch's contract
-        """Return the tensor."""
+        """Return a view of the tensor."""
         return x.view_as(x)

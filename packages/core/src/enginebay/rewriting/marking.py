@@ -1,4 +1,4 @@
-"""Marks: named tensors of a model at which its graph can be cut."""
+"""Marks: names for tensors of a model, at which the model's graph can be cut."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ class Cut(msgspec.Struct, frozen=True):
     """Tensors at which a graph is to be cut.
 
     Attributes:
-        names: Names of marks or of an ONNX file's tensors, which are cut together.
-        key: The config's key that declares the cut; empty if it was passed as an argument.
-        may_be_edge: True to ignore the cut if it is before the model's first or after its last
-            node.
+        names: Names of marks, or of tensors in an ONNX file; one cut goes through all of them.
+        key: The config key that declares the cut; empty if the cut was passed as an argument.
+        may_be_edge: True to ignore a cut before the first or after the last node of the model.
 
     Example:
         >>> str(Cut(("boxes:input", "scores:input"), "partition_config.partition_cfg.0.end"))
@@ -49,7 +48,7 @@ class Cut(msgspec.Struct, frozen=True):
         return self.quoted(*self.names)
 
     def quoted(self, *names: str) -> str:
-        """Return names in quotes for a message, followed by the config's key if there is one."""
+        """Return names in quotes for a message, followed by the config key if there is one."""
         text = ", ".join(f"'{name}'" for name in names)
         return f"{text} ({self.key})" if self.key else text
 
@@ -74,12 +73,13 @@ def mark(x: Tensor, name: str) -> Tensor:  # noqa: ARG001  # read where graphs a
 def marks(functions: Mapping[str, str]) -> RewriterSet:
     """Return rewriters that mark the inputs and outputs of functions.
 
-    Tensors are also found in tuples, lists and dicts. They are named ``head:input_0``,
-    ``head:input_1`` … and ``head:output_0`` … in the order of the arguments. Cutting at ``head``
-    or ``head:input`` cuts before the function, at ``head:output`` after it.
+    Tensors in tuples, lists and dicts are marked too. The marks are ``head:input_0``,
+    ``head:input_1`` … in the order of the arguments, and ``head:output_0`` … in the order of the
+    results. A cut at ``head`` or ``head:input`` is before the function, a cut at ``head:output``
+    after the function.
 
     Args:
-        functions: Dotted name of each function or method → name for the marks of the function.
+        functions: Dotted name of a function or method → name for its marks, such as ``head``.
 
     Raises:
         RewriterError: A name is invalid.

@@ -1,7 +1,7 @@
-"""The module rewriters of one context, which replace modules of the model until the context ends.
+"""The module rewriters of one ``rewrite`` context: they replace modules until the context ends.
 
-Other threads see the original modules with their hooks. Until the context ends, all threads see
-the changes that the constructor of a replacement makes to the original module.
+Other threads still call the original modules with the original hooks. But changes that the
+constructor of a replacement makes to an original module affect all threads until the context ends.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _MISSING = object()
 
 
 class ModuleRewriters:
-    """The module rewriters of one context.
+    """The module rewriters of one ``rewrite`` context.
 
     Args:
         rewriters: The module rewriters whose conditions hold.
-        not_found: A list that gets one line for each name that no loaded module has.
-        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
+        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` uses.
@@ -82,14 +82,14 @@ class ModuleRewriters:
         Args:
             undo: An exit stack that the caller must close; it restores the model.
             model: The model.
-            make_context: Takes an original module, and returns the context of the rewriter.
+            make_context: Takes an original module, and returns the rewriter's ``ctx``.
             options: Further keyword arguments for the constructors of replacements.
 
         Returns:
             The model to export: ``model``, or the replacement of ``model``.
 
         Raises:
-            RewriterError: The model is not a module, or another thread rewrites it.
+            RewriterError: The model is not a module, or another thread is rewriting the model.
         """
         from torch import nn
 
@@ -101,7 +101,7 @@ class ModuleRewriters:
 
 
 class _ModuleWalk:
-    """Replaces the modules of a model, from the leaves to the root."""
+    """Replaces the modules of a model that have a rewriter, children before their parents."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ def _construct_replacement(
 
 
 def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
-    """Set the original's training flag on the modules that the constructor has created."""
+    """Copy the original module's training flag to modules that only the replacement has."""
     existing = set(module.modules())
     for each in replacement.modules():
         if each not in existing:
@@ -177,7 +177,7 @@ def _copy_training_flag(replacement: nn.Module, module: nn.Module) -> None:
 
 
 def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
-    """Move the original's hooks to the replacement, where each hook runs once in every call."""
+    """Move the hooks of the original module to the replacement: each hook runs once per call."""
     for name in _HOOKS:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
@@ -197,12 +197,12 @@ def _call_hook(
 
 
 def _share_state(replacement: nn.Module, module: nn.Module) -> None:
-    """Give the replacement's parameters and buffers the names that they have in the original.
+    """Give parameters and buffers in the replacement the names that they have in the original.
 
-    Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor
-    they would start with ``inner.``. The original therefore becomes a plain attribute instead of a
-    child, and its state is registered as the replacement's own. If a name is already taken by
-    another object, nothing is changed.
+    Exporters and ``state_dict`` use these names. With ``self.inner = module`` in the constructor of
+    the replacement, the names would start with ``inner.``. The original module therefore becomes a
+    plain attribute instead of a child, and its parameters, buffers and children are registered in
+    the replacement. If the replacement has another object of the same name, nothing is changed.
     """
     names = [name for name, child in replacement._modules.items() if child is module]
     for name in names:
@@ -247,7 +247,7 @@ def _revert_changes(
     before: list[dict[str, object]],
     after: list[dict[str, object]],
 ) -> None:
-    """Revert the changes from ``before`` to ``after``, but no changes since then."""
+    """Revert the changes from ``before`` to ``after``, but no changes made later."""
     for holder, old, new in zip(holders, before, after, strict=True):
         added = new.keys() - old.keys()
         changed = {

@@ -1,4 +1,4 @@
-"""Patches replace functions and methods in place, with an effect in one thread only.
+"""Patches replace functions and methods in place, with an effect only in threads with a rewriter.
 
 Of a function written in Python, only the code object is replaced. Thereby all aliases change too:
 names imported elsewhere, bound methods stored on an instance, closures, defaults. Other objects,
@@ -42,12 +42,12 @@ patch_lock = threading.RLock()
 
 
 class Patch:
-    """Base class of patches: a change through which the contexts of all threads rewrite a function.
+    """Base class of patches: one change of a function that the contexts of all threads share.
 
     Attributes:
         key: The function's key in :attr:`ThreadRewriters.table`.
         original: The original function; callable while the patch is installed.
-        users: The contexts that use the patch.
+        users: One object for each context that uses the patch.
     """
 
     original: Callable[..., object]
@@ -57,7 +57,7 @@ class Patch:
         self.users: set[object] = set()
 
     def original_for(self, rewriter: ActiveRewriter) -> Callable[..., object]:
-        """Return ``ctx.origin_func``, which calls the outer context's rewriter or the original."""
+        """Return ``ctx.origin_func``: calls the rewriter of an outer context, else the original."""
 
         def origin_func(*args: object, **kwargs: object) -> object:
             return (rewriter.outer or self.original)(*args, **kwargs)
@@ -211,7 +211,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
     Args:
         undo: An exit stack that the caller must close; it restores the functions.
-        replacements: The replacements by dotted name; the first argument is the original function.
+        replacements: Dotted name → replacement, whose first argument is the original function.
     """
     with patch_lock:
         requested = {get_patch(find_name(name)): name for name in replacements}
@@ -224,7 +224,7 @@ def replace_functions(undo: ExitStack, replacements: Mapping[str, Callable[..., 
 
 
 def _unwrap_function(value: object) -> FunctionType | None:
-    """Return a value that is a Python function, or the function in a descriptor; else None."""
+    """Return a Python function, or the Python function in a descriptor; None for other values."""
     # Not of a cached property: the instance would store the rewriter's result beyond the context,
     # and an already stored result would hide the rewriter.
     if isinstance(value, (staticmethod, classmethod)):
@@ -235,7 +235,7 @@ def _unwrap_function(value: object) -> FunctionType | None:
 
 
 def _copy_function(function: FunctionType) -> FunctionType:
-    """Copy a function: the copy stays the same when the code of the original is replaced."""
+    """Return a copy of a function that stays the same when the original's code is replaced."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,
@@ -297,7 +297,7 @@ def _wrap_in_descriptor_like(value: object, function: Callable[..., object]) -> 
 
 
 def _find_aliases(patches: list[AttributePatch]) -> None:
-    """Find the values to be replaced in the attributes of all loaded modules, in one pass."""
+    """Store in each patch the attributes of all loaded modules that hold the value to replace."""
     by_id = {id(each.resolved.value): each for each in patches if each.importable}
     for patch in by_id.values():
         patch.locations = []

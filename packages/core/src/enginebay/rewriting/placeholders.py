@@ -1,6 +1,6 @@
 """Placeholder nodes for operators that the default ONNX exporter cannot translate.
 
-A model with such operators can then be exported, and an engine checked for all other operators.
+A model with such operators can then be exported, to check whether an engine supports all others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def find_untranslated(program: ExportedProgram, translated: Collection[str]) -> 
 
 
 def operator_name(node: Node) -> str:
-    """Return the name of a node's operator, such as ``aten::relu``; empty without a schema."""
+    """Return the name of a node's operator, such as ``aten::relu``; empty for other functions."""
     schema = getattr(node.target, "_schema", None)
     return "" if schema is None else str(schema.name)
 
@@ -55,7 +55,7 @@ def operator_name(node: Node) -> str:
 def placeholder_translations(
     nodes: Iterable[Node],
 ) -> dict[Callable[..., object], Callable[..., object]]:
-    """Return a translation of each node's operator into a node of :data:`PLACEHOLDER_DOMAIN`."""
+    """Return for each node's operator a function that adds a placeholder node to the ONNX graph."""
     return {node.target: _make_placeholder(node.target) for node in nodes}  # type: ignore[misc]  # of call_function
 
 

@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 
 class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
-    """One rewriter that applied to the target.
+    """A rewriter whose conditions hold for the target.
 
     Attributes:
         kind: ``function``, ``module``, ``symbolic`` or ``lowering``.
-        name: The name of the function, module or operator that it replaces.
-        origin: The dotted name of its replacement.
-        condition: Its conditions as text.
-        distribution: The distribution that ships it; None if the caller declared it.
-        count: The number of times that it fired: calls of a function, instances of a module, nodes
-            of a symbolic, operators of a lowering. Exporters run a model more than once.
-        lost_to: The origin of the rewriter that was active instead; empty if this one was active.
+        name: The name of the replaced function, module or operator.
+        origin: The dotted name of the replacement.
+        condition: The conditions of the rewriter as text.
+        distribution: The distribution that ships the rewriter; None for a rewriter of the caller.
+        count: The number of replacements: calls of a function, instances of a module, nodes of a
+            symbolic, operators of a lowering. Exporters run a model more than once.
+        lost_to: The ``origin`` of the rewriter that was selected instead; empty if this rewriter
+            was selected.
     """
 
     kind: str
@@ -37,20 +38,20 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> str:
-        """The line of the report for a rewriter that was not selected."""
+        """The report's line on a rewriter that was not selected."""
         return f"{self.kind} {self.name}: {self.origin} lost to {self.lost_to}"
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of the rewriters of one context.
+    """The report of the rewriters of one ``rewrite`` context.
 
     Attributes:
         applied: Every active rewriter, in the order of declaration.
-        not_found: One line for each name that no loaded module has.
-        not_served: One line for each symbolic that the exporter cannot use, for each lowering of
-            an operator that no captured graph contains, and for each of the caller's rewriters if
-            none of them applies to the target.
-        lost: The rewriters that were not selected, since others have priority.
+        not_found: One line for each rewriter whose name no loaded module has.
+        not_served: One line for each rewriter without effect: a symbolic that the exporter cannot
+            use, a lowering of an operator that no captured graph contains, or any rewriter of the
+            caller if none of the caller's rewriters applies to the target.
+        lost: The rewriters that were not selected, since another rewriter has priority.
     """
 
     applied: tuple[AppliedRewriter, ...] = ()
@@ -60,7 +61,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fired(self) -> dict[str, int]:
-        """How often each name was rewritten; names that were never rewritten are left out."""
+        """Name → the number of replacements; only for names that were replaced at least once."""
         counts: dict[str, int] = {}
         for rewriter in self.applied:
             if rewriter.count:
@@ -69,7 +70,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def never_fired(self) -> tuple[str, ...]:
-        """The names of the active rewriters that never fired."""
+        """The names of the active rewriters that replaced nothing."""
         return tuple(rewriter.name for rewriter in self.applied if not rewriter.count)
 
     def lines(self) -> list[str]:
@@ -82,7 +83,8 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
         """Yield one line on all rewriters that fired, then a line for each problem.
 
         Args:
-            backend_distribution: The distribution that ships the backend.
+            backend_distribution: The distribution that ships the backend. Rewriters of this
+                distribution and of core that did not fire are not listed.
         """
         # Most models need few of core's and the backend's rewriters. --json lists them all.
         builtin = (CORE, backend_distribution)
@@ -105,9 +107,9 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def join_reports(first: RewriteReport | None, second: RewriteReport | None) -> RewriteReport | None:
-    """Join the reports of two contexts; return None if both are None.
+    """Return one report for the reports of two contexts; None if both are None.
 
-    The counts of a rewriter that was active in both are added.
+    The counts of a rewriter that was active in both contexts are added.
     """
     if first is None or second is None:
         return first or second

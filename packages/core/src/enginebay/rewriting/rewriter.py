@@ -1,4 +1,4 @@
-"""A rewriter, the target for which rewriters are selected, and the context that they receive."""
+"""A rewriter, the target for which rewriters are selected, and ``ctx``, their first argument."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(Target, frozen=True, kw_only=True):
-    """The first argument of every rewriter: the target of the export, and the original function.
+    """The first argument of a rewriter: the target of the export, and the original function.
 
-    It has the attributes of :class:`Target` and ``origin_func``.
+    A lowering receives a :class:`~enginebay.authors.LoweringContext` instead.
 
     Attributes:
         origin_func: The original function, called with the same arguments except ``ctx``. For a
@@ -78,14 +78,14 @@ class Rewriter:
         name: The dotted name of the function, module class or autograd function to rewrite, or the
             name of an operator (for a lowering, and for a symbolic of an operator).
         replacement: The function or the module class to use instead.
-        backend: The only backend that it is for; None for all.
-        ir: The only IR that it is for; None for all.
+        backend: The only backend for which the rewriter applies; None for all backends.
+        ir: The only IR for which the rewriter applies; None for all IRs.
         versions: Version ranges by distribution, such as ``{"torch": ">=2.9"}``; all must match.
-        check: A further condition: a function of the target.
-        distribution: The distribution that ships it; None if the caller declared it.
+        check: A further condition: takes the target, and returns True if the rewriter applies.
+        distribution: The distribution that ships the rewriter; None for a rewriter of the caller.
         is_pytorch: For a symbolic: True if ``name`` is an operator of PyTorch.
         arg_descriptors: For a symbolic: one letter code for each argument.
-        needs: For a lowering: the requirements for it to apply, keys of ``NEEDS``.
+        needs: For a lowering: its further requirements, which are keys of ``NEEDS``.
     """
 
     kind: RewriterKind
@@ -102,7 +102,7 @@ class Rewriter:
 
     @property
     def condition(self) -> str:
-        """The conditions as text, such as ``backend ncnn, torch>=2.9``; ``always`` if none."""
+        """The conditions as text, such as ``backend ncnn, torch>=2.9``; else ``always``."""
         parts = [f"backend {self.backend}"] if self.backend else []
         parts += [f"ir {self.ir}"] if self.ir else []
         parts += [f"{name}{specifier}" for name, specifier in self.versions.items()]
@@ -112,12 +112,12 @@ class Rewriter:
 
     @property
     def rank(self) -> int:
-        """The precedence: 0 for core's rewriters, 1 for those of plugins, 2 for the caller's."""
+        """The precedence: 0 for core's rewriters, 1 for a plugin's, 2 for the caller's."""
         return {CORE: 0, None: 2}.get(self.distribution, 1)
 
     @property
     def operator(self) -> str:
-        """The operator to replace, as in ``torch.ops``; ``name`` if no operator is replaced."""
+        """The operator that is replaced, as in ``torch.ops``; ``name`` if none is replaced."""
         if self.kind == "lowering":
             return ".".join(self.name.split(".")[:2])
         if self.is_pytorch and "::" in self.name:

@@ -148,19 +148,19 @@ def rewrite(
         model: The model whose modules may be replaced; export the context's ``.model``. Without a
             model, module rewriters are no-ops.
         backend: The backend that the model is exported for.
-        ir: The kind of IR that it is exported to.
+        ir: The kind of IR that the model is exported to.
         rewriters: The sets to select from, in addition to core's own.
         config: The deployment config, for rewriters to read.
         opset: The requested ONNX opset.
-        exporter: The exporter that will run.
-        operators: The operators that the engine has; None if unknown.
-        lacking: Operators that the engine lacks, if ``operators`` is None.
+        exporter: The exporter that will run, such as ``"torchscript"``; None if unknown.
+        operators: The operators that the engine supports; None if unknown.
+        lacking: Operators that the engine does not support; read if ``operators`` is None.
         kinds: The kinds of rewriters to activate; by default all.
         builtin: False to exclude core's own rewriters.
         strict: True to raise for a name that is not found, or a symbolic that the exporter cannot
             use, instead of adding a line to the report.
-        **options: Further settings for rewriters: ``ctx.options``, and by name the arguments of
-            module rewriters' constructors.
+        **options: Further settings, which rewriters read from ``ctx.options``. Constructors of
+            module rewriters receive those that they have as parameters.
 
     Returns:
         A context manager with the attributes ``.model`` and ``.report``.
@@ -185,7 +185,7 @@ def rewrite(
 
 
 def _list_unused(rewriters: Sequence[Rewriter], chosen: Sequence[Rewriter]) -> list[str]:
-    """If none of the caller's rewriters applies to the target, return a line for each of them."""
+    """Return a line for each rewriter of the caller if none of them applies, else no lines."""
     # A set for several backends has rewriters that do not apply: that is no line.
     callers = [rewriter for rewriter in rewriters if rewriter.distribution is None]
     if not set(callers).isdisjoint(chosen):

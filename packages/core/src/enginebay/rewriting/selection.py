@@ -33,14 +33,14 @@ def select_applicable(rewriters: Iterable[Rewriter], target: Target) -> list[Rew
 def select_most_specific(
     candidates: Mapping[_K, list[Rewriter]], lost: Lost | None = None
 ) -> dict[_K, Rewriter]:
-    """Select the most specific candidate for each key.
+    """Return the most specific rewriter for each key.
 
     Args:
-        candidates: The rewriters for each key.
-        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
+        candidates: Key, such as a function → all rewriters for this key.
+        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
 
     Raises:
-        RewriterError: Two candidates for one key are equally specific.
+        RewriterError: Two rewriters for one key are equally specific.
     """
     winners = {key: _pick_winner(rewriters) for key, rewriters in candidates.items()}
     if lost is not None:
@@ -52,16 +52,16 @@ def select_most_specific(
 def drop_outranked(
     rewriters: Iterable[Rewriter], later: Iterable[Rewriter], lost: Lost
 ) -> list[Rewriter]:
-    """Drop each rewriter that would hide a higher-ranked rewriter of a later step.
+    """Return the rewriters without those that would hide a higher-ranked rewriter of a later step.
 
-    A function is replaced before its operator is lowered, and both before the operator is
-    translated to ONNX: a rewriter for an earlier step hides those for later steps. The caller's
-    own rewriters have a higher rank than a plugin's, and these than core's.
+    Functions are replaced first, then operators are lowered, and finally operators are translated
+    to ONNX by symbolics. A rewriter of an earlier step hides rewriters of the same operator in
+    later steps. The caller's rewriters have the highest rank, and core's the lowest.
 
     Args:
-        rewriters: Functions or lowerings.
+        rewriters: Function rewriters, or lowerings.
         later: The rewriters for later steps: lowerings and symbolics.
-        lost: A dictionary that gets each dropped rewriter, with the one that it would hide.
+        lost: A dictionary to extend: dropped rewriter → the rewriter that it would hide.
     """
     highest = {each.operator: each for each in sorted(later, key=lambda each: each.rank)}
     remaining = []
@@ -78,7 +78,7 @@ def drop_outranked(
 def list_rewriters(
     rewriters: Iterable[Iterable[Rewriter]], *, backend: str, ir: IRKind = "onnx"
 ) -> dict[Rewriter, Rewriter | None]:
-    """List the rewriters for a backend; of one name, the most specific comes first.
+    """Return the rewriters for a backend; for each name, the most specific one comes first.
 
     Args:
         rewriters: The sets to select from.
@@ -86,9 +86,9 @@ def list_rewriters(
         ir: The IR's kind.
 
     Returns:
-        Rewriter → the rewriter that is used instead; None if the first may be used. Before an
-        export, the result of a check and the needs of a lowering are unknown: a rewriter that has
-        any may be used, and the next rewriter for the same name may be used too.
+        Rewriter → the rewriter that is used instead; None if the rewriter itself may be used. A
+        ``check`` and the ``needs`` of a lowering are only evaluated during an export. A rewriter
+        with one of them may therefore be used, and so may the next rewriter for the same name.
     """
     version_of = _version_lookup()
     by_name: dict[tuple[str, str], list[Rewriter]] = {}

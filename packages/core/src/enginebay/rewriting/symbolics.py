@@ -1,4 +1,4 @@
-"""Symbolic rewriters of one context: they add ONNX nodes for operators or autograd functions."""
+"""Symbolic rewriters of one ``rewrite`` context: each adds the ONNX nodes of an operator."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class SymbolicRewriters:
-    """The symbolic rewriters of one context.
+    """The symbolic rewriters of one ``rewrite`` context.
 
     Args:
         rewriters: The symbolic rewriters whose conditions hold.
         target: The target that the model is exported for.
-        not_found: A list that gets one line for each name that no loaded module has.
-        not_served: A list that gets one line for each symbolic that the exporter cannot use.
-        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
+        not_found: A list to extend by one line for each rewritten name that no loaded module has.
+        not_served: A list to extend by one line for each symbolic that the exporter cannot use.
+        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
 
     Attributes:
         active: The selected rewriters, which :meth:`enter` activates.
@@ -75,7 +75,7 @@ class SymbolicRewriters:
 
         Args:
             undo: An exit stack that the caller must close; it reverts all changes.
-            make_context: Takes an original function, and returns the context of the rewriter.
+            make_context: Takes an original symbolic, and returns the rewriter's ``ctx``.
         """
         if not self._layer:
             return
@@ -98,7 +98,7 @@ class SymbolicRewriters:
             watch_constants(undo, operators, self._refuse_symbolic)
 
     def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
-        """Report that the exporter cannot use a symbolic, or raise if the caller declared it."""
+        """Raise if the caller declared a symbolic that the exporter cannot use; else report it."""
         others = [
             name
             for name, why_never_met in _exporter_checks().items()

@@ -1,4 +1,4 @@
-"""Dictionaries that show one content to one thread, and another content to all other threads."""
+"""Dictionaries with one content for one thread, and another content for all other threads."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
         return self._current.keys()
 
     def values(self) -> dict_values[str, object]:
-        """Return a view, as :meth:`keys` does."""
+        """Return the view of a plain dict, as :meth:`keys` does."""
         return self._current.values()
 
     def items(self) -> dict_items[str, object]:
-        """Return a view, as :meth:`keys` does."""
+        """Return the view of a plain dict, as :meth:`keys` does."""
         return self._current.items()
 
     def copy(self) -> dict[str, object]:
@@ -87,12 +87,12 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
 
 
 def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
-    """Return a dictionary of a module's children that only this thread sees.
+    """Return this thread's own dictionary of a module's children; other threads do not read it.
 
     Args:
         module: The module.
-        undo: An exit stack that the caller must close. Changes that were not reverted by then
-            become visible to all threads.
+        undo: An exit stack that the caller must close. Changes of the dictionary that are not
+            reverted by then affect all threads.
 
     Raises:
         RewriterError: A context of another thread has claimed the module.

@@ -1,10 +1,11 @@
 """Interception of torch functions written in Python, such as ``torch.nn.functional.layer_norm``.
 
-Such a function first checks for a mode; if there is one, it passes itself to the mode. Meanwhile
-torch removes the mode from the stack, so that the mode misses the calls in the function's body:
-``F.scaled_dot_product_attention`` in ``F.multi_head_attention_forward``. Inside a context these
-checks therefore return False for our mode: the function runs directly, and the mode receives the
-calls in the body. A function that has a rewriter is patched like any other Python function.
+Such a function first checks for a torch function mode; if there is one, the function passes itself
+to the mode. While the mode runs, torch removes it from the stack, so that the mode misses the calls
+in the function's body, such as ``F.scaled_dot_product_attention`` in
+``F.multi_head_attention_forward``. Inside a ``rewrite`` context these checks therefore return False
+for our mode: the function runs directly, and the mode receives the calls in the body. A function
+that has a rewriter is patched like any other Python function.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class TorchFunctionPatch(CodePatch):
 
 
 class OverrideChecks(Patch):
-    """Replaces torch's three checks for overrides: they ignore modes if ours is the innermost."""
+    """Replaces torch's checks for overrides by checks that ignore modes if ours is innermost."""
 
     def __init__(self) -> None:
         super().__init__(("torch.overrides", "has_torch_function"))
@@ -118,7 +119,7 @@ def _our_mode_is_innermost() -> bool:
 
 
 def _has_override(values: Iterable[object]) -> bool:
-    """Check for tensor subclasses as ``has_torch_function`` does, but ignore modes."""
+    """Return True for tensor subclasses, as ``has_torch_function`` does, but ignore modes."""
     return (
         any(_overrides_functions(type(value)) for value in values) and _is_torch_function_enabled()
     )

@@ -1,4 +1,4 @@
-"""Interception of torch's C functions and Tensor methods by a mode, one for each thread.
+"""Interception of torch's C functions and Tensor methods by one torch function mode per thread.
 
 This module imports torch for a base class; it is imported only if torch is already loaded.
 """
@@ -44,8 +44,8 @@ _EXPORTERS_OWN_WORK = (
 class RewriteMode(TorchFunctionMode):
     """Calls a rewriter instead of a torch function if the thread has a rewriter of this function.
 
-    torch removes a mode from its stack while ``__torch_function__`` runs. This mode restores itself
-    around a rewriter, so that functions called by the rewriter are intercepted too.
+    torch removes a mode from the stack while ``__torch_function__`` runs. This mode puts itself back
+    while a rewriter runs, so that functions called by the rewriter are intercepted too.
     """
 
     def __init__(self, rewriters: ThreadRewriters) -> None:
@@ -92,10 +92,10 @@ def intercept_functions(undo: ExitStack) -> None:
 
 
 def ignore_exporters(undo: ExitStack) -> None:
-    """Until ``undo`` is closed, do not intercept torch functions that exporters themselves call.
+    """Until ``undo`` is closed, do not intercept calls in the code of the exporters.
 
-    Rewriters are for the model's calls, and the interception would cost a few per cent of the
-    export's time.
+    Rewriters are for the model's calls, and intercepting the exporters' calls would cost a few per
+    cent of the export's time.
     """
     replace_functions(
         undo, dict.fromkeys(filter(_is_loaded, _EXPORTERS_OWN_WORK), _call_without_mode)
@@ -103,14 +103,14 @@ def ignore_exporters(undo: ExitStack) -> None:
 
 
 def is_on_stack(mode: TorchFunctionMode | None) -> bool:
-    """Return True if a mode is on this thread's stack; torch removes it while an original runs."""
+    """Return True if a mode is on this thread's stack; torch removes a mode while the mode runs."""
     depth = _len_torch_function_stack()
     # Without a list, and from the top, where it mostly is: this runs at every rewritten call.
     return any(_get_function_stack_at(index) is mode for index in reversed(range(depth)))
 
 
 def dispatched_function(method: Callable[..., object]) -> Callable[..., object]:
-    """Return the function that a mode receives for a Tensor method, by calling the method once."""
+    """Call a Tensor method once, and return the function that a mode receives for this call."""
     probe = _Probe()
     tensor = torch.empty(0)
     for args in ((tensor, tensor), (tensor,)):  # an operator takes two, or one
@@ -120,7 +120,7 @@ def dispatched_function(method: Callable[..., object]) -> Callable[..., object]:
 
 
 class _Probe(TorchFunctionMode):
-    """A mode that records the first function it receives, and runs no function."""
+    """A mode that stores the first function that it receives, without running any function."""
 
     function: Callable[..., object] | None = None
 
@@ -150,7 +150,7 @@ def _call_without_mode(original: Callable[_P, _T], /, *args: _P.args, **kwargs: 
 
 @contextlib.contextmanager
 def _pause_mode() -> Iterator[None]:
-    """Remove our mode, but not the modes above, from this thread's stack during the block."""
+    """Remove our mode, but not the modes above it, from this thread's stack during the block."""
     rewriters = thread_rewriters()
     mode = rewriters.mode
     above = None if mode is None else _remove_from_stack(mode)
@@ -181,7 +181,7 @@ def _remove_unused_mode(rewriters: ThreadRewriters) -> None:
 
 
 def _remove_from_stack(mode: TorchFunctionMode) -> list[TorchFunctionMode] | None:
-    """Remove a mode from this thread's stack, but not the modes above.
+    """Remove a mode from this thread's stack, but not the modes above it.
 
     Returns:
         The modes above this mode, from the lowest; None if the mode is not on the stack.

@@ -38,7 +38,7 @@ SUPERSEDED = {
 
 
 def add_namespace(operator: str) -> str:
-    """Return an operator's name with its namespace: ``aten::squeeze`` for ``squeeze``."""
+    """Return an operator's name with its namespace, such as ``aten::squeeze`` for ``squeeze``."""
     return operator if "::" in operator else f"aten::{operator}"
 
 
@@ -80,7 +80,7 @@ class OperatorPatch(Patch):
                 group.remove_custom(opset)
 
     def original(self, g: GraphContext | SymbolicGraph, *args: object, **kwargs: object) -> object:
-        """Call the symbolic of the operator that the running exporter itself has."""
+        """Call the running exporter's own symbolic of the operator, and return the result."""
         symbolic = g.original if isinstance(g, SymbolicGraph) else self._torchscript_original(g)
         if symbolic is None:
             raise RewriterError(
@@ -118,7 +118,7 @@ def patch_symbolic(function: type, name: str) -> Patch:
 
 
 def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
-    """Return the replacement, wrapped so that ``arg_descriptors`` parse the arguments."""
+    """Return the replacement of a symbolic, wrapped to parse arguments by ``arg_descriptors``."""
     descriptors: Any = rewriter.arg_descriptors  # validated; torch's type is a Literal
     if descriptors is None:
         return rewriter.replacement
@@ -135,7 +135,7 @@ def parse_arguments_of(rewriter: Rewriter) -> Callable[..., object]:
 
 
 def why_not_traced(operator: str) -> str:
-    """Return the reason why the exporter never translates an operator; empty if there is none."""
+    """Return why no traced graph contains an operator; empty if a traced graph may have it."""
     import torch
 
     name = add_namespace(operator)
@@ -148,7 +148,7 @@ def why_not_traced(operator: str) -> str:
 
 
 def why_superseded(operator: str) -> str:
-    """Return the reason why torch no longer calls an operator; empty if torch calls it."""
+    """Return why torch no longer calls an operator; empty if torch still calls it."""
     successor = SUPERSEDED.get(add_namespace(operator))
     return f"torch.norm calls {successor} instead" if successor else ""
 
@@ -156,7 +156,7 @@ def why_superseded(operator: str) -> str:
 def watch_constants(
     undo: ExitStack, rewriters: Iterable[Rewriter], refuse: Callable[[Rewriter, str], None]
 ) -> None:
-    """Call ``refuse`` for a symbolic if the exporter folds all nodes of its operator."""
+    """Until ``undo`` is closed, call ``refuse`` if an export folds all nodes of a symbolic."""
     import torch
 
     by_kind = {add_namespace(each.name): each for each in rewriters}
