@@ -1,4 +1,4 @@
-"""Checks of this machine; each has an expected state, a found state, and a command as a fix.
+"""Checks of this machine; each has the expected and the actual state, and a command as a fix.
 
 A backend's ``check_env`` builds its report with the functions of this module::
 
@@ -50,7 +50,7 @@ CUSTOM_OPS = "custom ops"
 
 
 class Tier(StrEnum):
-    """One stage of a backend's check; the stages run in the order of the enum."""
+    """One stage of ``check-env`` for a backend; the stages run in the order of the enum."""
 
     METADATA = "metadata"  #: distributions are installed; nothing is imported
     IMPORT = "import"  #: the runtime imports
@@ -62,10 +62,10 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one check.
 
     Attributes:
-        tier: The stage to which the check belongs.
-        name: A short name of what is checked: ``onnxruntime``, ``CUDAExecutionProvider``.
+        tier: The ``check-env`` stage to which the check belongs.
+        name: A short name of the checked thing: ``onnxruntime``, ``CUDAExecutionProvider``.
         status: The result of the check.
-        found: The found state in one line, such as the version or the reason for a failure.
+        found: The actual state in one line, such as the version or the reason for a failure.
         wanted: The expected state.
         fix: The command that fixes a failure.
         seconds: The duration of the check.
@@ -96,7 +96,7 @@ class EnvReport(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """True if no check failed; skipped checks and empty reports are ok."""
+        """True if no check failed, also if all checks were skipped or there are none."""
         return self.failed is None
 
     @property
@@ -130,20 +130,20 @@ def failed(
 
 
 def skipped(tier: Tier, name: str, found: str) -> EnvReport:
-    """Return a report with one check that does not apply here; ``found`` is the reason."""
+    """Return a report with one check that does not apply to this machine; ``found`` says why."""
     return EnvReport((Check(tier=tier, name=name, status="skipped", found=found),))
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators in a backend's parameters, and report whether that succeeded.
+    """Load the custom operators in a backend's parameters, and return whether they load.
 
-    Call this in the device tier if ``request.with_custom_ops`` is true.
+    Call this in the ``check-env`` stage ``Tier.DEVICE`` if ``request.with_custom_ops`` is true.
 
     Args:
         names: The libraries, classes or packages with the operators; if empty, the check fails.
         load: A function that loads all operators, or raises an
             :class:`~enginebay.errors.EnginebayError`.
-        fix: The flag that specifies custom operators, for failures without another hint.
+        fix: The command-line flag for custom operators; the fix for an error without a hint.
 
     Example:
         >>> check_custom_ops((), lambda: None, fix="--custom-ops LIBRARY").failed.found
@@ -162,7 +162,7 @@ def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: s
 
 
 def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
-    """Import a module, and report its version or the error of the import.
+    """Import a module, and return a report with its version or the import error.
 
     An import cannot be undone. Call this only in a process where that does not matter, such as the
     child process in which ``check_env`` runs.
@@ -173,7 +173,7 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
         fix: The command that fixes a failure.
 
     Returns:
-        A report with one check of the tier import.
+        A report with one check of the stage ``Tier.IMPORT``.
 
     Example:
         >>> check_import("no_such_engine", fix="pip install no-such-engine").failed.found
@@ -198,7 +198,7 @@ def check_import(module: str, *, wanted: str = "", fix: str = "") -> EnvReport:
 
 
 def check_distributions(requirements: Iterable[str]) -> EnvReport:
-    """Check that distributions are installed, by their metadata and without an import.
+    """Check that distributions are installed, by reading their metadata only.
 
     Args:
         requirements: Requirements as in ``pyproject.toml``: ``onnxruntime>=1.20``, optionally with
@@ -207,7 +207,7 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
             machine is skipped.
 
     Returns:
-        A report with one check of the tier metadata for each requirement.
+        A report with one check of the stage ``Tier.METADATA`` for each requirement.
 
     Raises:
         PluginError: A requirement is invalid.
@@ -226,7 +226,9 @@ def check_distributions(requirements: Iterable[str]) -> EnvReport:
 
 
 def installed_version(requirement: str) -> str | None:
-    """Return the version of a requirement's first installed alternative, even an unsuitable one.
+    """Return the version of a requirement's first installed alternative; None if none is installed.
+
+    The version may not satisfy the requirement.
 
     Args:
         requirement: One requirement, as for :func:`check_distributions`.
@@ -281,7 +283,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Describe the installed distribution ("" without one), and tell whether it is sufficient."""
+    """Return a description of the installed distribution, empty without one, and if it suffices."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:
@@ -309,7 +311,7 @@ def _version_fits(requirement: Requirement, version: str | None) -> bool:
 
 
 def _missing_for_extras(requirement: Requirement, requires: Iterable[str]) -> list[str]:
-    """List the distributions that a requirement's extras need and that are not installed."""
+    """Return those requirements of a requirement's extras that no installed version satisfies."""
     from packaging.requirements import Requirement
 
     if not requirement.extras:
@@ -346,7 +348,7 @@ _EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def missing_package(err: BaseException) -> str | None:
-    """Return the missing package that caused an error; None if an error has another cause.
+    """Return the name of the missing package that caused an error; None for all other errors.
 
     Example:
         >>> missing_package(ModuleNotFoundError("No module named 'a.b'", name="a.b"))
@@ -378,7 +380,7 @@ def install_hint(package: str) -> str:
 
 
 def require(*packages: str) -> None:
-    """Import packages, and check that they are new enough.
+    """Import packages, and raise an error if one of them is missing or too old.
 
     Raises:
         MissingDependencyError: A package is missing, cannot be imported, or is too old.

@@ -1,7 +1,7 @@
-"""Lazy imports of a package's public names: each is imported when it is first used.
+"""Lazy imports of a package's public names: each name is imported at its first use.
 
 ``import enginebay`` must import nothing else, and ``enginebay backends`` must not import NumPy, so
-that both start fast. Only the ``__init__`` files that these two import use this module.
+that both start fast. Only ``__init__`` files that one of these two loads use this module.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Door(NamedTuple):
-    """The special names of a package's ``__init__``, as PEP 562 defines them.
+    """The special names of a package's ``__init__``: ``__all__``, and the functions of PEP 562.
 
     Attributes:
-        getattr: ``__getattr__``, which imports a name from the module that defines it.
+        getattr: ``__getattr__``, which imports a name from the module that defines the name.
         dir: ``__dir__``.
         names: ``__all__``.
     """
@@ -31,13 +31,13 @@ class Door(NamedTuple):
 def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package that imports lazily.
 
-    For type checkers, the package also imports each name as itself under ``TYPE_CHECKING``:
+    For type checkers, the package must also import each name as itself under ``TYPE_CHECKING``:
     ``from enginebay.errors import EnginebayError as EnginebayError``.
 
     Args:
         package: The package's ``__name__``.
-        homes: Module, relative to the top-level package → the public names that it defines,
-            separated by spaces.
+        homes: Name of a module, relative to the top-level package → the public names in this
+            module, separated by spaces.
 
     Example:
         >>> door = lazy_names("enginebay", {"errors": "EnginebayError UsageError"})

@@ -1,4 +1,4 @@
-"""The task of a model, such as image classification: how it is recorded and read.
+"""The task of a model, such as image classification: its record, and how plugins read the record.
 
 The record is a mapping with the task's kind under ``type``. All other keys belong to the plugin
 that declares this kind with the hook ``tasks``.
@@ -39,7 +39,7 @@ def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
         origin: A description of the task for messages.
 
     Raises:
-        UsageError: The task has none of these forms.
+        UsageError: ``task`` is none of these.
 
     Example:
         >>> record_task({"type": "image-classification", "classes": ("cat", "dog")})
@@ -65,7 +65,7 @@ def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
 
 
 def read_task(task: object, origin: str = "the task") -> Task:
-    """Read a task with the plugin that declares its kind.
+    """Return a task as an object of the plugin that declares the task's kind.
 
     Args:
         task: The task, as for :func:`record_task`.
@@ -97,7 +97,7 @@ def read_task(task: object, origin: str = "the task") -> Task:
 
 
 def explain_unread_task(record: Mapping[str, object]) -> str:
-    """Return why a task's record cannot be read here, with a hint; empty if it is readable."""
+    """Return the error and hint of reading a task's record; empty if the record can be read."""
     try:
         read_task(record)
     except EnginebayError as err:

@@ -39,12 +39,12 @@ def html_line(text: str) -> str:
 def html_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[str] = ()
 ) -> str:
-    """Return an HTML table; an empty string if it has no rows.
+    """Return an HTML table; an empty string if there are no rows.
 
     Args:
         header: The columns' names.
-        rows: One text for each column.
-        right: The columns that hold numbers.
+        rows: The rows, each with one text for each column.
+        right: The names of the columns to align right, such as numbers.
     """
     styles = [_CELL.format(align="right" if name in right else "left") for name in header]
     head = _format_row("th", header, styles)

@@ -1,4 +1,4 @@
-"""Numbers with their units, rounded for a reader on a terminal or a page."""
+"""Formatting of numbers with units, rounded for people who read them on a terminal or a page."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def human_error(error: float) -> str:
 
 
 def human_shape(shape: Sequence[int]) -> str:
-    """Format a shape as it is typed on the command line: ``1x3``."""
+    """Format a shape as on the command line, such as ``1x3``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join the first few names, and add how many further names there are.
+    """Return the first few names, separated by commas, and the number of further names.
 
     Example:
         >>> join_names([f"conv_{number}" for number in range(8)])
@@ -87,7 +87,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def short_path(path: Path) -> str:
-    """Return a path as users type it: relative if it is inside the current folder."""
+    """Return a path as text for users: relative if the path is inside the current folder."""
     folder = path.cwd()
     if path != folder and path.is_relative_to(folder):
         relative = str(path.relative_to(folder))

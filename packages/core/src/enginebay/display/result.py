@@ -20,7 +20,7 @@ class Table(NamedTuple):
 
     Attributes:
         header: The columns' names.
-        rows: One text for each column.
+        rows: The rows, each with one text for each column.
         right: The names of the columns to align right, such as numbers.
     """
 
@@ -30,7 +30,7 @@ class Table(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """Lines with a name and a value each.
+    """Names with values, one pair on each line.
 
     Attributes:
         pairs: Names and values; a pair with an empty value is not shown.
@@ -112,6 +112,6 @@ def labelled(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]
 
 
 def printable(text: str) -> str:
-    """Escape control characters except colour codes."""
+    """Return a text with control characters escaped, except colour codes."""
     # A text from a file could otherwise move the cursor or break a table's row.
     return text if COLOUR_CODE.sub("", text).isprintable() else repr(text)[1:-1]

@@ -44,8 +44,8 @@ _EXPORTERS_OWN_WORK = (
 class RewriteMode(TorchFunctionMode):
     """Calls a rewriter instead of a torch function if the thread has a rewriter of this function.
 
-    torch removes a mode from the stack while ``__torch_function__`` runs. This mode puts itself back
-    while a rewriter runs, so that functions called by the rewriter are intercepted too.
+    torch removes a mode from the stack while ``__torch_function__`` runs. This mode pushes itself
+    again while a rewriter runs, so that functions called by the rewriter are intercepted too.
     """
 
     def __init__(self, rewriters: ThreadRewriters) -> None:

@@ -1,8 +1,8 @@
 """The rewriters that core ships, for every backend.
 
 Each rewriter replaces a function that a current exporter refuses or translates wrongly.
-``docs/rewriters.md`` lists the failures with the versions of torch; tests repeat them. No rewriter
-changes a result: a call that it cannot compute exactly is passed to ``ctx.origin_func``.
+``docs/rewriters.md`` lists the failures with the versions of torch; tests reproduce them. No
+rewriter changes a result: a call that it cannot compute exactly is passed to ``ctx.origin_func``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Overflow-free ``logsigmoid``, ``logaddexp`` and ``binary_cross_entropy_with_logits``."""
+"""Rewriters of ``logsigmoid``, ``logaddexp`` and binary cross entropy that do not overflow."""
 
 from __future__ import annotations
 

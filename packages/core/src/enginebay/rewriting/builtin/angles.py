@@ -18,7 +18,7 @@ rewriters.lowering("aten.atan2", ir="onnx")(atan2)
 
 @rewriters.lowering("aten.angle", ir="onnx", needs=("complex",))
 def angle(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use atan2: the exporter translates the angle of a negative number to −π instead of π."""
+    """Return the angle by atan2: exporters' translations return −π for a negative number, not π."""
     import torch
 
     return torch.atan2(x.imag, x.real)

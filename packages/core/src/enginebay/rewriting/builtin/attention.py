@@ -1,8 +1,9 @@
 """Rewriters of ``scaled_dot_product_attention`` for calls that the exporters do not support.
 
-The default exporter accepts only four dimensions. For a row in which the mask hides every key it
-returns a mean or NaN instead of torch's zeros. The TorchScript exporter does not support grouped
-heads. Before opset 14, which configs of MMDeploy request, it does not support attention at all.
+The default exporter accepts only four dimensions. For a query row whose keys are all masked, its
+translation returns a mean or NaN, where torch returns zeros. The TorchScript exporter does not
+support grouped heads. For opsets before 14, which configs of MMDeploy request, the TorchScript
+exporter does not support attention at all.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _torchscript_without_attention(target: Target) -> bool:
 def with_repeated_heads(
     ctx: Context, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
 ) -> object:
-    """Repeat grouped heads and convert the mask to the query's dtype (TorchScript exporter)."""
+    """Call the original with repeated heads and the mask in the query's dtype (TorchScript)."""
     mask, dropout, is_causal, scale, enable_gqa = _Options(*args, **kwargs)
     if _exporter_casts_mask(query, mask, is_causal):
         mask, is_causal = _mask_to_add(query, key, mask), False
@@ -130,7 +131,7 @@ def _repeat_heads(value: Tensor, query: Tensor) -> Tensor:
 
 
 def _zero_hidden_rows(result: Tensor, mask: Tensor) -> Tensor:
-    """Set a row of the result to zero if the mask hides every key from it."""
+    """Return the result with zeros in each row whose keys are all hidden by the mask."""
     import torch
 
     is_visible = mask if mask.dtype == torch.bool else mask != -math.inf

@@ -1,4 +1,4 @@
-"""Rewriter of autograd functions: ``torch.jit.trace`` cannot save a call of such a function."""
+"""Rewriter of autograd functions, since a trace of their calls cannot be saved as TorchScript."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @rewriters.function("torch.autograd.Function.apply", ir="torchscript")
 def apply(ctx: Context, function: type[Function], *args: object, **kwargs: object) -> object:
-    """Call the function's forward directly, so that its operators are recorded."""
+    """During a trace, call the function's ``forward`` directly: the trace records its operators."""
     import torch
     from torch.autograd.function import FunctionCtx
 

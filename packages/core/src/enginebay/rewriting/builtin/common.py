@@ -19,7 +19,7 @@ class OnnxGraph(Protocol):
     """The second argument of a symbolic: the ONNX graph that the TorchScript exporter builds."""
 
     def op(self, name: str, *inputs: torch.Value, **attributes: object) -> torch.Value:
-        """Add a node with one output."""
+        """Add a node with one output, and return this output."""
 
 
 def not_dynamo(target: Target) -> bool:

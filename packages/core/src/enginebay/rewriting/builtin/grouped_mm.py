@@ -34,7 +34,7 @@ def grouped_mm(
     *args: object,
     **kwargs: object,
 ) -> object:
-    """Multiply every row (S×K) by every matrix (G×K×N); select the product of the row's group.
+    """Multiply each row (S×K) by every matrix (G×K×N), and select the product for the row's group.
 
     This needs G times as many multiplications, but no shape depends on values. Rows after the last
     group, which torch leaves undefined, are zeros.

@@ -22,7 +22,7 @@ _Sizes: TypeAlias = "int | tuple[int, ...] | list[int]"
 def adaptive_avg_pool2d(
     ctx: Context, input: Tensor, output_size: int | Sequence[int | None]
 ) -> object:
-    """Multiply along the height and along the width by a matrix of window weights."""
+    """Pool the height and then the width, each by a product with a matrix of averaging weights."""
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
     if not _is_supported(input, 2, sizes):
         return ctx.origin_func(input, output_size)
@@ -36,7 +36,7 @@ def adaptive_avg_pool2d(
 def adaptive_avg_pool1d(
     ctx: Context, input: Tensor, output_size: int | Sequence[int | None]
 ) -> object:
-    """Multiply by a matrix of window weights."""
+    """Pool by a product with a matrix of averaging weights."""
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size,)
     if not _is_supported(input, 1, sizes):
         return ctx.origin_func(input, output_size)
@@ -44,7 +44,7 @@ def adaptive_avg_pool1d(
 
 
 def _is_supported(input: Tensor, axes: int, sizes: Sequence[int | None]) -> bool:
-    """Return True for a valid call that the exporter may refuse: the rewriter handles it."""
+    """Return True for a valid call that the exporter may refuse, so that the rewriter is needed."""
     are_numbers = all(size is None or (type(size) is int and size > 0) for size in sizes)
     return (
         len(sizes) == axes
@@ -61,7 +61,7 @@ def _apply_weights(input: Tensor, axis: int, size: int) -> Tensor:
 
 
 def _window_weights(input: Tensor, axis: int, size: int) -> Tensor:
-    """Return a size×n matrix whose row i averages the window [⌊i·n/size⌋, ⌈(i+1)·n/size⌉)."""
+    """Return a size×n matrix: row i averages the elements ⌊i·n/size⌋ to ⌈(i+1)·n/size⌉ − 1."""
     import torch
 
     # Computed in the graph, so that a dynamic size stays dynamic.
@@ -77,13 +77,13 @@ def _window_weights(input: Tensor, axis: int, size: int) -> Tensor:
 # Both ONNX exporters ignore divisor_override, and OpenVINO refuses it in TorchScript: for all IRs.
 @rewriters.function("torch.nn.functional.avg_pool2d")
 def avg_pool2d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
-    """Multiply the average of each window by its size / ``divisor_override``."""
+    """Multiply each pooling window's average by the window size / ``divisor_override``."""
     return _with_divisor(ctx, 2, input, *args, **kwargs)
 
 
 @rewriters.function("torch.nn.functional.avg_pool3d")
 def avg_pool3d(ctx: Context, input: Tensor, *args: Any, **kwargs: Any) -> object:
-    """Multiply the average of each window by its size / ``divisor_override``."""
+    """Multiply each pooling window's average by the window size / ``divisor_override``."""
     return _with_divisor(ctx, 3, input, *args, **kwargs)
 
 

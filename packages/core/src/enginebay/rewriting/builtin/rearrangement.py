@@ -55,7 +55,7 @@ def repeat_interleave(
     dim: int | None = None,
     **kwargs: object,
 ) -> object:
-    """Expand a new dimension after ``dim`` to the number of repetitions, and flatten the two."""
+    """Insert a dimension after ``dim``, expand it to ``repeats``, and flatten both dimensions."""
     if type(repeats) is not int or kwargs or (repeats < 0 or input.dim() == 0):
         options = () if repeats is None else (repeats, dim)
         return ctx.origin_func(input, *options, **kwargs)
@@ -101,7 +101,7 @@ def as_strided(
 # trace records an empty tensor, which every engine then returns.
 @rewriters.function("torch.Tensor.__deepcopy__")
 def deepcopy(ctx: Context, input: Tensor, memo: dict[int, object]) -> object:
-    """Clone computed tensors; torch's own function copies parameters."""
+    """Clone a computed tensor; for a parameter, call torch's own function."""
     if id(input) in memo or input.requires_grad:
         return ctx.origin_func(input, memo)
     copied = memo[id(input)] = input.clone()

@@ -22,7 +22,7 @@ def lstm(ctx: Context, input: Tensor, *args: Any, **kwargs: object) -> object:
     """Project the outputs after each layer, and multiply the recurrent weights by W_hr.
 
     A hidden state is h = W_hr·r, where r is the state before the projection. The recurrent product
-    W_hh·h is thus (W_hh·W_hr)·r. The initial state is an h, for which there is no r: it is
+    W_hh·h is thus (W_hh·W_hr)·r. The initial hidden state is given as h, not as r: h is therefore
     concatenated to the first step of the input, with the weights W_hh.
     """
     import torch
@@ -88,7 +88,7 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> object:
-    """Cut the result to the longest sequence, and fill each shorter one with the padding value."""
+    """Cut the result to the longest sequence, and fill all padding with ``padding_value``."""
     padded, lengths = ctx.origin_func(sequence, batch_first, padding_value, total_length)
     if not is_tracing():
         return padded, lengths

@@ -35,7 +35,7 @@ def any_or_all(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> 
 # torch._check_tensor_all calls this operator, and dynamo has no translation.
 @rewriters.lowering("aten._is_all_true", ir="onnx", check=not_torchscript)
 def is_all_true(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Return ``x.all()``, which has the same result: the operator accepts only bools."""
+    """Return ``x.all()``, which has the same result for bools, the operator's only dtype."""
     return x.all()
 
 
@@ -58,7 +58,7 @@ def cumsum(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> obje
 def histc(
     ctx: Context, input: Tensor, bins: int = 100, min: float = 0, max: float = 0, **kwargs: object
 ) -> object:
-    """Compare the bin index of each element with every bin index."""
+    """Compare the bin index of each element with every bin index, and count the matches."""
     import torch
 
     # With equal ends the range depends on the data: such a call is left to torch.

@@ -1,4 +1,4 @@
-"""Rewriters of ``scatter_reduce``, ``index_put`` and ``fill``, which exporters get wrong."""
+"""Rewriters of ``scatter_reduce``, ``index_put``, ``fill``, which exporters translate wrongly."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Lowerings replace operators of a captured graph by others that the engine supports.
 
 The other kinds of rewriters replace calls in a model's code. A lowering replaces an ATen operator
-wherever the graph has one, as torch's decompositions do. ``rewriters`` selects among the declared
-lowerings, ``lowered_operator`` calls one and checks its result, ``program`` applies them to a
-captured graph, and ``operator_check`` refuses the operators that the engine still lacks.
+wherever the graph has it, as torch's decompositions do. ``rewriters`` selects among the declared
+lowerings, ``lowered_operator`` calls a lowering and checks the result, ``program`` applies all
+selected lowerings to a captured graph, and ``operator_check`` raises an error for operators that
+the engine still does not support.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Removal of complex tensors from a graph, for an engine that has no complex numbers.
 
 Lowerings create every complex tensor by ``complex(real, imag)`` and read it by ``view_as_real``.
-Here both operators are removed, and nodes that read their results get the two real tensors.
+This module removes both operators: nodes that read a result of ``view_as_real`` then read the two
+real tensors.
 """
 
 from __future__ import annotations

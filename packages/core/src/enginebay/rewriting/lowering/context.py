@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 
 class NoConstantError(Exception):
-    """``value_of`` was called for a tensor that is not constant; users see a RewriterError."""
+    """``value_of`` was called for a tensor that is not constant; core raises a RewriterError."""
 
 
 class LoweringContext(Target, frozen=True, kw_only=True):
     """The first argument of every lowering: the target, and facts about the graph's values.
 
     It has the attributes of :class:`~enginebay.rewriting.rewriter.Target` and ``origin_op``. While
-    a graph is lowered, tensors have a shape and a dtype but no data: ``x.shape`` and ``x.dtype``
-    are the model's, and arithmetic on ``x`` adds nodes to the graph. Only constants have data.
+    a graph is lowered, tensors have the shape and the dtype that they have in the model, but no
+    data: arithmetic on them adds nodes to the graph. Only constants have data.
 
     Attributes:
-        origin_op: A function that computes the operator without this lowering, with the same
-            arguments except ``ctx``: the operator itself or, if the engine or the exporter lacks
-            it, core's lowering or else torch's decomposition.
+        origin_op: A function that takes the lowering's arguments except ``ctx``, and computes the
+            operator without this lowering: by another lowering of the operator, such as core's. If
+            there is none, torch's decomposition replaces an operator that the engine or the
+            exporter does not support, and any other operator stays in the graph.
     """
 
     origin_op: Callable[..., Any]
@@ -44,7 +45,7 @@ class LoweringContext(Target, frozen=True, kw_only=True):
         return dtypes.get(type(x), torch.get_default_dtype())
 
     def sizes_of(self, x: torch.Tensor) -> tuple[int | None, ...]:
-        """Return a tensor's sizes; None for a dynamic size."""
+        """Return a tensor's sizes, with None for each dynamic size."""
         return tuple(size if isinstance(size, int) else None for size in x.shape)
 
     def is_constant(self, x: object) -> bool:
@@ -59,7 +60,8 @@ class LoweringContext(Target, frozen=True, kw_only=True):
     def value_of(self, x: torch.Tensor) -> NumpyArray:
         """Return the values of a constant; bfloat16 is converted to float32.
 
-        For other tensors the export fails with a :class:`~enginebay.errors.RewriterError`.
+        If ``x`` is not constant, the export fails with a
+        :class:`~enginebay.errors.RewriterError`.
         """
         value: NumpyArray | None = self._values.value_of(x) if self.is_constant(x) else None
         if value is None:

@@ -1,4 +1,4 @@
-"""Decomposition of a program by torch, with workarounds for two faults of torch in constants."""
+"""Decomposition of a program by torch, with workarounds for two torch bugs with constants."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def decompose(
     program: ExportedProgram, table: dict[OperatorBase, Callable[..., object]], values: GraphValues
 ) -> ExportedProgram:
-    """Replace the operators of a program by their decompositions.
+    """Return a program in which decompositions replace the operators in ``table``.
 
     Args:
-        program: The program; constants that decompositions create are added to it.
-        table: The decompositions by operator.
-        values: The constants of the program; the nodes of the new graph are added to them.
+        program: The program; constants that decompositions create are added to this program too.
+        table: Operator → decomposition.
+        values: The constants of the program; the fake tensors of the new graph are added.
 
     Raises:
         ExportError: A constant of the program has no data.
@@ -58,9 +58,10 @@ def decompose(
 
 
 def _check_constants(program: ExportedProgram) -> None:
-    """Refuse a constant without data: torch's own code would crash with SIGSEGV.
+    """Raise an ExportError for a constant without data, with which torch would crash (SIGSEGV).
 
-    torch.export makes such a constant of ``parameter.data`` in strict mode; by default it fails.
+    In strict mode, torch.export makes such a constant of ``parameter.data``. In its default mode,
+    torch.export itself raises an error.
     """
     from torch._subclasses.fake_tensor import FakeTensor
 

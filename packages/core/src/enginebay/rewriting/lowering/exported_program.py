@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Build the program that ``torch.export.export`` would return for a recorded graph.
+    """Return the program that ``torch.export.export`` would return for a recorded graph.
 
     Args:
         module: The graph that ``make_fx`` recorded with ``pre_dispatch``; its attributes become
@@ -39,7 +39,7 @@ def build_program(module: GraphModule, inputs: Sequence[Tensor]) -> ExportedProg
 
 
 def _lift_attributes(module: GraphModule) -> dict[str, Tensor]:
-    """Turn the attributes of a graph into its first inputs; return the attributes' tensors."""
+    """Turn tensor attributes of a graph into its first inputs; return the tensors by name."""
     from torch._guards import detect_fake_mode
     from torch.nn import Parameter
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Replace a node by its value if the node is computed from buffers and constants alone.
+    """Replace a node by its value if the node is computed only from buffers and constants.
 
     Args:
         program: The program to change.
-        operators: The engine's operators; nodes of these that have no inputs are not replaced.
+        operators: The engine's operators; a node of one of them without inputs is not replaced.
     """
     # Not nodes computed from weights: if the weight is used elsewhere too, it would be stored
     # twice. Nor those without inputs, such as a tensor of zeros, if the engine can fill them.
@@ -46,7 +46,7 @@ def fold_constants(program: ExportedProgram, operators: Collection[str]) -> None
 def fold_lacking(program: ExportedProgram, known: Known) -> None:
     """Replace a constant node by its value if the exporter cannot translate the node's operator.
 
-    For example, an orthogonal weight may be computed by a matrix inverse.
+    An example is the matrix inverse with which an orthogonal weight is computed.
 
     Args:
         program: The program to change.

@@ -19,8 +19,8 @@ class GraphValues:
     """The constants of a program, in the program's graph and in the graph of its lowered version.
 
     Args:
-        inputs: The tensor of each graph input that is a weight, a buffer or a constant.
-        named: The same tensors by their names in the program.
+        inputs: Graph input that is a weight, a buffer or a constant → its tensor.
+        named: Name of the weight, buffer or constant in the program → its tensor.
     """
 
     def __init__(self, inputs: dict[Node, torch.Tensor], named: dict[str, torch.Tensor]) -> None:
@@ -32,7 +32,7 @@ class GraphValues:
 
     @classmethod
     def from_program(cls, program: ExportedProgram, *, weights: bool = True) -> GraphValues:
-        """Return the constants of a program; its weights are constants if ``weights`` is True."""
+        """Return the constants of a program; weights are included if ``weights`` is True."""
         from torch.export.graph_signature import InputKind
 
         kinds = {InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
@@ -50,7 +50,8 @@ class GraphValues:
     def set_fake_tensors(self, fake_tensors: Mapping[str, torch.Tensor]) -> None:
         """Set the fake tensors (by name) that stand for constants while the new graph is recorded.
 
-        They identify the inputs of the new graph, which may have another order than the program's.
+        The fake tensors identify the inputs of the new graph, whose order may differ from the
+        order in the program.
         """
         self._fake_tensors = fake_tensors
 
@@ -73,7 +74,7 @@ class GraphValues:
         return array
 
     def compute(self, operator: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
-        """Return an operator's result; None if the result is random or an argument not constant."""
+        """Return an operator's result for constant arguments; None if it is not constant."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves, tree_map
@@ -149,7 +150,7 @@ def _is_random(operator: object) -> bool:
 
 
 def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
-    """Yield the buffers that a graph writes to: their values may differ in every call."""
+    """Yield the names of the buffers that a graph writes to, whose values thus may change."""
     buffers = program.graph_signature.inputs_to_buffers
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -166,7 +167,7 @@ def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
 
 
 def find_node(x: torch.Tensor) -> Node | None:
-    """Return a tensor's node in the graph that is being recorded; None if it has no node there."""
+    """Return a tensor's node in the graph that is being recorded; None for a tensor without one."""
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
     mode = get_proxy_mode()

@@ -33,10 +33,10 @@ class LoweredOperator:
     Args:
         overload: The operator.
         active: The lowering of the operator.
-        origin: What ``ctx.origin_op`` calls: another lowering or a decomposition; None if it keeps
-            the operator in the graph.
-        fallback: The lowering of the calls to which ``active`` does not apply; None for ``origin``.
-        fields: The fields of the target, for the lowering's context.
+        origin: The lowering or decomposition that ``ctx.origin_op`` calls; None to keep the
+            operator in the graph.
+        fallback: The lowering for calls to which ``active`` does not apply; None for ``origin``.
+        fields: The fields of the target, which become attributes of ``ctx``.
         values: The constants of the graph.
     """
 
@@ -60,7 +60,7 @@ class LoweredOperator:
         self._use_origin = False
 
     def __call__(self, /, *args: object, **kwargs: object) -> object:
-        """Return the result of the lowering; ``NotImplemented`` makes torch keep the operator."""
+        """Return the result of the lowering, or ``NotImplemented`` to keep the operator."""
         from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
         # Without a tracer torch only computes shapes, which the operator itself does.
@@ -102,7 +102,7 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return the result if it is constant and the engine lacks the operator, else None."""
+        """Return a constant result if the engine does not support the operator, else None."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 
@@ -202,7 +202,7 @@ def _has_fixed_sizes(args: Args, kwargs: Kwargs) -> bool:
 
 
 def _count_writes(args: Args, kwargs: Kwargs) -> list[int]:
-    """Count the in-place writes to each argument, which functionalisation hides in the graph."""
+    """Return the number of in-place writes to each tensor; the functional graph hides writes."""
     import torch
     from torch._subclasses.functional_tensor import FunctionalTensor
     from torch.utils._pytree import tree_leaves
@@ -224,7 +224,7 @@ def _is_write(node: Node) -> bool:
 def _same_sizes(
     sizes: Sequence[int | torch.SymInt], expected: Sequence[int | torch.SymInt]
 ) -> bool:
-    """Return False if two shapes surely differ, or if a dynamic size has become constant."""
+    """Return False if two shapes differ for certain, or if a dynamic size has become constant."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return len(sizes) == len(expected) and not any(
@@ -243,7 +243,7 @@ def _format_count(values: list[object]) -> str:
 
 @contextmanager
 def strip_graph_reports() -> Iterator[None]:
-    """Remove the text of the graph, which torch appends to the message of a rewriter's error."""
+    """Remove the graph that torch appends to the message of a RewriterError in the block."""
     try:
         yield
     except RewriterError as err:

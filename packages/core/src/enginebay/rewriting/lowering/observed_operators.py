@@ -26,10 +26,10 @@ def _format_name(name: str, *, is_complex: bool) -> str:
 def observe_operators(run: Callable[[], object]) -> set[str]:
     """Run a model, and return the names of the operators called, without namespace and overload.
 
-    A call with complex numbers adds a second name: see :func:`observed_name`.
+    A call with complex numbers adds a second name, as from :func:`observed_name`.
 
     Args:
-        run: Runs the model.
+        run: A function that runs the model.
     """
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode

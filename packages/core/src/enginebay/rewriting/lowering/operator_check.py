@@ -1,4 +1,4 @@
-"""Check that the engine has all operators of a lowered graph; errors name lines of the model."""
+"""Check that the engine supports every operator of a lowered graph; errors name model lines."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MAX_PLACES = 2
 
 
 def check_operators(program: ExportedProgram, operators: Collection[str]) -> None:
-    """Check that an engine has every operator of a program.
+    """Check that an engine supports every operator of a program.
 
     Raises:
-        LackingOperatorsError: Operators are missing; the message lists all of them with their
-            modules and lines in the model.
+        LackingOperatorsError: The engine does not support some operators; the message lists all of
+            them with the modules and lines of the model that call them.
     """
     import torch
 

@@ -65,12 +65,12 @@ def is_listed(overload: OpOverload, operators: Collection[str]) -> bool:
 
 
 def has_complex(operators: Collection[str]) -> bool:
-    """Return True if an engine with these operators has complex numbers."""
+    """Return True if an engine with these operators supports complex numbers."""
     return not {"aten.complex", "aten.complex.default"}.isdisjoint(operators)
 
 
 def are_complex(args: object, kwargs: object) -> bool:
-    """Return True if a tensor, a number or a dtype argument of a call is complex."""
+    """Return True if an argument of a call is a complex tensor, number or dtype."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -82,7 +82,7 @@ def are_complex(args: object, kwargs: object) -> bool:
 
 
 def why_never_met(overloads: Collection[OpOverload]) -> str:
-    """Return the reason if no captured graph contains the overloads; empty if a graph may do so."""
+    """Return why no captured graph contains the overloads; empty if a graph may contain one."""
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):
@@ -93,8 +93,8 @@ def why_never_met(overloads: Collection[OpOverload]) -> str:
 def is_always_decomposed(overload: OpOverload) -> bool:
     """Return True if torch.export decomposes an operator even with an empty decomposition table.
 
-    It does so for composite operators that may alias or mutate an argument, such as reshape and
-    batch_norm, and for operators whose only autograd kernel is a decomposition in Python, such as
+    These are composite operators that may alias or mutate an argument, such as reshape and
+    batch_norm, and operators whose only autograd kernel is a decomposition in Python, such as
     hardshrink.
     """
     import torch

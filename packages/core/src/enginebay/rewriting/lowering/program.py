@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
-    """Capture a module as a program; unlike torch.export, accept a TorchScript module too.
+    """Return the captured program of a module, which may also be a TorchScript module.
 
     Args:
         module: The module.
@@ -46,10 +46,10 @@ def capture(module: nn.Module, inputs: Sequence[Tensor]) -> ExportedProgram:
 def lower_program(
     program: ExportedProgram, lowerings: LoweringRewriters, known: Known | None = None
 ) -> ExportedProgram:
-    """Apply the active lowerings to the operators of a program.
+    """Return a program with the active lowerings applied to the operators.
 
     If the engine's operators are known, torch's own decompositions replace every operator that the
-    engine lacks and that has no lowering.
+    engine does not support and that has no lowering.
 
     Args:
         program: The program.
@@ -57,8 +57,8 @@ def lower_program(
         known: The argument ``known`` of :meth:`LoweringRewriters.table`.
 
     Raises:
-        RewriterError: A lowering fails, or its result is wrong.
-        LackingOperatorsError: Operators are left that the engine lacks.
+        RewriterError: A lowering raises, or returns a result of another dtype or shape.
+        LackingOperatorsError: The result has operators that the engine does not support.
     """
     import torch
 
@@ -90,7 +90,7 @@ def lower_program(
 # Cached: the tables have more than 1,000 entries, and filtering them takes 0.1 s.
 @cache
 def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[..., object]]:
-    """Return torch's decompositions of all operators that the engine lacks."""
+    """Return torch's decompositions of all operators that the engine does not support."""
     import torch
     from torch._decomp import decomposition_table
 
@@ -116,7 +116,7 @@ def _decompositions(operators: frozenset[str]) -> dict[OpOverload, Callable[...,
 def _decompose_composites(
     program: ExportedProgram, known: Known
 ) -> dict[OpOverload, Callable[..., object]]:
-    """Return the decompositions of a program's composite operators that the exporter lacks."""
+    """Return the decompositions of the composite operators that the exporter cannot translate."""
     import torch
 
     defaults: Any = torch.export.default_decompositions()

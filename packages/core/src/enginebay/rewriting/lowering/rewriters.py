@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Layers(threading.local):
-    """The lowerings of the contexts that the thread has entered, the innermost last."""
+    """The lowerings of each ``rewrite`` context that the thread has entered, innermost last."""
 
     def __init__(self) -> None:  # runs once in every thread that reads an attribute
         self.entered: list[LoweringRewriters] = []
@@ -37,20 +37,20 @@ _layers = _Layers()
 
 
 class LoweringRewriters:
-    """The lowering rewriters of one context.
+    """The lowering rewriters of one ``rewrite`` context.
 
     Args:
         rewriters: The lowerings whose conditions hold.
-        fields: The fields of the target, for the lowerings' context.
-        not_found: A list that gets one line for each operator that torch does not have.
-        not_served: A list that gets one line for each operator that no captured graph contains.
-        lost: A dictionary that gets each rewriter that is not selected, with the selected one.
+        fields: The fields of the target, which become attributes of ``ctx``.
+        not_found: A list to extend by one line for each operator that torch does not have.
+        not_served: A list to extend by one line for each operator that no captured graph contains.
+        lost: A dictionary to extend: rewriter that is not selected → the one selected instead.
 
     Attributes:
-        operators: The operators that the engine has; None if the backend does not list them.
+        operators: The operators that the engine supports; None if the backend does not list them.
 
     Raises:
-        RewriterError: Two lowerings are equally specific, or the backend's list of lacking
+        RewriterError: Two lowerings are equally specific, or the backend's list of unsupported
             operators has a name that is not an operator.
     """
 
@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings that have fired, or whose use does not depend on the engine."""
+        """The selected lowerings that have fired or that do not need an unsupported operator."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -118,10 +118,7 @@ class LoweringRewriters:
         return names if outer is None else names | outer.names(known)
 
     def _select_lowerings(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
-        """Return all lowerings by operator, also those for operators that cannot be translated.
-
-        The exporter has no ONNX translation of such an operator.
-        """
+        """Return operator → lowerings, including operators that the exporter cannot translate."""
         return {**self._select_untranslated(known), **self._winners}
 
     def _select_untranslated(self, known: Known | None) -> dict[OpOverload, list[Rewriter]]:
@@ -174,7 +171,7 @@ class LoweringRewriters:
 
         Args:
             values: The constants of the graph.
-            decompositions: torch's own decompositions, for calls that a lowering does not apply to.
+            decompositions: torch's own decompositions, for calls without an applicable lowering.
             known: Returns True for operators that the exporter translates; None if there is no
                 exporter, or if the exporter translates all operators.
         """
@@ -206,7 +203,7 @@ class LoweringRewriters:
     def _decompose(
         self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
     ) -> ExportedProgram:
-        """Decompose a program as the default exporter does, with lowerings added to the table."""
+        """Return a program decomposed as by the default exporter, but also with the lowerings."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 
@@ -238,7 +235,10 @@ class LoweringRewriters:
 def _find_usable_overloads(
     rewriter: Rewriter, not_found: list[str], not_served: list[str]
 ) -> list[OpOverload]:
-    """Return the overloads that a lowering can replace; if there are none, report why."""
+    """Return the overloads that a lowering can replace; if none, add the reason to a list.
+
+    ``not_found`` gets the reason if torch does not have the operator, otherwise ``not_served``.
+    """
     from enginebay.rewriting.lowering.operators import find_overloads, why_never_met
 
     try:
@@ -277,8 +277,9 @@ def _rank_winners(
 ) -> dict[OpOverload, list[Rewriter]]:
     """Return the lowerings of each operator in the order in which they are tried.
 
-    A lowering for complex numbers comes first, then one for fixed sizes, unless a general lowering
-    has a higher rank: the caller's own before a plugin's, and a plugin's before core's.
+    A lowering for complex numbers comes first, then a lowering for fixed sizes, then a general one.
+    But a lowering with a higher rank comes before all others: the caller's before a plugin's, and a
+    plugin's before core's.
     """
     real = {
         key: group
@@ -305,7 +306,7 @@ def _rank_by_size(
 ) -> dict[OpOverload, list[Rewriter]]:
     """Return each operator's most specific lowering.
 
-    If it requires fixed sizes, the most specific lowering without this requirement comes second.
+    If this lowering requires fixed sizes, the most specific one without this requirement follows.
     """
     general = {
         key: group
@@ -324,5 +325,5 @@ _DECOMPOSE = "torch.onnx._internal.exporter._fx_passes.decompose_with_registry"
 
 
 def active_lowerings() -> LoweringRewriters | None:
-    """Return the lowerings of the calling thread's innermost context; None outside of a context."""
+    """Return the lowerings of the thread's innermost ``rewrite`` context; None outside of any."""
     return _layers.entered[-1] if _layers.entered else None

@@ -1,7 +1,7 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
 A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. Other nodes
-are computed once and become constants. Sizes become constants too: the sizes of the example.
+are computed once and become constants. All sizes become constants too: those of the example inputs.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class _GraphRun:
     """One execution of a TorchScript graph.
 
     Attributes:
-        values: Every value that was computed, by name.
-        recorded: The names of tensors that depend on the inputs and are recorded.
+        values: Name in the TorchScript graph → the computed value.
+        recorded: The names of tensors that depend on the inputs, and whose nodes are recorded.
     """
 
     def __init__(self, module: ScriptModule) -> None:
@@ -124,7 +124,8 @@ class _GraphRun:
 def _find_written_tensors(graph: Graph) -> Iterator[str]:
     """Yield the names of tensors that the graph writes to, or that share memory with such a tensor.
 
-    A tensor that is created from sizes, and to which only sizes are written, counts as constant.
+    A tensor that is created from sizes, and to which only sizes are written, is constant: its name
+    is not yielded.
     """
     kinds: dict[str, str] = {}
     memory: dict[str, list[str]] = {}  # a tensor and those that share its memory, the owner last
@@ -154,7 +155,7 @@ def _creates_tensor(kind: str) -> bool:
 
 
 def _find_memory_owner(node: ScriptNode) -> str | None:
-    """Return the input whose memory a node's outputs share; None if there is no such input."""
+    """Return the name of the input that shares memory with a node's outputs; None without one."""
     import torch
 
     kind = node.kind()

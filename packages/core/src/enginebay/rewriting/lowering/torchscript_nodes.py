@@ -38,10 +38,10 @@ _UPSAMPLING = ("aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 
 
 def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
-    """Compute the outputs of a node.
+    """Return the outputs of a node for the values of its inputs.
 
     Raises:
-        ConversionError: ATen has no such operator, or a number depends on the inputs.
+        ConversionError: ATen has no such operator, or a number depends on the model's inputs.
     """
     import torch
 
@@ -75,7 +75,7 @@ def evaluate_node(node: Node, arguments: list[Any]) -> list[object]:
 
 
 def _has_data(value: object) -> bool:
-    """Return True for a tensor whose values do not depend on the inputs."""
+    """Return True for a tensor whose values do not depend on the model's inputs."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -83,7 +83,7 @@ def _has_data(value: object) -> bool:
 
 
 def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
-    """Repeat elements by an index: ``repeat_interleave`` would return a tensor of unknown size."""
+    """Return repeated elements by an index; ``repeat_interleave`` would have an unknown size."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -95,7 +95,7 @@ def _repeat_by_index(x: Tensor, repeats: Tensor, dim: int | None = None) -> Tens
 
 
 def _safe_name(name: str) -> str:
-    """Drop ``unsafe_``: the schema of the unsafe operator does not declare the shared memory."""
+    """Return a name without ``unsafe_``: unsafe operators do not declare shared memory."""
     safe = name.removeprefix("unsafe_")
     return safe if safe in ("chunk", "split", "split_with_sizes") else name
 

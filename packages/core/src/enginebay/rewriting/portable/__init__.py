@@ -1,4 +1,4 @@
-"""Portable lowerings: missing operators expressed by operators that every engine has.
+"""Portable lowerings: unsupported operators expressed by operators that every engine supports.
 
 They use elementwise arithmetic, comparisons, ``where``, sums, maxima, matrix products, convolutions
 and data movement: reshape, permute, cat, slice, expand, pad. Values that do not depend on an input,

@@ -111,7 +111,7 @@ _LANCZOS = (
 
 @lowers("lgamma", open_sizes=True)
 def lgamma(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Lanczos' approximation for x ≥ 0.5, the reflection formula below; for finite numbers."""
+    """Use Lanczos' approximation for x ≥ 0.5, and the reflection formula for x < 0.5 (finite x)."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     below = x < 0.5
     z = torch.where(below, -x, x - 1)
@@ -196,7 +196,7 @@ def _evaluate_polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
 
 @lowers("erfinv", open_sizes=True)
 def erfinv(ctx: LoweringContext, x: Tensor) -> Tensor:
-    """Use Giles' polynomials, which are exact to float32; Newton's method refines float64."""
+    """Use Giles' polynomials, exact in float32; for float64, add two steps of Newton's method."""
     x = x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
     w = -((1 - x) * (1 + x)).log()
     central, tail = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """Stands for torch and imports it at the first use: listing rewriters needs no torch."""
+        """Proxy that imports torch at the first use, so that listing rewriters needs no torch."""
 
         def __getattr__(self, name):
             import torch
@@ -62,7 +62,7 @@ def lowers_complex(*names: str) -> Callable[[_F], _F]:
 
 
 def lowers(*names: str, open_sizes: bool = False, torch: str | None = None) -> Callable[[_F], _F]:
-    """Return a decorator that declares a lowering of operators, for engines that lack them.
+    """Return a decorator that declares a lowering for engines that do not support the operators.
 
     Args:
         names: The operators' names in ``torch.ops.aten``, such as ``remainder.Tensor``.
@@ -101,7 +101,7 @@ def cat_parts(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
-    """Return one sum for each row of a mask: of the rows of ``x`` that the mask's row selects.
+    """Return for each row of a mask the sum of those rows of ``x`` that the mask row selects.
 
     Args:
         mask: ``[count, size]``, bool.
@@ -120,5 +120,5 @@ def sum_selected_rows(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def sum_one_hot(x: Tensor, dim: int) -> Tensor:
-    """Sum over a dimension in which at most one element is not zero, without changing the dtype."""
+    """Return the sum over a dimension with at most one nonzero element, in the dtype of ``x``."""
     return (x.sum(dim) > 0) if x.dtype is torch.bool else x.sum(dim, dtype=x.dtype)

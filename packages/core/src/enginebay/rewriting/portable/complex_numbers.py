@@ -38,7 +38,7 @@ def _split_parts(x: _Operand) -> tuple[Any, Any]:
 
 
 def _dense_parts(x: _Operand) -> tuple[Any, Any]:
-    """Return the real and the imaginary part as tensors, also if a part is known to be zero."""
+    """Return the real and the imaginary part; a part that is known to be zero is 0, not None."""
     if not isinstance(x, torch.Tensor):
         return x.real, x.imag
     return _split_parts(x) if x.is_complex() else (x, torch.zeros_like(x))
@@ -59,7 +59,7 @@ def _negate_part(a: _Part) -> _Part:
 
 
 def _join_parts(real: Any, imag: Any) -> Tensor:
-    """Broadcast a real and an imaginary part (at least one a tensor) to one complex tensor."""
+    """Return the complex tensor of two broadcast parts, of which at least one is a tensor."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
     real, imag = (0.0 if part is None else part for part in (real, imag))

@@ -163,8 +163,9 @@ def _contract_pair(
 ) -> tuple[Tensor, str]:
     """Contract two operands of ``einsum`` by a batched matrix product, or an elementwise one.
 
-    ``left`` and ``right`` are the letters of the dimensions of ``a`` and ``b``. Common letters that
-    are not in ``later`` are summed over. Returns the result and the letters of the result.
+    ``left`` has one letter for each dimension of ``a``, and ``right`` for each dimension of ``b``.
+    Dimensions in both that are not in ``later`` are summed over. The function returns the result
+    and the letters of its dimensions.
     """
     batch = [letter for letter in left if letter in right and letter in later]
     inner = [letter for letter in left if letter in right and letter not in later]

@@ -185,7 +185,7 @@ def istft(
 
 
 def _overlap_add(frames: Tensor, hop: int) -> Tensor:
-    """Overlap-add: sum frames ``[..., frames, size]`` that start ``hop`` elements apart."""
+    """Return the sum of frames ``[..., frames, size]`` that start ``hop`` elements apart."""
     *batch, count, size = frames.shape
     steps = -(-size // hop)
     parts = torch.constant_pad_nd(frames, [0, steps * hop - size])

@@ -1,4 +1,4 @@
-"""Lowerings of operators that read by index: a constant index to slices, others to one-hot sums."""
+"""Lowerings of operators that read by index, to slices (constant index) or to one-hot sums."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def gather(
 
 
 def _common_row(ctx: LoweringContext, index: Tensor, dim: int) -> list[int] | None:
-    """Return the constant indices along ``dim`` if every row has the same ones, else None."""
+    """Return the constant indices along ``dim`` if they are equal for all rows, else None."""
     rows = ctx.value_of(index).swapaxes(dim, -1).reshape(-1, index.shape[dim])
     positions: list[int] = rows[0].tolist()
     return positions if (rows == rows[:1]).all() else None
@@ -104,7 +104,7 @@ def index_tensor(ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | Non
 def flatten_indices(
     ctx: LoweringContext, x: Tensor, indices: Sequence[Tensor | None]
 ) -> tuple[list[int], Tensor]:
-    """Return the indexed dimensions, and the flat index of each element within them."""
+    """Return the indexed dimensions, and one flat index into them for each selected element."""
     used: list[int] = []
     parts: list[Tensor] = []
     for each in indices:
@@ -219,7 +219,7 @@ def masked_scatter(ctx: LoweringContext, x: Tensor, mask: Tensor, source: Tensor
 def repeat_interleave(
     ctx: LoweringContext, repeats: Tensor, *, output_size: int | None = None
 ) -> Tensor:
-    """Count, for each output element, the inputs whose repetitions end before it."""
+    """Return for each output position the number of inputs whose repetitions end before."""
     size = output_size if output_size is not None else int(ctx.value_of(repeats).sum())
     ends = repeats.cumsum(0)
     positions = torch.arange(size, device=repeats.device).unsqueeze(-1)

@@ -1,6 +1,7 @@
 """Lowerings of resizing, pooling, padding and sampling of images.
 
-An operator that is applied to one dimension after the other becomes a matrix product for each.
+An operator that is applied to one dimension after the other becomes one matrix product for each
+dimension.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _NEAREST, _CUBIC, _REFLECTION = 1, 2, 2
 def _apply_separable(
     x: Tensor, sizes: Sequence[int], resize_axis: Callable[[int, Tensor], Tensor]
 ) -> Tensor:
-    """Apply a linear operator to each of the last dimensions by a matrix product.
+    """Return an image to which a linear operator is applied, by one matrix product per dimension.
 
     Args:
         x: The image.
-        sizes: The sizes of the last dimensions of the result.
+        sizes: The sizes of the last dimensions of the result, which the operator resizes.
         resize_axis: Takes the position of a dimension in ``sizes``, and an image in which all other
-            dimensions have size 1; applies the operator along this dimension.
+            of these dimensions have size 1; returns the image resized along this dimension.
     """
     for position, new_size in enumerate(sizes):
         dim = position - len(sizes)
@@ -125,7 +126,7 @@ def replication_pad(ctx: LoweringContext, x: Tensor, padding: Sequence[int]) -> 
 def _pad_by_index(
     x: Tensor, padding: Sequence[int], inside: Callable[[Tensor, int], Tensor]
 ) -> Tensor:
-    """Pad by an index lookup; ``inside`` maps indices beyond the edges into the image."""
+    """Return a padded image by an index lookup; ``inside`` maps indices into the image."""
     for position in range(len(padding) // 2):
         dim = x.ndim - 1 - position
         before, after = padding[2 * position : 2 * position + 2]
@@ -143,7 +144,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:
-    """Convolve with one kernel for each element of the window, which selects this element."""
+    """Convolve with one kernel for each element of the window; each kernel selects its element."""
     images = x if x.ndim == 4 else x.unsqueeze(0)
     channels = images.shape[1]
     result = torch.conv2d(
@@ -194,7 +195,7 @@ def col2im(
 
 
 def _selecting_kernels(x: Tensor, channels: int, kernel_size: Sequence[int]) -> Tensor:
-    """Return one kernel for each channel and element of a window; it selects this element."""
+    """Return one kernel for each channel and window element, which selects that element."""
     count = math.prod(kernel_size)
     kernels = torch.eye(count, dtype=x.dtype, device=x.device).reshape(count, 1, *kernel_size)
     return kernels.repeat(channels, 1, 1, 1)

@@ -108,7 +108,7 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the most frequent element (smallest in a tie) and its last index; not for NaN."""
+    """Return the most frequent element (smallest in a tie) and its last index; x has no NaN."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
@@ -154,7 +154,7 @@ def min_dim(
 def _find_extreme(
     x: Tensor, reduce: Callable[..., Tensor], dim: int | None, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the first extreme along a dimension, and its index; a NaN counts as the extreme."""
+    """Return the maximum or minimum along a dimension, and its first index; NaN wins."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     shape = [1] * x.ndim if dim is None and keepdim else None
@@ -217,7 +217,7 @@ def searchsorted(
 
 
 def _count_before(boundaries: Tensor, x: Tensor, out_int32: bool, right: bool) -> Tensor:
-    """Count the boundaries < x, or ≤ x with ``right``; NaN counts as above all boundaries."""
+    """Return the number of boundaries < x, or ≤ x if ``right``; NaN is above all boundaries."""
     x = x.unsqueeze(-1)
     is_after = (boundaries > x) if right else (boundaries >= x)
     return is_after.logical_not().sum(-1).to(torch.int32 if out_int32 else torch.int64)

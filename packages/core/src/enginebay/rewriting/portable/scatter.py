@@ -1,6 +1,7 @@
 """Lowerings of operators that write by index, such as scatter and index_put.
 
-If several values are written to the same index, the last one is used, or all are added.
+If several values are written to the same index, the last one is used; operators that accumulate use
+all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
     """Return the position of the last write to each element; −1 for an element without a write.
 
     Args:
-        index: The element that each write changes, ``[..., count]``.
+        index: The index of the element that each write changes, ``[..., count]``.
         size: The number of elements.
 
     Returns:
@@ -43,9 +44,9 @@ def _last_write(index: Tensor, size: int) -> Tensor:
 
 
 def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor], Tensor]) -> Tensor:
-    """Replace a slice of ``x``: along each dimension except ``dim`` it is as long as the index.
+    """Return ``x`` with a part replaced: all of ``dim``, and the index's size in other dimensions.
 
-    ``write`` returns the new slice; in its argument and result ``dim`` is the last dimension.
+    ``write`` takes the part with ``dim`` as the last dimension, and returns its replacement.
     """
     # scatter allows an index that is smaller than x: the rest of x is unchanged.
     for axis, size in enumerate(index.shape):
@@ -56,7 +57,7 @@ def _write_spanned(x: Tensor, dim: int, index: Tensor, write: Callable[[Tensor],
 
 
 def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Cut ``x`` to the shape of the index, and move ``dim`` to the end."""
+    """Return ``x`` cut to the shape of the index, with ``dim`` as the last dimension."""
     for axis, size in enumerate(index.shape):
         x = x.narrow(axis, 0, size)
     return x.movedim(dim, -1)
@@ -65,7 +66,7 @@ def _spanned_rows(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def _scatter_rows(
     x: Tensor, dim: int, index: Tensor, source: Tensor, combine: Callable[..., Tensor]
 ) -> Tensor:
-    """Write the values of ``source`` to the positions ``index`` along a dimension.
+    """Return ``x`` with the values of ``source`` written to the positions ``index`` along ``dim``.
 
     ``combine`` returns new rows from the rows of ``x``, the positions and the values, all with
     ``dim`` as the last dimension.
@@ -168,13 +169,13 @@ def _neutral_element(reduce: str, x: Tensor) -> Tensor:
 
 
 def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> Tensor:
-    """Replace rows of ``x``, or add new rows to old ones.
+    """Return ``x`` with rows replaced, or with new rows added to its rows.
 
     Args:
         x: ``[size, …]``.
-        positions: The row of ``x`` for each new row, ``[count]``.
+        positions: For each new row, the index of the row of ``x`` to change, ``[count]``.
         rows: The new rows, ``[count, …]``.
-        accumulate: True to add the new rows; False to replace a row by the last new one for it.
+        accumulate: True to add the new rows; False to replace rows, by the last new row for each.
     """
     size = x.shape[0]
     if not positions.numel():
@@ -189,7 +190,7 @@ def _put_rows(x: Tensor, positions: Tensor, rows: Tensor, accumulate: bool) -> T
 
 
 def _put_along(x: Tensor, dim: int, index: Tensor, source: Tensor, *, accumulate: bool) -> Tensor:
-    """Write slices along any dimension, as :func:`_put_rows` does along the first dimension."""
+    """Return ``x`` with slices along ``dim`` replaced or added to, as by :func:`_put_rows`."""
     if not x.ndim:
         result = _put_rows(x.reshape(1), index.reshape(-1), source.reshape(-1), accumulate)
         return result.reshape(())
