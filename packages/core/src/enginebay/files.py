@@ -26,6 +26,7 @@ def write_whole(path: Path, data: bytes) -> None:
         with part.open("wb") as file:
             file.write(data)
             file.flush()
+            # Otherwise the rename may reach the disk first, and a crash leaves an empty file.
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException as err:

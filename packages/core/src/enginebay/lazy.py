@@ -55,4 +55,5 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Door:
         return value
 
     names = sorted(modules)
+    # __all__ is read at each call, since a package may add names to it: __version__, for example.
     return Door(fetch, lambda: sorted(sys.modules[package].__all__), names)

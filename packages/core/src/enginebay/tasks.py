@@ -111,6 +111,7 @@ def _read_file(path: Path) -> Mapping[str, object]:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as err:
         raise UsageError(f"'{path}' cannot be read: {err.strerror}") from err
+    # msgspec raises RecursionError for deeply nested JSON.
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise UsageError(f"'{path}' is not a task in JSON: {err}") from err
     if not isinstance(data, dict):

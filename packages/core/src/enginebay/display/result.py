@@ -82,6 +82,7 @@ def _format_lines(block: Block) -> Iterable[str]:
 
 def _format_html(block: Block) -> str:
     if isinstance(block, Table):
+        # Headers in capitals are for the terminal; HTML shows headers in bold.
         names, right = ([name.lower() for name in names] for names in (block.header, block.right))
         return html_table(names, block.rows, right=right)
     return html_fields("", block.pairs) if isinstance(block, Fields) else html_line(block)

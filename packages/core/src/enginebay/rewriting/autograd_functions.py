@@ -114,6 +114,7 @@ class AutogradOperators:
         import torch
 
         library: Any = torch.library.Library  # its constructor is untyped in torch 2.13
+        # Not "DEF", which torch allows only once for a namespace: two exports may run at a time.
         self._library: Any = library(NAMESPACE, "FRAGMENT")
         self._calls: list[_RecordedCall] = []
         self._operators: dict[type, OpOverload] = {}

@@ -182,7 +182,8 @@ def _move_hooks(replacement: nn.Module, module: nn.Module) -> None:
         hooks = getattr(module, name)
         getattr(replacement, name).update(
             {
-                # Called with the original: weight_norm's hook, for example, sets its weights.
+                # Called with the original: weight_norm's hook, for example, sets its weights. Flags
+                # of hooks, as in _forward_hooks_with_kwargs, are bools.
                 key: functools.partial(_call_hook, value, module) if callable(value) else value
                 for key, value in hooks.items()
             }

@@ -37,7 +37,7 @@ _TEMPLATE: CodeType = (lambda *args, **kwargs: (...).call(*args, **kwargs)).__co
 _patches: dict[Hashable, Patch] = {}
 #: Held while patches are created, installed or uninstalled. Also between the lookup of an attribute
 #: and the creation of its patch: its value may be another thread's replacement, which would then be
-#: taken for the original.
+#: taken for the original. Reentrant, since get_patch, which is called in between, holds it too.
 patch_lock = threading.RLock()
 
 
@@ -93,6 +93,7 @@ class CodePatch(Patch):
         function.__dict__["__wrapped__"] = self.original
         function.__code__ = _TEMPLATE.replace(
             co_consts=tuple(self if each is ... else each for each in _TEMPLATE.co_consts),
+            # Python accepts only code with as many free variables as the function's closure.
             co_freevars=function.__code__.co_freevars,
             co_name=function.__code__.co_name,  # tracebacks and profilers show it
         )

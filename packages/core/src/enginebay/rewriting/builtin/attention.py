@@ -90,6 +90,7 @@ def with_four_dimensions(
     if reshaped:
         inputs = [_as_four_dimensions(each) for each in inputs]
         mask = None if mask is None else _as_four_dimensions(mask.expand(*batch, *mask.shape[-2:]))
+    # Reshaped tensors have the same number of heads: there are no groups to repeat.
     result = ctx.origin_func(
         *inputs, mask, dropout, is_causal, scale=scale, enable_gqa=enable_gqa and not reshaped
     )

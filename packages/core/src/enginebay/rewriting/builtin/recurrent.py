@@ -58,6 +58,7 @@ def _run_layer(
     import torch
 
     steps, directions = x.shape[0], len(weights)
+    # The second direction runs backwards: its first step is the last one of the input.
     starts = [
         torch.nn.functional.pad(state, (0, 0, 0, 0, *((steps - 1, 0) if index else (0, steps - 1))))
         for index, state in enumerate(hidden.chunk(directions))

@@ -58,6 +58,7 @@ def index_put(
     return result
 
 
+# In torch 2.15 the exporter's handling of a filled copy changed.
 @rewriters.lowering("aten.fill", ir="onnx", versions={"torch": ">=2.15"})
 def fill(ctx: LoweringContext, x: Tensor, value: Tensor | float) -> Tensor:
     """Return a new tensor, because the TorchScript exporter fails on a traced in-place fill."""

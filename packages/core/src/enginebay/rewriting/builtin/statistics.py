@@ -24,6 +24,7 @@ def cov(ctx: Context, input: Tensor, *, correction: int = 1, **kwargs: object) -
     # clamp below needs a tensor: in a trace a size is a tensor, in torch.export a SymInt.
     count = rows.new_ones(rows.shape[1:]).sum() - correction
     result = (rows @ rows.mT) / count.clamp(min=0)
+    # As torch, which returns a scalar for a single variable.
     return result.reshape(()) if input.ndim == 1 or input.shape[0] == 1 else result
 
 

@@ -34,6 +34,7 @@ def _split_parts(x: _Operand) -> tuple[Any, Any]:
     """Return the real and the imaginary part; None for a part that is known to be zero."""
     if isinstance(x, torch.Tensor):
         return (x.real, x.imag) if x.is_complex() else (x, None)
+    # 0 keeps its real part, so that a product or a sum has at least one part.
     return (x.real if x.real or not x.imag else None), (x.imag or None)
 
 

@@ -131,6 +131,7 @@ def stft(
             align_to_window,
         )
         return original
+    # For center=True, torch.stft pads the input before it calls the operator.
     frames = x.unfold(x.ndim - 1, n_fft, hop_length or n_fft // 4)
     frames = frames * _center_window(window, win_length, n_fft, x)
     spectrum = torch.ops.aten._fft_r2c.default(

@@ -22,6 +22,7 @@ def _sort_by_rank(x: Tensor, dim: int, count: int, descending: bool) -> tuple[Te
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
     size = rows.shape[-1]
+    # ONNX's Less and Greater do not accept bools.
     keys = rows.to(torch.int64) if x.dtype is torch.bool else rows
     element, other = keys.unsqueeze(-1), keys.unsqueeze(-2)
     is_before, is_tied = (other > element) if descending else (other < element), other == element
@@ -114,6 +115,7 @@ def mode(
     rows = x.movedim(dim, -1)
     counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1)
     is_top = counts == counts.amax(-1, keepdim=True)
+    # ONNX's ReduceMax and ReduceMin accept bools only from opset 20 on.
     keys = rows.to(torch.int64) if x.dtype is torch.bool else rows
     largest = keys.amax(-1, keepdim=True)
     value = torch.where(is_top, keys, largest).amin(-1, keepdim=True).to(x.dtype)
@@ -163,6 +165,7 @@ def _find_extreme(
     best = reduce(rows, -1, keepdim=True)
     is_best = rows == best
     if x.dtype.is_floating_point:
+        # The extreme of a row with a NaN is NaN, which is not equal to itself.
         is_best = is_best | (rows != rows)
     positions = torch.arange(size, device=x.device)
     position = torch.where(is_best, positions, size).amin(-1, keepdim=True)

@@ -38,7 +38,7 @@ def _last_write(index: Tensor, size: int) -> Tensor:
     """
     count = index.shape[-1]
     order = torch.arange(count, device=index.device).unsqueeze(-1)
-    if not count:
+    if not count:  # amax of an empty dimension is an error
         return torch.full((*index.shape[:-1], size), -1, device=index.device)
     return torch.where(one_hot_mask(index, size), order, -1).amax(-2)
 
@@ -84,6 +84,7 @@ def _scatter_rows(
 def _replace_values(x: Tensor, positions: Tensor, rows: Tensor) -> Tensor:
     """Return ``x`` with ``x[..., positions[..., i]] = rows[..., i]``; the last value is used."""
     last = _last_write(positions, x.shape[-1])
+    # −1 is not an index: without a write, any row may be read, since where() selects x.
     return torch.where(last >= 0, rows.gather(-1, last.clamp(min=0)), x)
 
 

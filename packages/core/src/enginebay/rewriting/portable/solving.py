@@ -161,6 +161,7 @@ def linalg_matrix_exp(ctx: LoweringContext, a: Tensor) -> Tensor:
         a = torch.where(large, a / 2, a)
     identity = torch.eye(_checked_size(a), dtype=a.dtype, device=a.device)
     result = identity.expand(a.shape)
+    # The norm is now at most 1/2: the first omitted term is below 6e-9, in float64 below 2e-14.
     for degree in range(12 if a.dtype is torch.float64 else 8, 0, -1):
         result = identity + (a / degree) @ result
     for large in is_large:
@@ -180,11 +181,13 @@ def _gauss_jordan(a: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     rows = torch.arange(count, device=a.device)
     product = torch.ones_like(augmented[..., 0, 0])
     for position in range(count):
+        # Every magnitude is larger than −1: no row above can become the pivot again.
         candidates = torch.where(rows >= position, augmented[..., position].abs(), -1.0)
         largest = candidates.argmax(-1, keepdim=True)
         is_pivot = (rows == largest).unsqueeze(-1)
         pivot = torch.where(is_pivot, augmented, 0.0).sum(-2, keepdim=True)
         number = pivot[..., position : position + 1]
+        # Each swap of two rows changes the sign of the determinant.
         sign = torch.where(largest == position, 1.0, -1.0).to(a.dtype)
         product = product * (number.squeeze(-1) * sign).squeeze(-1)
         # Swap rows: the row at this position moves to the pivot's position.
