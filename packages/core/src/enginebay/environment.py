@@ -63,7 +63,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tier: The ``check-env`` stage to which the check belongs.
-        name: A short name of the checked thing: ``onnxruntime``, ``CUDAExecutionProvider``.
+        name: A short name of what is checked, such as ``CUDAExecutionProvider``.
         status: The result of the check.
         found: The actual state in one line, such as the version or the reason for a failure.
         wanted: The expected state.
@@ -135,7 +135,7 @@ def skipped(tier: Tier, name: str, found: str) -> EnvReport:
 
 
 def check_custom_ops(names: Iterable[str], load: Callable[[], object], *, fix: str) -> EnvReport:
-    """Load the custom operators in a backend's parameters, and return whether they load.
+    """Load the custom operators in a backend's parameters, and return a report on the result.
 
     Call this in the ``check-env`` stage ``Tier.DEVICE`` if ``request.with_custom_ops`` is true.
 
@@ -283,7 +283,7 @@ def _parse_requirement(part: str, whole: str) -> Requirement:
 
 
 def _describe_installed(requirement: Requirement) -> tuple[str, bool]:
-    """Return a description of the installed distribution, empty without one, and if it suffices."""
+    """Return a text on the installed distribution (empty without one), and whether it suffices."""
     from importlib_metadata import PackageNotFoundError, distribution
 
     try:

@@ -39,7 +39,7 @@ def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
         origin: A description of the task for messages.
 
     Raises:
-        UsageError: ``task`` is none of these.
+        UsageError: The task has none of these forms, or the key ``type`` is missing.
 
     Example:
         >>> record_task({"type": "image-classification", "classes": ("cat", "dog")})

@@ -20,7 +20,7 @@ class ActiveRewriter:
     Attributes:
         rewriter: The declared rewriter.
         outer: The rewriter of an outer context for the same function; None if no context has one.
-        count: The number of calls of the replacement.
+        count: The number of times that the replacement was used.
         context: ``ctx``, the first argument of the replacement.
     """
 
@@ -47,7 +47,7 @@ class ThreadRewriters:
         table: Key of a function → the rewriter to call, from the innermost context with a rewriter
             for the function.
         running: The rewriters of torch functions whose replacement is currently running.
-        mode: The thread's torch function mode; None if the thread has none.
+        mode: The thread's torch function mode; None before a context uses it.
         mode_users: The number of contexts that use the mode.
     """
 

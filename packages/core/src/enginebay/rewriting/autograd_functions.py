@@ -103,8 +103,8 @@ class AutogradOperators:
     """The custom operators that replace autograd functions while a model is captured.
 
     Args:
-        functions: Autograd function → its dotted name and the patch of its symbolic. None replaces
-            all autograd functions that have a symbolic.
+        functions: Autograd function → its dotted name and the patch of its symbolic; None for all
+            autograd functions that have a symbolic.
 
     Attributes:
         translations: Custom operator → the function that translates it in the default exporter.

@@ -83,7 +83,7 @@ class RewriterSet:
         return both
 
     def function(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_F], _F]:
-        """Declare a replacement for a function, a method or a property.
+        """Return a decorator that declares a replacement for a function, a method or a property.
 
         The replacement takes ``ctx`` and then the arguments of the original, including ``self`` or
         ``cls``. ``ctx.origin_func`` is the original, called with the same arguments except ``ctx``.
@@ -105,7 +105,7 @@ class RewriterSet:
         return self._make_decorator("function", name, **conditions)
 
     def module(self, name: str, **conditions: Unpack[Conditions]) -> Callable[[_M], _M]:
-        """Declare a replacement for the instances of a module class.
+        """Return a decorator that declares a replacement for the instances of a module class.
 
         The replacement is an ``nn.Module`` class. Its constructor takes ``ctx`` and the original
         module, and by keyword any of the ``**options`` of :func:`~enginebay.rewriting.rewrite`. If
@@ -128,10 +128,12 @@ class RewriterSet:
         arg_descriptors: Sequence[str] | None = None,
         **conditions: Unpack[Conditions],
     ) -> Callable[[_F], _F]:
-        """Declare a function that adds the ONNX nodes of an operator or an autograd function.
+        """Return a decorator that declares a symbolic of an operator or an autograd function.
 
-        The replacement takes ``ctx``, the graph ``g`` and the operator's arguments, and returns
-        the result of ``g.op(...)``.
+        A symbolic is a function that adds the ONNX nodes for a call of the operator or function.
+
+        It takes ``ctx``, the graph ``g`` and the call's arguments, and returns the result of
+        ``g.op(...)``.
 
         Args:
             name: With ``is_pytorch`` the name of an operator, such as ``squeeze`` or
@@ -154,7 +156,7 @@ class RewriterSet:
     def lowering(
         self, name: str, *, needs: Sequence[str] = (), **conditions: Unpack[Conditions]
     ) -> Callable[[_F], _F]:
-        """Declare a decomposition of an operator of a captured graph.
+        """Return a decorator that declares a decomposition of an operator of a captured graph.
 
         The replacement takes ``ctx`` and then the operator's arguments, and calls torch functions.
         It returns as many tensors as the operator, of the same dtypes and shapes, and must not

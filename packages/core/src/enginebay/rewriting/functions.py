@@ -85,7 +85,7 @@ class FunctionRewriters:
 def _resolve_subject(
     rewriter: Rewriter, resolved: ResolvedName
 ) -> Patch | tuple[Callable[..., object], ...]:
-    """Return the functions that a mode receives for a torch function; for others, a patch."""
+    """Return the functions that a mode receives for a torch function; a patch for any other."""
     if isinstance(resolved.value, type):
         raise RewriterError(
             f'the function rewriter of "{rewriter.name}" names a class',

@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         exporter: The exporter, such as ``"torchscript"``; None if unknown.
         config: The deployment config; empty without one.
         operators: The operators that the backend lists as supported, such as ``aten.add``; None if
-            it does not list them.
+            the backend has no such list.
         lacking: The operators that the backend lists as unsupported, if ``operators`` is None.
         options: All other keyword arguments of :func:`~enginebay.rewriting.rewrite`.
     """

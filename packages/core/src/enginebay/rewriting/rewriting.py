@@ -157,8 +157,8 @@ def rewrite(
         lacking: Operators that the engine does not support; read if ``operators`` is None.
         kinds: The kinds of rewriters to activate; by default all.
         builtin: False to exclude core's own rewriters.
-        strict: True to raise for a name that is not found, or a symbolic that the exporter cannot
-            use, instead of adding a line to the report.
+        strict: True to raise for a rewriter without effect, such as a name that is not found or a
+            symbolic that the exporter cannot use; False to add a line to the report.
         **options: Further settings, which rewriters read from ``ctx.options``. Constructors of
             module rewriters receive those that they have as parameters.
 
@@ -167,7 +167,8 @@ def rewrite(
 
     Raises:
         RewriterError: At the start of the block, before any change: two rewriters are equally
-            specific, a name refers to an object of a wrong type, or ``strict`` found a problem.
+            specific, a name refers to an object of a wrong type, or ``strict`` is True and the
+            report would have a line on a problem.
     """
     target = Target(
         backend=backend,

@@ -98,7 +98,7 @@ class SymbolicRewriters:
             watch_constants(undo, operators, self._refuse_symbolic)
 
     def _refuse_symbolic(self, rewriter: Rewriter, reason: str) -> None:
-        """Raise if the caller declared a symbolic that the exporter cannot use; else report it."""
+        """Raise if the caller declared a symbolic that the exporter cannot use; else add a line."""
         others = [
             name
             for name, why_never_met in _exporter_checks().items()

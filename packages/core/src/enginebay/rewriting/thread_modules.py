@@ -87,7 +87,7 @@ class ThreadDict(MutableMapping[str, object], dict[str, object]):  # type: ignor
 
 
 def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
-    """Return this thread's own dictionary of a module's children; other threads do not read it.
+    """Return a dictionary of a module's children that only the calling thread reads.
 
     Args:
         module: The module.
@@ -95,7 +95,7 @@ def claim_children(module: nn.Module, undo: ExitStack) -> dict[str, nn.Module]:
             reverted by then affect all threads.
 
     Raises:
-        RewriterError: A context of another thread has claimed the module.
+        RewriterError: Another thread is rewriting the module.
     """
     with _lock:
         children: Any = module._modules

@@ -56,7 +56,7 @@ for _name, _rank in _RANKS.items():
 def pad(
     ctx: Context, g: OnnxGraph, input: Any, padding: Value, mode: Value, value: Value
 ) -> object:
-    """Add the nodes of ``aten::pad``, for the circular mode with a missing batch dimension."""
+    """Add the nodes of ``aten::pad``; for the circular mode, add a missing batch dimension."""
     from torch.onnx import symbolic_helper
 
     sizes = symbolic_helper._maybe_get_const(padding, "is")

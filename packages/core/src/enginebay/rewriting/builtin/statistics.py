@@ -1,4 +1,4 @@
-"""Rewriters of ``cov`` and ``corrcoef``; exporters refuse torch's own, which read tensor values."""
+"""Rewriters of ``cov`` and ``corrcoef``; exporters refuse torch's code, which reads tensor data."""
 
 from __future__ import annotations
 

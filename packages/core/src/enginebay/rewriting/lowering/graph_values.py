@@ -74,7 +74,7 @@ class GraphValues:
         return array
 
     def compute(self, operator: Callable[..., object], args: Args, kwargs: Kwargs) -> object:
-        """Return an operator's result for constant arguments; None if it is not constant."""
+        """Return an operator's result for constant arguments; None if the result may vary."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
         from torch.utils._pytree import tree_leaves, tree_map
@@ -150,7 +150,7 @@ def _is_random(operator: object) -> bool:
 
 
 def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
-    """Yield the names of the buffers that a graph writes to, whose values thus may change."""
+    """Yield the names of the buffers that a graph writes to, whose values may therefore change."""
     buffers = program.graph_signature.inputs_to_buffers
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
@@ -167,7 +167,7 @@ def _find_written_buffers(program: ExportedProgram) -> Iterator[str]:
 
 
 def find_node(x: torch.Tensor) -> Node | None:
-    """Return a tensor's node in the graph that is being recorded; None for a tensor without one."""
+    """Return a tensor's node in the graph being recorded; None for a tensor without a node."""
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
     mode = get_proxy_mode()

@@ -102,7 +102,7 @@ class LoweredOperator:
         return "dims" not in needs or _has_fixed_sizes(args, kwargs)
 
     def _compute_constants(self, args: Args, kwargs: Kwargs) -> object:
-        """Return a constant result if the engine does not support the operator, else None."""
+        """Return the constant result of an operator that the engine does not support, else None."""
         import torch
         from torch.utils._pytree import tree_leaves, tree_map
 

@@ -26,7 +26,7 @@ def _format_name(name: str, *, is_complex: bool) -> str:
 def observe_operators(run: Callable[[], object]) -> set[str]:
     """Run a model, and return the names of the operators called, without namespace and overload.
 
-    A call with complex numbers adds a second name, as from :func:`observed_name`.
+    A call with complex numbers adds a second name, such as ``mul of complex numbers``.
 
     Args:
         run: A function that runs the model.

@@ -93,8 +93,8 @@ def why_never_met(overloads: Collection[OpOverload]) -> str:
 def is_always_decomposed(overload: OpOverload) -> bool:
     """Return True if torch.export decomposes an operator even with an empty decomposition table.
 
-    These are composite operators that may alias or mutate an argument, such as reshape and
-    batch_norm, and operators whose only autograd kernel is a decomposition in Python, such as
+    Such operators are the composite ones that may alias or mutate an argument, such as reshape and
+    batch_norm, and those whose only autograd kernel is a decomposition in Python, such as
     hardshrink.
     """
     import torch

@@ -1,4 +1,4 @@
-"""Selection of the lowering rewriters of one context, and their use in captured graphs."""
+"""Selection of the lowerings of one ``rewrite`` context, and their use in captured graphs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LoweringRewriters:
 
     @property
     def active(self) -> list[ActiveRewriter]:
-        """The selected lowerings that have fired or that do not need an unsupported operator."""
+        """The selected lowerings that have fired, or that apply also to supported operators."""
         winners = {rewriter for group in self._winners.values() for rewriter in group}
         return [
             active
@@ -203,7 +203,7 @@ class LoweringRewriters:
     def _decompose(
         self, original: object, /, program: ExportedProgram, registry: ONNXRegistry
     ) -> ExportedProgram:
-        """Return a program decomposed as by the default exporter, but also with the lowerings."""
+        """Return a program decomposed as by the default exporter, with lowerings in its table."""
         del original  # it builds its table itself, and accepts no other
         from torch.onnx._internal.exporter import _decomp
 
@@ -235,9 +235,9 @@ class LoweringRewriters:
 def _find_usable_overloads(
     rewriter: Rewriter, not_found: list[str], not_served: list[str]
 ) -> list[OpOverload]:
-    """Return the overloads that a lowering can replace; if none, add the reason to a list.
+    """Return the overloads that a lowering can replace; if there are none, add a line to a list.
 
-    ``not_found`` gets the reason if torch does not have the operator, otherwise ``not_served``.
+    The list is ``not_found`` if torch does not have the operator, otherwise ``not_served``.
     """
     from enginebay.rewriting.lowering.operators import find_overloads, why_never_met
 
@@ -306,7 +306,7 @@ def _rank_by_size(
 ) -> dict[OpOverload, list[Rewriter]]:
     """Return each operator's most specific lowering.
 
-    If this lowering requires fixed sizes, the most specific one without this requirement follows.
+    If this lowering requires fixed sizes, the most specific general lowering follows.
     """
     general = {
         key: group

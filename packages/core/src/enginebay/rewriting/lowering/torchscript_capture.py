@@ -1,7 +1,7 @@
 """Capture of TorchScript as a graph of ATen operators; ``torch.export`` accepts only Python code.
 
 A frozen graph is executed node by node. Nodes that depend on the inputs are recorded. Other nodes
-are computed once and become constants. All sizes become constants too: those of the example inputs.
+are computed once and become constants. Sizes are constants too: those of the example inputs.
 """
 
 from __future__ import annotations

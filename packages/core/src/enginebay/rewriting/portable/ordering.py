@@ -109,7 +109,7 @@ def median(ctx: LoweringContext, x: Tensor) -> Tensor:
 def mode(
     ctx: LoweringContext, x: Tensor, dim: int = -1, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the most frequent element (smallest in a tie) and its last index; x has no NaN."""
+    """Return the most frequent element (smallest in a tie) and its last index; no NaN in ``x``."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
     rows = x.movedim(dim, -1)
