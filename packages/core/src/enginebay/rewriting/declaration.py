@@ -130,10 +130,9 @@ class RewriterSet:
     ) -> Callable[[_F], _F]:
         """Return a decorator that declares a symbolic of an operator or an autograd function.
 
-        A symbolic is a function that adds the ONNX nodes for a call of the operator or function.
-
-        It takes ``ctx``, the graph ``g`` and the call's arguments, and returns the result of
-        ``g.op(...)``.
+        A symbolic is a function that adds the ONNX nodes for a call of the operator or autograd
+        function. It takes ``ctx``, the graph ``g`` and the arguments of the call, and returns the
+        result of ``g.op(...)``.
 
         Args:
             name: With ``is_pytorch`` the name of an operator, such as ``squeeze`` or
