@@ -200,7 +200,7 @@ def test_malformed_record_of_a_model_is_refused(cli: Callable[..., Ran], tmp_pat
         ),
         ("none.json", "'none.json' cannot be read: No such file or directory"),
         ("net.py", "'net.py' is not a task in JSON: "),
-        ("list.json", "'list.json' is not a task in JSON: expected an object in braces"),
+        ("list.json", "'list.json' is not a task in JSON: expected a JSON object"),
     ],
 )
 def test_invalid_records_are_refused(
@@ -226,7 +226,7 @@ def test_an_explicit_task_requires_its_plugin(cli: Callable[..., Ran], tmp_path:
     assert not (tmp_path / "out").exists()
     with pytest.raises(MissingDependencyError) as caught:
         read_task({"type": "poetry"})
-    assert caught.value.hint == "install the package that declares it"
+    assert caught.value.hint == "install the plugin that declares this kind"
     with pytest.raises(UsageError) as misspelt:
         read_task({"type": "image-clasification"})
     assert misspelt.value.hint == "did you mean 'image-classification'?"

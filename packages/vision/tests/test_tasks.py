@@ -136,7 +136,7 @@ def test_values_of_wrong_types_are_refused() -> None:
     ("text", "message"),
     [
         ("", "is not a task in JSON: Input data was truncated"),
-        ("[]", "is not a task in JSON: expected an object in braces"),
+        ("[]", "is not a task in JSON: expected a JSON object"),
         ('{"type": 3}', "has 3 under 'type'; expected a mapping with the kind under 'type', or"),
     ],
 )

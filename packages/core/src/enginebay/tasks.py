@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_unread_task", "read_task", "record_task"]
 
-_EXPECTED = "expected a mapping with the kind under 'type', or the path of a JSON file with one"
+_EXPECTED = "expected a mapping with the kind under 'type', or the path of such a JSON file"
 
 
 def record_task(task: object, origin: str = "the task") -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _read_file(path: Path) -> Mapping[str, object]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
         raise UsageError(f"'{path}' is not a task in JSON: {err}") from err
     if not isinstance(data, dict):
-        raise UsageError(f"'{path}' is not a task in JSON: expected an object in braces")
+        raise UsageError(f"'{path}' is not a task in JSON: expected a JSON object")
     return data
 
 
@@ -125,5 +125,5 @@ def _unknown_kind(kind: str, kinds: Mapping[str, object], origin: str) -> Engine
     if close and close != kind:
         return UsageError(message, hint=f"did you mean '{close}'?")
     known = KNOWN_TASKS.get(kind)
-    how = f"pip install {known}" if known else "install the package that declares it"
+    how = f"pip install {known}" if known else "install the plugin that declares this kind"
     return MissingDependencyError(message, hint=how)

@@ -60,7 +60,7 @@ def test_operators_missing_in_a_backend_are_lowered_and_verified(tmp_path):
 
 
 REFUSAL = (
-    "the engine lacks 2 operators: "
+    "the engine does not support 2 operators: "
     "aten.special_bessel_j0 (4 times: module body.2, net.py:7; module head, net.py:7); "
     "aten.special_i1 (net.py:16)"
 )

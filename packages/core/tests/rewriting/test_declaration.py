@@ -203,19 +203,19 @@ def test_a_module_rewriter_must_be_a_class_of_modules(given, kind):
     [
         (
             {"backend": ["ncnn", "openvino"]},
-            'backend of the function rewriter of "a.b" must be one name, not a list',
-            "declare it once for each backend",
+            "'backend' of the function rewriter of \"a.b\" must be one name, not a list",
+            "declare the rewriter once for each backend",
         ),
         (
             {"ir": 1},
-            'ir of the function rewriter of "a.b" must be one name, not a int',
-            "declare it once for each ir",
+            "'ir' of the function rewriter of \"a.b\" must be one name, not a int",
+            "declare the rewriter once for each ir",
         ),
         (
             {"versions": ">=2.13"},
             (
-                'versions of the function rewriter of "a.b" must be a mapping from distributions '
-                "to version ranges, not a str"
+                "'versions' of the function rewriter of \"a.b\" must be a mapping from "
+                "distributions to version ranges, not a str"
             ),
             'write versions={"torch": ">=1.2,<2"}',
         ),
@@ -226,7 +226,7 @@ def test_a_module_rewriter_must_be_a_class_of_modules(given, kind):
         ),
         (
             {"check": True},
-            'the check of the function rewriter of "a.b" must be a function, not a bool',
+            "'check' of the function rewriter of \"a.b\" must be a function, not a bool",
             "check=lambda target: target.opset == 20",
         ),
     ],
@@ -250,7 +250,7 @@ def test_replacement_that_is_not_callable_is_refused():
     [
         (
             "is",
-            'arg_descriptors of the symbolic rewriter of "roll" must be a list, not a str',
+            "'arg_descriptors' of the symbolic rewriter of \"roll\" must be a list, not a str",
             'arg_descriptors=["is"]',
         ),
         (
@@ -273,7 +273,9 @@ def test_invalid_argument_descriptors_are_refused(descriptors, message, hint):
 def test_decorator_without_a_name_is_refused(declare):
     with pytest.raises(RewriterError) as caught:
         getattr(RewriterSet(), declare)(replacement)
-    assert str(caught.value) == (f"a {declare} rewriter takes the name to rewrite, not a function")
+    assert str(caught.value) == (
+        f"@rewriters.{declare} expected the name to rewrite, found a function"
+    )
     assert caught.value.hint == f'@rewriters.{declare}("package.name")'
 
 
@@ -282,11 +284,14 @@ def test_decorator_without_a_name_is_refused(declare):
     [
         (
             RewriterSet(),
-            "rewriters is a RewriterSet, expected a sequence of enginebay.RewriterSet",
+            "'rewriters' is a RewriterSet, expected a sequence of enginebay.RewriterSet",
         ),
-        (None, "rewriters is None, expected a sequence of enginebay.RewriterSet"),
-        ("mine", "rewriters is a str, expected a sequence of enginebay.RewriterSet"),
-        ([replacement], "rewriters holds a function, expected a sequence of enginebay.RewriterSet"),
+        (None, "'rewriters' is None, expected a sequence of enginebay.RewriterSet"),
+        ("mine", "'rewriters' is a str, expected a sequence of enginebay.RewriterSet"),
+        (
+            [replacement],
+            "'rewriters' holds a function, expected a sequence of enginebay.RewriterSet",
+        ),
     ],
 )
 def test_rewriters_must_be_sets(given, message):
@@ -311,7 +316,9 @@ def test_rewriters_of_export_options_must_be_sets(tmp_path):
             export=options,
         ),
     ):
-        with pytest.raises(RewriterError, match="rewriters holds a function, expected a sequence"):
+        with pytest.raises(
+            RewriterError, match="'rewriters' holds a function, expected a sequence"
+        ):
             call()
     for given in (RewriterSet(), "mine"):
         with pytest.raises(ParamsError, match=r"does not fit ExportOptions\.rewriters"):

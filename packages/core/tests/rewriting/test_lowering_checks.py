@@ -170,10 +170,13 @@ def test_invalid_operator_name_is_refused(name):
 @pytest.mark.parametrize(
     ("needs", "message"),
     [
-        ("dims", 'needs of the lowering of "aten.relu" must be a list, not a str'),
+        ("dims", "'needs' of the lowering of \"aten.relu\" must be a list, not a str"),
         (
             ["size"],
-            "the lowering of \"aten.relu\" needs 'size'; expected one of dims, complex, lacking",
+            (
+                "'needs' of the lowering of \"aten.relu\" contains 'size'; "
+                "expected one of dims, complex, lacking"
+            ),
         ),
     ],
 )
@@ -186,7 +189,7 @@ def test_unknown_needs_are_refused(needs, message):
 def test_decorator_without_a_name_is_refused():
     with pytest.raises(RewriterError) as caught:
         RewriterSet().lowering(lambda ctx, x: x)
-    assert str(caught.value) == "a lowering rewriter takes the name to rewrite, not a function"
+    assert str(caught.value) == "@rewriters.lowering expected the name to rewrite, found a function"
 
 
 def test_error_names_every_operator_that_the_engine_lacks():

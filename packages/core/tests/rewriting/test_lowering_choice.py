@@ -224,9 +224,9 @@ def test_unknown_operator_is_reported_with_the_nearest_name(name, reason):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("aten.reshape", "torch.export decomposes it first"),
-        ("aten.dropout", "torch.export decomposes it first"),
-        ("aten.hardshrink", "torch.export decomposes it first"),
+        ("aten.reshape", "torch.export decomposes the operator first"),
+        ("aten.dropout", "torch.export decomposes the operator first"),
+        ("aten.hardshrink", "torch.export decomposes the operator first"),
         ("aten.relu_", "a captured graph has no operators that write to their arguments"),
     ],
 )

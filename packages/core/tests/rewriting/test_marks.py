@@ -155,9 +155,9 @@ def test_marks_refuse_a_function_name_without_dots():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a.b": ""}, "the marks of \"a.b\": expected a name, found ''"),
-        ({"a.b": 3}, 'the marks of "a.b": expected a name, found 3'),
-        (["a.b"], "marks() expected names by function, found a list"),
+        ({"a.b": ""}, "marks() expected a name for \"a.b\", found ''"),
+        ({"a.b": 3}, 'marks() expected a name for "a.b", found 3'),
+        (["a.b"], "marks() expected a mapping from functions to names, found a list"),
     ],
 )
 def test_marks_without_a_name_are_refused(given, message):

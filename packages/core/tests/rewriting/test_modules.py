@@ -365,8 +365,8 @@ def test_a_context_cannot_be_entered_twice(net):
         with pytest.raises(RewriterError) as caught:
             rewriting.__enter__()
         assert type(net.conv) is Negated
-    assert str(caught.value) == "this context is already active"
-    assert caught.value.hint == "call rewrite() for a new one"
+    assert str(caught.value) == "this rewrite() context is already active"
+    assert caught.value.hint == "call rewrite() for a new context"
 
 
 def test_scripted_modules_are_not_rewritten(image):

@@ -42,7 +42,7 @@ def test_report_text_lists_every_rewriter_and_problem():
         "module a.M: fired 7 times\n"
         "no such thing\n"
         "no such exporter\n"
-        "function a.f: pack.f lost to mine.other"
+        "function a.f: pack.f was not used, mine.other has priority"
     )
     assert report.fired == {"a.g": 1, "a.M": 7}
     assert report.never_fired == ("a.f",)

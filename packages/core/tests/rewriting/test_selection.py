@@ -222,7 +222,10 @@ def test_callers_default_wins_and_the_report_names_the_loser():
     with rewrite(backend="any", rewriters=[backends, mine]) as rewriting:
         assert torch.where(torch.tensor(True), 1, 2) == "mine"
     (lost,) = rewriting.report.lost
-    assert lost.loss == f"function torch.where: {__name__}.backends lost to {__name__}.mine"
+    assert (
+        lost.loss
+        == f"function torch.where: {__name__}.backends was not used, {__name__}.mine has priority"
+    )
     counts = {each.origin: each.count for each in rewriting.report.applied if each.count}
     assert counts == {f"{__name__}.mine": 1}
 

@@ -337,13 +337,16 @@ def test_symbolics_that_never_fire_in_dynamo_are_reported(name, call, reason) ->
             "relu",
             True,
             {"ir": "torchscript"},
-            'the symbolic of "relu" does nothing: it creates ONNX nodes, not torchscript',
+            'the symbolic of "relu" does nothing: symbolics create ONNX nodes, not torchscript',
         ),
         (
             SCALE,
             False,
             {"ir": "exported_program"},
-            f'the symbolic of "{SCALE}" does nothing: it creates ONNX nodes, not exported_program',
+            (
+                f'the symbolic of "{SCALE}" does nothing: '
+                "symbolics create ONNX nodes, not exported_program"
+            ),
         ),
     ],
 )

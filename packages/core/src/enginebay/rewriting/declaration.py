@@ -234,6 +234,6 @@ def check_sets(rewriters: object) -> None:
 
 def _sets_error(verb: str, found: object) -> RewriterError:
     return RewriterError(
-        f"rewriters {verb} {describe_type(found)}, expected a sequence of enginebay.RewriterSet",
+        f"'rewriters' {verb} {describe_type(found)}, expected a sequence of enginebay.RewriterSet",
         hint="rewriters=[my_set]",
     )

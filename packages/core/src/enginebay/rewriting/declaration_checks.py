@@ -27,7 +27,7 @@ def check_is_name(kind: str, name: object) -> None:
     """
     if not isinstance(name, str):
         raise RewriterError(
-            f"a {kind} rewriter takes the name to rewrite, not {describe_type(name)}",
+            f"@rewriters.{kind} expected the name to rewrite, found {describe_type(name)}",
             hint=f'@rewriters.{kind}("package.name")',
         )
 
@@ -39,7 +39,7 @@ def check_descriptors(name: str, descriptors: Sequence[str]) -> None:
         RewriterError: The descriptors are not a list, or one of them is unknown.
     """
     subject = f'the symbolic rewriter of "{name}"'
-    _check_list(descriptors, f"arg_descriptors of {subject}", "arg_descriptors")
+    _check_list(descriptors, f"'arg_descriptors' of {subject}", "arg_descriptors")
     _check_known(descriptors, f"{subject} has the argument descriptor", _DESCRIPTORS)
 
 
@@ -50,8 +50,8 @@ def check_needs(name: str, needs: Sequence[str]) -> None:
         RewriterError: The requirements are not a list, or one of them is unknown.
     """
     subject = f'the lowering of "{name}"'
-    _check_list(needs, f"needs of {subject}", "needs")
-    _check_known(needs, f"{subject} needs", NEEDS)
+    _check_list(needs, f"'needs' of {subject}", "needs")
+    _check_known(needs, f"'needs' of {subject} contains", NEEDS)
 
 
 def _check_list(values: object, subject: str, keyword: str) -> None:
@@ -117,15 +117,15 @@ def _check_conditions(rewriter: Rewriter) -> None:
     subject = f'the {rewriter.kind} rewriter of "{rewriter.name}"'
     if rewriter.check is not None and not callable(rewriter.check):
         raise RewriterError(
-            f"the check of {subject} must be a function, not {describe_type(rewriter.check)}",
+            f"'check' of {subject} must be a function, not {describe_type(rewriter.check)}",
             hint="check=lambda target: target.opset == 20",
         )
     for condition in ("backend", "ir"):
         value = getattr(rewriter, condition)
         if value is not None and not isinstance(value, str):
             raise RewriterError(
-                f"{condition} of {subject} must be one name, not {describe_type(value)}",
-                hint=f"declare it once for each {condition}",
+                f"'{condition}' of {subject} must be one name, not {describe_type(value)}",
+                hint=f"declare the rewriter once for each {condition}",
             )
     kinds = get_args(IRKind)
     if rewriter.ir is not None and rewriter.ir not in kinds:
@@ -142,8 +142,8 @@ def _is_module_class(value: object) -> bool:
 def _check_versions(rewriter: Rewriter) -> None:
     if not isinstance(rewriter.versions, Mapping):
         raise RewriterError(
-            f'versions of the {rewriter.kind} rewriter of "{rewriter.name}" must be a mapping from '
-            f"distributions to version ranges, not {describe_type(rewriter.versions)}",
+            f"'versions' of the {rewriter.kind} rewriter of \"{rewriter.name}\" must be a mapping "
+            f"from distributions to version ranges, not {describe_type(rewriter.versions)}",
             hint='write versions={"torch": ">=1.2,<2"}',
         )
     if not rewriter.versions:

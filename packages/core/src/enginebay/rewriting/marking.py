@@ -90,13 +90,14 @@ def marks(functions: Mapping[str, str]) -> RewriterSet:
     """
     if not isinstance(functions, Mapping):
         raise RewriterError(
-            f"marks() expected names by function, found a {type(functions).__name__}",
+            "marks() expected a mapping from functions to names, "
+            f"found a {type(functions).__name__}",
             hint='enginebay.marks({"my_models.head.Head.forward": "head"})',
         )
     rewriters = RewriterSet()
     for function, name in functions.items():
         if not isinstance(name, str) or not name:
-            raise RewriterError(f'the marks of "{function}": expected a name, found {name!r}')
+            raise RewriterError(f'marks() expected a name for "{function}", found {name!r}')
         rewriters.function(function)(_make_marker(name))
     return rewriters
 

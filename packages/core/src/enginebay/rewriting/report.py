@@ -39,7 +39,7 @@ class AppliedRewriter(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def loss(self) -> str:
         """The report's line on a rewriter that was not selected."""
-        return f"{self.kind} {self.name}: {self.origin} lost to {self.lost_to}"
+        return f"{self.kind} {self.name}: {self.origin} was not used, {self.lost_to} has priority"
 
 
 class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class RewriteReport(msgspec.Struct, frozen=True, kw_only=True):
             yield f"never fired: {join_names(idle)}"
         yield from self.not_found
         yield from self.not_served
-        yield from (f"lost: {each.loss}" for each in self.lost if each.distribution not in builtin)
+        yield from (each.loss for each in self.lost if each.distribution not in builtin)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) or "no rewriter applied"

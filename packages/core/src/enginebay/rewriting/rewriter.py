@@ -18,7 +18,7 @@ Check: TypeAlias = "Callable[[Target], bool]"
 NEEDS = {
     "dims": "fixed sizes",
     "complex": "complex numbers",
-    "lacking": "engine without it",
+    "lacking": "unsupported operator",
 }
 
 #: The rewriters that were not selected, each with the selected one.

@@ -76,7 +76,7 @@ class Rewriting:
     def __enter__(self) -> Rewriting:
         if self._undo is not None:
             raise RewriterError(
-                "this context is already active", hint="call rewrite() for a new one"
+                "this rewrite() context is already active", hint="call rewrite() for a new context"
             )
         self._not_found, self._not_served, self._lost = [], [], {}
         chosen = select_applicable(self._rewriters, self.target)

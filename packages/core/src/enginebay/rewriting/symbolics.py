@@ -51,7 +51,8 @@ class SymbolicRewriters:
         for rewriter in rewriters:
             if target.ir != "onnx":
                 subject = f'the symbolic of "{rewriter.name}"'
-                not_served.append(f"{subject} does nothing: it creates ONNX nodes, not {target.ir}")
+                reason = f"symbolics create ONNX nodes, not {target.ir}"
+                not_served.append(f"{subject} does nothing: {reason}")
                 continue
             try:
                 find_name("torch.onnx")  # fails if torch is not loaded; it must not be imported

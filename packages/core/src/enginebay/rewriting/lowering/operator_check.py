@@ -54,7 +54,7 @@ def check_operators(program: ExportedProgram, operators: Collection[str]) -> Non
     first = next(iter(lacking)).partition(" ")[0]
     count = "an operator" if len(lacking) == 1 else f"{len(lacking)} operators"
     raise LackingOperatorsError(
-        f"the engine lacks {count}: {'; '.join(parts)}",
+        f"the engine does not support {count}: {'; '.join(parts)}",
         hint=f'declare @rewriters.lowering("{first}"), see docs/write-a-rewriter.md',
         operators={
             name: tuple(dict.fromkeys(filter(None, map(_module_path, nodes))))

@@ -86,7 +86,7 @@ def why_never_met(overloads: Collection[OpOverload]) -> str:
     if not overloads:
         return "a captured graph has no operators that write to their arguments"
     if all(map(is_always_decomposed, overloads)):
-        return "torch.export decomposes it first"
+        return "torch.export decomposes the operator first"
     return ""
 
 

@@ -189,7 +189,7 @@ def as_strided(
     requested = _memory_offsets(size, stride, offset if storage_offset is None else storage_offset)
     elements = {position: element for element, position in enumerate(existing)}
     if not elements.keys() >= set(requested):
-        raise ConversionError("as_strided reads memory outside of its tensor")
+        raise ConversionError("as_strided reads memory outside of its input tensor")
     positions = constant([elements[position] for position in requested], x.device)
     return x.reshape(-1).index_select(0, positions).reshape(tuple(size))
 

@@ -208,7 +208,8 @@ def _checked_size(a: Tensor) -> int:
     count = a.shape[-1]
     if not isinstance(count, int) or count > _MAX_ROWS:
         raise RewriterError(
-            f"a system of {count} equations is too large, expected at most {_MAX_ROWS}"
+            f"linear algebra on a matrix with {count} rows is not supported, "
+            f"expected at most {_MAX_ROWS} rows"
         )
     return count
 
