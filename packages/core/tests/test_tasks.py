@@ -279,7 +279,7 @@ def test_an_artifact_works_without_its_tasks_plugin(
     with temporary_backend("gauge", GAUGE, group="enginebay.plugins"):
         assert deploy(cli, "build").code == 0
     assert cli("run", "out").code == 0
-    assert "no installed plugin declares; install the package" in cli("inspect", "out").out
+    assert "no installed plugin declares; install the plugin" in cli("inspect", "out").out
     with temporary_backend("gauge", BROKEN, group="enginebay.plugins"):
         assert cli("run", "out").code == 0
         assert "tasks() of 'gauge'" in cli("inspect", "out").out
