@@ -78,8 +78,8 @@ def test_parameters_reach_the_builder(library: Library) -> None:
 def test_networks_are_strongly_typed_in_both_versions(library: Library) -> None:
     typed = 1 << int(library.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     eleven = library.version.startswith("11.")
-    assert parser.creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
-    assert parser.creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
+    assert parser.make_creation_flags(library, TensorrtParams()) == (0 if eleven else typed)
+    assert parser.make_creation_flags(library, TensorrtParams(dla_core=0, precision="fp16")) == 0
 
 
 def test_dla_is_configured(library: Library) -> None:
