@@ -6,7 +6,7 @@
 
     task = vision.ImageClassification(image=vision.ImageInput(steps=(vision.Resize(32, 32),)))
 
-Importing this module imports nothing else: every name below is fetched when it is first used.
+Importing this module imports no submodule: a submodule is imported when its class is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders of images, one for each class."""
+"""A data set of images in one folder for each class."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class ClassFolders:
-    """A data set of images in one folder per class; an item's target is its class index.
+    """A data set of images in one folder per class; the target of an image is its class index.
 
-    Items are in the order of the folders' names, and then of the files' names. An image is read and
-    preprocessed when its item is read. Images without a class folder have no target.
+    Images are in the order of the folder names, and then of the file names. An image is read and
+    preprocessed when it is requested. Images without a class folder have no target.
 
     Args:
         path: The folder that contains the class folders, or images without classes.
-        preprocess: Returns the model's input for an image file.
+        preprocess: The function that returns the model's input for an image file.
         classes: The names of the task's classes; empty if the task has none.
 
     Attributes:
-        targets: How class indices were determined: ``class names`` for indices of the task's
-            classes, ``sorted folders`` for indices of the sorted folders; empty without targets.
+        targets: The meaning of a class index: ``class names`` for a position in ``classes``,
+            ``sorted folders`` for a position in the sorted folder names; empty without targets.
 
     Raises:
         InputError: The folder contains no images, or images next to the class folders, or a folder

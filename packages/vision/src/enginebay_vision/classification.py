@@ -1,4 +1,4 @@
-"""Classification: the most probable classes of an image."""
+"""Image classification: finds the most probable classes of an image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-classification"):
-    """Image classification: the model scores each class for an image.
+    """Image classification: the model computes a score for each class.
 
     Attributes:
         output: The output with a score for each class; empty for the model's first output.
@@ -36,17 +36,17 @@ class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-c
     activation: Activation = "softmax"
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check that the output has a score for each class name."""
+        """Raise a ``UsageError`` unless the output has a score for each class name."""
         # All axes after the batch: some classifiers end with pooled maps, N×C×1×1.
         check_classes(self.classes, output, dims[1:] or dims, extra=0)
 
     def preparation(self) -> object:
-        """Return a key; tasks that have equal keys prepare the same inputs and targets."""
+        """Return a key; two tasks with equal keys prepare the same inputs and targets."""
         # Only the class names, which number the folders: the activation changes no input.
         return msgspec.structs.replace(self.image, input="", dtype=""), self.classes
 
     def open_folder(self, path: Path) -> ClassFolders:
-        """Return the images in a folder as items, with class indices as targets.
+        """Return a data set of the images in a folder, with class indices as targets.
 
         Raises:
             InputError: The folder contains no images, or images next to the class folders, or a
@@ -83,6 +83,6 @@ class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-c
         return [RankedClass(self.class_name(n), n, float(probabilities[n])) for n in map(int, best)]
 
     def paint_results(self, image: PilImage, results: Sequence[RankedClass]) -> PilImage:
-        """Write the name and probability of the best class on an image."""
+        """Write the name and probability of the best class on an image; return the image."""
         labels = [(f"{best.name} {best.probability:.2f}", best.index) for best in results[:1]]
         return paint_labels(image, labels)

@@ -1,4 +1,4 @@
-"""Depth estimation: the distance of each pixel's object from the camera."""
+"""Depth estimation: computes the distance from the camera for each pixel."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
             raise UsageError(f"unit is {self.unit:g}; expected a number above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the number of axes of the output."""
+        """Raise a ``UsageError`` unless the output has three or four axes."""
         check_maps(output, dims, ("a map", "1hw"), ("a map", "11hw"))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with its depth file, which has the same name."""
+        """Return each image file with the depth file of the same name; None without depth files."""
         return find_image_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:
-        """Read the true depth of each pixel, ``H×W float32``; an unknown depth is 0."""
+        """Return the image, and the true depth of each pixel, ``H×W float32``; 0 if unknown."""
         return image, open_label_map(annotation, image.size).astype(np.float32) / self.unit
 
     def postprocess(
@@ -64,7 +64,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
 
         Returns:
             The smallest, the largest and the mean depth. The attribute ``array`` contains the depth
-            of each pixel, ``H×W float32``; NaN for pixels that were cropped before the network.
+            of each pixel, ``H×W float32``; NaN for pixels that the preprocessing cropped.
         """
         values = read_map(outputs, self.output)
         positions = locate_pixels(self.image, size, values.shape)

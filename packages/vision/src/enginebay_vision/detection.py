@@ -1,4 +1,4 @@
-"""Object detection: boxes around objects in an image."""
+"""Object detection: finds boxes around the objects in an image."""
 
 from __future__ import annotations
 
@@ -36,23 +36,22 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
 
     Attributes:
         boxes: The output with four coordinates for each box; empty for the model's first output.
-        scores: The output with one score for each box. Without ``labels`` it has a score for each
-            box and class, and the class with the largest score is used; an additional last entry
-            means "no object". Empty if the scores follow the four coordinates in the output of the
-            boxes.
+        scores: The output with one score for each box or, if ``labels`` is empty, for each box and
+            class; a score after those of the classes means "no object". Empty if the scores follow
+            the four coordinates in the output ``boxes``.
         labels: The output with the class index of each box; empty without such an output.
-        columns: True if the output is ``(4 + classes)×boxes``, with each box as a column, as in
-            models of ultralytics. Requires an empty ``scores``.
+        columns: True if the output ``boxes`` has a column for each box, ``(4 + classes)×boxes``, as
+            in models of ultralytics. Requires an empty ``scores``.
         box_form: ``xyxy``: left, top, right, bottom; ``cxcywh``: centre, width and height.
         normalised: True if coordinates are relative to the size of the network's input, from 0 to
             1; False if they are pixels of the network's input.
         activation: The function that converts the model's scores to scores from 0 to 1:
             ``softmax``, ``sigmoid`` or ``none``.
         threshold: The minimum score of a detected object.
-        every_class: True if a box is an object of each class with a score of at least the
-            threshold, as in torchvision and MMDetection; False if it is an object of its best class
-            only. Requires an empty ``labels``.
-        nms: The non-maximum suppression to apply; None if the model includes it.
+        every_class: True to return a box once for each class with a score of at least
+            ``threshold``, as in torchvision and MMDetection; False to return a box only for the
+            class with the largest score. True requires an empty ``labels``.
+        nms: The non-maximum suppression that the task applies; None for a model that includes it.
     """
 
     boxes: str = "boxes"
@@ -86,7 +85,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             )
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> ObjectDetection:
-        """Fill in the task's empty names and dtypes from a model, and return the completed task.
+        """Return a copy of the task with empty names and dtypes filled in from a model's specs.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -118,13 +117,13 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
             check_classes(self.classes, scores, counts, extra=1)
 
     def open_folder(self, path: Path) -> AnnotatedImages:
-        """Return the images in a folder, with the boxes of their annotations as targets."""
+        """Return a data set of the images in a folder, with annotated boxes as targets."""
         threshold = min(self.threshold, _METRIC_THRESHOLD)
         task = msgspec.structs.replace(self, threshold=threshold)
         return AnnotatedImages(task, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file with its boxes, from annotations in COCO's or VOC's format."""
+        """Return each image file with its boxes in COCO's or VOC's format; None without boxes."""
         boxes = find_annotated_boxes(path, self.classes)
         return super().find_items(path) if boxes is None else boxes
 
@@ -164,7 +163,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         ]
 
     def paint_results(self, image: PilImage, results: Sequence[Box]) -> PilImage:
-        """Paint boxes with their class names and scores on an image."""
+        """Paint boxes with class names and scores on an image; return the image."""
         return paint_boxes(image, results)
 
     def _image_corners(self, boxes: NumpyArray, size: tuple[int, int]) -> NumpyArray:
@@ -183,7 +182,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
     def _class_scores(
         self, outputs: Mapping[str, NumpyArray], score_columns: NumpyArray
     ) -> tuple[NumpyArray, NumpyArray]:
-        """Return scores and class indices: one class for each box, or all if ``every_class``."""
+        """Return scores and class indices, ``boxes×1``, or ``boxes×classes`` if ``every_class``."""
         values = read_finite(outputs, self.scores) if self.scores else score_columns
         if self.labels:
             labels = read_output(outputs, self.labels).reshape(-1, 1).astype(np.int64)

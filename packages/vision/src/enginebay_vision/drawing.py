@@ -55,7 +55,7 @@ def save_image(image: PilImage, path: Path) -> None:
 
 
 def paint_boxes(image: PilImage, boxes: Sequence[Box]) -> PilImage:
-    """Paint boxes with their class names and scores on an image, the first box on top."""
+    """Paint boxes, class names and scores on an image, the first box on top; return the image."""
     from PIL import ImageDraw
 
     canvas, size = ImageDraw.Draw(image), _text_size(image)
@@ -67,7 +67,7 @@ def paint_boxes(image: PilImage, boxes: Sequence[Box]) -> PilImage:
 
 
 def paint_labels(image: PilImage, labels: Sequence[tuple[str, int]]) -> PilImage:
-    """Write texts in an image's upper left corner, on rectangles in their classes' colours."""
+    """Write texts in class colours in an image's upper left corner; return the image."""
     from PIL import ImageDraw
 
     canvas, size = ImageDraw.Draw(image), _text_size(image)
@@ -77,7 +77,7 @@ def paint_labels(image: PilImage, labels: Sequence[tuple[str, int]]) -> PilImage
 
 
 def paint_mask(image: PilImage, mask: NumpyArray) -> PilImage:
-    """Blend the colour of each pixel's class into an image; a negative class changes nothing."""
+    """Return an image blended with the colours of the pixels' classes; -1 has no colour."""
     import numpy as np
     from PIL import Image
 
@@ -92,7 +92,7 @@ def paint_points(
     points: Mapping[int, tuple[float, float]],
     lines: Sequence[tuple[int, int]],
 ) -> PilImage:
-    """Paint points on an image, and lines between pairs of them, given by their indices."""
+    """Paint points, and a line for each pair of point indices, on an image; return the image."""
     from PIL import ImageDraw
 
     canvas, size = ImageDraw.Draw(image), max(1, _text_size(image) // 5)
@@ -111,7 +111,7 @@ def _text_size(image: PilImage) -> int:
 def _draw_label(
     canvas: ImageDraw, corner: tuple[float, float], text: str, index: int, size: int
 ) -> None:
-    """Write a text on a rectangle in the colour of its class, above and right of a point."""
+    """Write a text on a rectangle in the colour of a class, above and right of ``corner``."""
     from PIL.ImageFont import load_default
 
     font = load_default(size)

@@ -28,8 +28,8 @@ _FILTER_LOCK = Lock()
 def open_image(image: ImageSource, channels: str = "RGB") -> PilImage:
     """Return an image with 8 bits per channel, rotated according to its EXIF data.
 
-    Transparency is dropped as by Pillow's ``convert("RGB")``: a transparent pixel gets the colour
-    that is stored for it.
+    Transparency is dropped as in Pillow's ``convert("RGB")``: a transparent pixel gets its stored
+    colour.
 
     Args:
         image: The path of an image file, or a ``PIL.Image.Image``.
@@ -50,10 +50,11 @@ def open_image(image: ImageSource, channels: str = "RGB") -> PilImage:
 
 
 def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
-    """Read an image file whose pixels are numbers, such as class indices or depths, not colours.
+    """Read an image file whose pixels are numbers, such as class indices or depths.
 
     Args:
-        path: A file with 8 or 16 bits per pixel, or with a palette, whose indices are the numbers.
+        path: A grey image with 8 or 16 bits per pixel, or an image with a palette, whose indices
+            are then the numbers.
         size: The expected width and height in pixels.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Preprocessing of an image to a network's input."""
+"""The preprocessing that converts an image to a network's input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         std: The standard deviation, the divisor: one number for each channel, or one for all.
         layout: The order of the input's axes: ``NCHW`` or ``NHWC``.
         dtype: The input's dtype by NumPy's name; empty for the dtype of the model's input.
-            ``uint8`` requires unchanged pixels: scale 1, mean 0 and std 1.
+            ``uint8`` requires scale 1, mean 0 and std 1.
     """
 
     input: str = ""
@@ -56,7 +56,7 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
 
     def place(self, width: int, height: int) -> Placement:
-        """Compute the position of an image of this size in the network's input."""
+        """Return the position in the network's input of an image of ``width``×``height`` pixels."""
         placed = Placement(width, height)
         for step in self.steps:
             placed = step.place(placed)

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image"):
-    """Image to image: the model generates an image, such as a larger one or one without noise.
+    """Image to image: the model generates an image, such as an enlarged or denoised image.
 
-    The output must have the channels, layout, scale, mean and std of the input. Its height and
-    width may be multiples of the input's.
+    The output must have the channels, layout, scale, mean and std of the input. The height and
+    width of the output may be multiples of those of the input.
 
     Attributes:
         output: The output with the generated image; empty for the model's first output.
     """
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check that the output has the axes and the number of channels of the input."""
+        """Raise a ``UsageError`` unless the output has the input's axes and number of channels."""
         check_maps(output, dims, ("an image", self.image.layout))
         count = dims[self.image.layout.index("C")]
         if isinstance(count, int) and count != len(self.image.channels):
@@ -45,11 +45,11 @@ class ImageToImage(OneOutputTask, frozen=True, kw_only=True, tag="image-to-image
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with the file of the expected image, which has the same name."""
+        """Return each image file with the expected image of the same name; None without one."""
         return find_image_pairs(path, (("lr", "hr"), ("input", "target")))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:
-        """Read the expected image: ``H×W×3 uint8``, or ``H×W uint8`` for grey."""
+        """Return the image, and the expected image: ``H×W×3 uint8``, or ``H×W uint8`` for grey."""
         return image, np.asarray(open_image(annotation, "RGB" if self._has_colours else "L"))
 
     @property

@@ -29,8 +29,8 @@ class TruePoints(NamedTuple):
     """The annotated keypoints of one body.
 
     Attributes:
-        points: ``K×3``: x and y in pixels of the image, and 0 if the position is unknown.
-        area: The number of pixels in the body's outline, or in its box without an outline.
+        points: ``K×3``: x and y in pixels of the image, and a visibility, 0 for unknown positions.
+        area: The area of the body's outline in pixels; the area of the box if that is unknown.
     """
 
     points: NumpyArray
@@ -46,8 +46,8 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
             output.
         skeleton: Pairs of point indices; a drawing connects the points of a pair by a line.
         threshold: The minimum score of points in a drawing.
-        sigmas: The standard deviation of each point's annotations relative to the size of the body,
-            for metrics; empty for COCO's values of its 17 points.
+        sigmas: For metrics, the standard deviation of each point's annotations, relative to the
+            size of the body; empty for COCO's values for 17 body points.
         padding: The factor by which the box of an annotated body is enlarged before the body is cut
             out of the image.
     """
@@ -69,12 +69,12 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
             raise UsageError("sigmas and padding must be numbers above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check that the output has a heatmap for each point."""
+        """Raise a ``UsageError`` unless the output has a heatmap for each point."""
         check_maps(output, dims, ("heatmaps", "NKhw"))
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each annotated body with its image file, from annotations in COCO's format."""
+        """Return the image file and annotation of each body; None without a COCO file."""
         coco = read_coco_file(path)
         if coco is None:
             return super().find_items(path)
@@ -90,7 +90,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         return [(coco.images[body.image_id], body) for body in bodies]
 
     def read_truth(self, image: PilImage, annotation: CocoObject) -> tuple[PilImage, TruePoints]:
-        """Return the part of the image with a body, and the body's points relative to this part."""
+        """Return the part of the image with a body, and the body's points relative to that part."""
         left, top, width, height = annotation.bbox
         # A file may lack the area of an outline.
         middle, area = (left + width / 2, top + height / 2), annotation.area or width * height
@@ -128,7 +128,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         ]
 
     def paint_results(self, image: PilImage, results: Sequence[Keypoint]) -> PilImage:
-        """Paint the points with a high enough score on an image, and the skeleton's lines."""
+        """Paint points with a score of ``threshold`` or more, and lines; return the image."""
         points = {
             point.index: (point.x, point.y) for point in results if point.score >= self.threshold
         }
@@ -136,7 +136,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
 
 
 def _find_peaks(maps: NumpyArray) -> tuple[NumpyArray, NumpyArray]:
-    """Return the position (x, y) of the maximum of each map, and the maximum."""
+    """Return the position (x, y) and the value of the maximum of each map."""
     count, height, width = maps.shape
     best = maps.reshape(count, -1).argmax(1)
     y, x = np.divmod(best, width)

@@ -17,12 +17,12 @@ _MAX_VALUES_AT_ONCE = 1 << 22
 
 
 class PixelPositions(NamedTuple):
-    """The positions of an image's pixel centres in a map, whose entries have a distance of 1.
+    """The positions of an image's pixel centres in a map, in units of map entries.
 
     Attributes:
         rows: The position of each row of pixels; 0 is the centre of the map's first row.
-        columns: The position of each column of pixels; 0 is the centre of the first column.
-        unseen: ``H×W``: True for pixels that were cropped before the network.
+        columns: The position of each column of pixels; 0 is the centre of the map's first column.
+        unseen: ``H×W bool``: True for pixels that the preprocessing cropped.
     """
 
     rows: NumpyArray
@@ -35,7 +35,7 @@ def locate_pixels(
 ) -> PixelPositions:
     """Return the positions of an image's pixels in a map that covers the network's input.
 
-    ``size`` is the image's width and height; ``shape`` the map's height and width.
+    ``size`` is the image's width and height; ``shape`` is the map's height and width.
     """
     placed = image.place(*size)
     # Half a pixel, because positions are those of pixel centres.
@@ -52,7 +52,7 @@ def locate_pixels(
 def interpolate_map(
     values: NumpyArray, positions: PixelPositions
 ) -> Iterator[tuple[slice, NumpyArray]]:
-    """Interpolate a map ``C×h×w`` at an image's pixels; yield slices of rows with their values."""
+    """Interpolate a map ``C×h×w`` at an image's pixels; yield slices of pixel rows, with values."""
     step = max(1, _MAX_VALUES_AT_ONCE // max(1, len(values) * len(positions.columns)))
     for start in range(0, len(positions.rows), step):
         band = slice(start, start + step)
@@ -74,7 +74,7 @@ def pick_nearest(values: NumpyArray, positions: PixelPositions) -> NumpyArray:
 
 
 def interpolate_axis(values: NumpyArray, positions: NumpyArray, axis: int) -> NumpyArray:
-    """Interpolate linearly at positions on an axis; beyond an end, the value at the end is used."""
+    """Return values interpolated linearly along an axis; positions are clipped to the axis."""
     last = values.shape[axis] - 1
     positions = positions.clip(0, last)
     before = np.floor(positions).astype(np.intp)

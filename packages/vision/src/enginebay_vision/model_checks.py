@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
-    """Return the model's input or output with this name; the first one if the name is empty.
+    """Return the spec named ``name``, or the first spec if ``name`` is empty.
 
     Raises:
-        UsageError: The name is unknown.
+        UsageError: The model has no input or output (``kind``) of this name.
     """
     known = {spec.name: spec for spec in specs}
     if not name:
@@ -35,10 +35,10 @@ def find_spec(name: str, specs: Sequence[TensorSpec], kind: str) -> TensorSpec:
 
 
 def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
-    """Check that the preprocessing fits a model's input, and fill in the input's name and dtype.
+    """Return a copy of the preprocessing with the name and dtype of a model's input filled in.
 
     Raises:
-        UsageError: The preprocessed image would not fit the input.
+        UsageError: Preprocessed images would not fit the input.
     """
     if image.dtype and image.dtype != spec.dtype:
         raise UsageError(
@@ -80,16 +80,17 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
 def check_classes(
     classes: Sequence[str], output: TensorSpec, sizes: Sequence[int | str], *, extra: int
 ) -> None:
-    """Check that an output has an entry for each class name, and at most ``extra`` more.
+    """Check that an output has a score for each class name, and at most ``extra`` more scores.
 
     Args:
         classes: The class names; nothing is checked if they are empty.
-        output: The output, for the message.
-        sizes: The sizes of the axes with these entries; nothing is checked if one is dynamic.
-        extra: The number of additional entries that are allowed.
+        output: The spec of the output, which the error message describes.
+        sizes: The sizes of the axes that contain the scores; nothing is checked if a size is
+            dynamic.
+        extra: The maximum number of additional scores.
 
     Raises:
-        UsageError: The numbers of entries and classes differ.
+        UsageError: The output has a wrong number of scores.
     """
     known = [size for size in sizes if isinstance(size, int)]
     if not (classes and known and len(known) == len(sizes)):
@@ -100,9 +101,9 @@ def check_classes(
 
 
 def check_maps(output: TensorSpec, dims: Sequence[int | str], *layouts: tuple[str, str]) -> None:
-    """Check that an output has as many axes as at least one of the given layouts.
+    """Check that an output has as many axes as one of the layouts.
 
-    A layout is a name for messages, and a letter for each axis, such as ``NChw``.
+    A layout consists of a name for error messages and of a letter for each axis, such as ``NChw``.
 
     Raises:
         UsageError: The output has a different number of axes.

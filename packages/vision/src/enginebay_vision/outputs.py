@@ -1,4 +1,4 @@
-"""Reads a model's outputs for one image: checks them, and converts them to scores."""
+"""Reads and checks a model's outputs for one image, and converts outputs to scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preprocessing with Pillow and NumPy."""
+"""Computes a network's input from an image, with Pillow and NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_input_array(spec: ImageInput, source: ImageSource) -> NumpyArray:
     """Compute a network's input from an image.
 
     Raises:
-        InputError: The image cannot be read, or would become too large.
+        InputError: The image cannot be read, or a step would make it larger than Pillow's limit.
     """
     from PIL import Image
 

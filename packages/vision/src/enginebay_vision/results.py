@@ -1,4 +1,4 @@
-"""Results of tasks: the records that a model's outputs become."""
+"""The types of the results to which tasks convert a model's outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RankedClass(msgspec.Struct, frozen=True):
     """One of the most probable classes of an image.
 
     Attributes:
-        name: The class name; the class index as text if the task has no names.
+        name: The class name; the class index as text if the task has no class names.
         index: The class index.
         probability: The probability of the class, from 0 to 1.
     """
@@ -44,7 +44,7 @@ class Box(msgspec.Struct, frozen=True):
     """A detected object, with coordinates in pixels of the image.
 
     Attributes:
-        name: The class name; the class index as text if the task has no names.
+        name: The class name; the class index as text if the task has no class names.
         index: The class index.
         score: The score, from 0 to 1.
         left: The x coordinate of the box's left edge; 0 is the left edge of the image.
@@ -63,12 +63,12 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A class that some pixels of a segmented image have.
+    """A class in a segmented image, and the share of pixels with this class.
 
     Attributes:
-        name: The class name; the class index as text if the task has no names.
+        name: The class name; the class index as text if the task has no class names.
         index: The class index.
-        share: The share of the class, from 0 to 1, in the pixels that were not cropped.
+        share: The share of pixels with this class, from 0 to 1, without cropped pixels.
     """
 
     name: str
@@ -89,7 +89,7 @@ class MadePicture(msgspec.Struct, frozen=True):
 
 
 class DepthRange(msgspec.Struct, frozen=True):
-    """The depths in an image, in the unit of the model's output.
+    """The smallest, largest and mean depth in an image, in the unit of the model's output.
 
     Attributes:
         low: The smallest depth.
@@ -106,7 +106,7 @@ class Keypoint(msgspec.Struct, frozen=True):
     """A keypoint of a body, such as an elbow, with coordinates in pixels of the image.
 
     Attributes:
-        name: The name of the point; its index as text if the task has no names.
+        name: The name of the point; the index as text if the task has no class names.
         index: The index of the point in the model's order.
         score: The maximum of the point's heatmap; for most models at most 1.
         x: The x coordinate; 0 is the left edge of the image.

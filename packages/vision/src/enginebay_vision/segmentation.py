@@ -38,14 +38,15 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             ``1×h×w×C`` if the layout of the input is ``NHWC``: a pixel gets the class with the
             largest score. ``classes`` for an output with the class index of each position,
             ``1×h×w`` or ``1×1×h×w``.
-        from_one: True if mask files number classes from 1 and 0 means no class, as in ADE20K.
+        from_one: True if a pixel of a mask file is the class index plus 1, or 0 for no class, as in
+            ADE20K.
     """
 
     form: Literal["scores", "classes"] = "scores"
     from_one: bool = False
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check the axes of the output, and that scores have a map for each class."""
+        """Raise a ``UsageError`` unless the output has the axes of ``form`` and a map per class."""
         if self.form == "classes":
             check_maps(output, dims, ("classes", "1hw"), ("classes", "11hw"))
         else:
@@ -53,13 +54,16 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
             check_classes(self.classes, output, [dims[self.image.layout.index("C")]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with its mask file of the same name, as in ADE20K or VOC."""
+        """Return each image file with the mask file of the same name, in ADE20K's or VOC's layout.
+
+        Without a folder of mask files, the second value is None.
+        """
         return find_image_pairs(
             path, (("images", "annotations"), ("JPEGImages", "SegmentationClass")), (".png",)
         )
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:
-        """Read the class index of each pixel from a mask file, ``H×W int16``; -1 for no class."""
+        """Return the image, and each pixel's class index, ``H×W int16``; -1 for no class."""
         mask = open_label_map(annotation, image.size).astype(np.int16)
         mask[mask == NO_CLASS_IN_FILES] = NO_CLASS
         if self.from_one:
@@ -78,8 +82,7 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
 
         Returns:
             The classes in the image, the most frequent first. The attribute ``array`` contains the
-            class index of each pixel, ``H×W int16``; -1 for pixels that were cropped before the
-            network.
+            class index of each pixel, ``H×W int16``; -1 for pixels that the preprocessing cropped.
         """
         if self.form == "classes":
             # Class indices cannot be interpolated.
@@ -102,6 +105,6 @@ class SemanticSegmentation(OneOutputTask, frozen=True, kw_only=True, tag="semant
         return FoundMap(sorted(rows, key=lambda segment: -segment.share), mask)
 
     def paint_results(self, image: PilImage, results: FoundMap[Segment]) -> PilImage:
-        """Blend the classes' colours into an image, and write the five most frequent classes."""
+        """Return the image with class colours and the names of the five most frequent classes."""
         labels = [(f"{segment.name} {segment.share:.0%}", segment.index) for segment in results[:5]]
         return paint_labels(paint_mask(image, results.array), labels)

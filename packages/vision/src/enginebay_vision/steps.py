@@ -10,15 +10,15 @@ from enginebay.errors import UsageError
 
 
 class Placement(NamedTuple):
-    """The position of the original image in the result of some steps.
+    """The position of the original image in the result of preprocessing steps.
 
     Attributes:
         width: The width of the result in pixels.
         height: The height of the result in pixels.
         scale_x: The horizontal scale factor from the original image to the result.
         scale_y: The vertical scale factor.
-        left: The position of the original image's left edge in pixels; negative if it was cropped.
-        top: The position of the original image's upper edge in pixels.
+        left: The x coordinate in the result of the original image's left edge; negative if cropped.
+        top: The y coordinate in the result of the original image's upper edge.
     """
 
     width: int
@@ -32,21 +32,20 @@ class Placement(NamedTuple):
 class Resize(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="resize"
 ):
-    """Resize an image.
+    """The step that resizes an image.
 
     Attributes:
         height: The target height in pixels.
         width: The target width in pixels.
-        fit: ``fill`` resizes to exactly the target size. ``cover`` resizes to the smallest size
-            with the image's aspect ratio that covers the target size: with a square target, the
-            shorter side gets its length. ``contain`` resizes to the largest size with the image's
-            aspect ratio that fits into the target size.
-        rounding: The rounding of the side that follows from the aspect ratio: ``down``, or
+        fit: ``fill`` resizes to exactly the target size. ``cover`` and ``contain`` preserve the
+            aspect ratio: ``cover`` resizes to the smallest size that covers the target size,
+            ``contain`` to the largest size that fits into the target size.
+        rounding: The rounding of the side that is computed from the aspect ratio: ``down``, or
             ``nearest``, which rounds halves to even numbers.
-        interpolation: The name of Pillow's filter.
-        antialias: True to widen the filter when an image becomes smaller, like Pillow. False to
-            interpolate between the nearest pixels, like OpenCV: for ``bilinear`` only, and without
-            effect for ``nearest``.
+        interpolation: The interpolation by the name of Pillow's filter.
+        antialias: True to widen the filter when an image becomes smaller, like Pillow; False to
+            interpolate between adjacent pixels, like OpenCV. ``bicubic`` and ``lanczos`` require
+            True, and ``nearest`` ignores this option.
 
     Example:
         >>> Resize(256, 256, fit="cover").place(Placement(640, 480))[:2]
@@ -79,7 +78,7 @@ class Resize(
         )
 
     def _target_size(self, width: int, height: int) -> tuple[int, int]:
-        """Return the width and height that an image of the given size is resized to."""
+        """Return the width and height to which an image of ``width``×``height`` is resized."""
         if self.fit == "fill":
             return self.width, self.height
         is_wider = width * self.height >= height * self.width
@@ -93,15 +92,15 @@ class Resize(
 
 
 class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="crop"):
-    """Crop an image to a size, or pad it if it is smaller.
+    """The step that crops an image to a size, or pads a smaller image.
 
     Attributes:
         height: The height of the result in pixels.
         width: The width of the result in pixels.
         at: The part of the image to use: ``middle``, or ``corner`` for the upper left corner.
-        rounding: The rounding at the left and the top if an odd number of pixels is divided between
-            two sides: ``nearest`` crops an even number and pads the smaller half, like torchvision;
-            ``down`` crops the smaller half and pads the larger half, like transformers without
+        rounding: The number of pixels at the left and at the top if an odd number is cropped or
+            padded. ``nearest``: crop the half that is even, pad the smaller half, like torchvision.
+            ``down``: crop the smaller half, pad the larger half, like transformers without
             torchvision.
         fill: The colour of the padding: red, green and blue from 0 to 255.
 
@@ -130,7 +129,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
         )
 
     def _crop_offset(self, size: int, target: int) -> float:
-        """Return where the image starts on an axis of the result; negative if it is cropped."""
+        """Return the start of the image on an axis of the result; negative if cropped."""
         if self.at == "corner":
             return 0.0
         if self.rounding == "down":

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Non-maximum suppression: removes boxes around an object that has a box with a better score.
+    """Non-maximum suppression: removes boxes that overlap a box with a better score.
 
     Attributes:
-        iou: A box is removed if its intersection over union with a better box is larger than this.
+        iou: The intersection over union with a better box above which a box is removed.
         per_class: True to compare only boxes of the same class.
-        most: The maximum number of boxes in an image.
+        most: The maximum number of remaining boxes for an image.
     """
 
     iou: float = 0.5

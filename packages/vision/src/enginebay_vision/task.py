@@ -1,4 +1,4 @@
-"""The base classes of image tasks, whose fields are recorded in an artifact's manifest."""
+"""The base classes of image tasks; the fields of a task are recorded in the artifact's manifest."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             image: The path of an image file, or a ``PIL.Image.Image``.
 
         Returns:
-            One array, ``1×C×H×W`` or ``1×H×W×C``, with the input's name as its key: the argument of
-            a wrapper from :func:`enginebay.load`.
+            A dict with one array, ``1×C×H×W`` or ``1×H×W×C``, by the input's name: the argument for
+            calling a wrapper from :func:`enginebay.load`.
 
         Raises:
             InputError: The image cannot be read.
@@ -53,13 +53,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return {self.image.input: make_input_array(self.image, image)}
 
     def preparation(self) -> object:
-        """Return a key; tasks that have equal keys prepare the same inputs and targets."""
+        """Return a key; two tasks with equal keys prepare the same inputs and targets."""
         # Without the input's name and dtype, which may differ between two models.
         image = msgspec.structs.replace(self.image, input="", dtype="")
         return msgspec.structs.replace(self, image=image)
 
     def open_folder(self, path: Path) -> AnnotatedImages | ClassFolders:
-        """Return the images in a folder as items, with their annotations as targets.
+        """Return a data set of the images in a folder, with annotations as targets.
 
         Raises:
             InputError: The folder contains no images, or an annotation without an image.
@@ -67,11 +67,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return AnnotatedImages(self, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file in a folder with its annotation, or with None if it has none."""
+        """Return each image file in a folder with an annotation, or with None."""
         return [(file, None) for file in find_images(path)]
 
     def read_truth(self, image: PilImage, annotation: Any) -> tuple[PilImage, object]:
-        """Convert an annotation from :meth:`find_items` to the form that metrics compare with.
+        """Convert an annotation from :meth:`find_items` to the form that metrics expect.
 
         Returns:
             The part of the image that the model gets, and the converted annotation.
@@ -110,10 +110,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_drawing(path)
 
     def draw(self, item: ImageSource, found: object, path: Path) -> None:
-        """Write an image file with the results drawn on the image.
+        """Draw results on an image, and write the drawing to a file.
 
         Args:
-            item: The path of the image, or a ``PIL.Image.Image``, which does not change.
+            item: The path of the image, or a ``PIL.Image.Image``, which is not changed.
             found: The results of :meth:`postprocess`.
             path: The file, which is written atomically.
 
@@ -128,7 +128,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         raise NotImplementedError
 
     def class_name(self, index: int) -> str:
-        """Return the name of a class, or its index as text if the task has no name for it."""
+        """Return the name of a class; the index as text if the task has no name for the class."""
         return self.classes[index] if 0 <= index < len(self.classes) else str(index)
 
 
@@ -142,7 +142,7 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
     output: str = ""
 
     def fit(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Self:
-        """Fill in the task's empty names and dtypes from a model, and return the completed task.
+        """Return a copy of the task with empty names and dtypes filled in from a model's specs.
 
         Raises:
             UsageError: The task does not fit the model.
@@ -154,5 +154,5 @@ class OneOutputTask(Task, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, image=image, output=output.name)
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check that the dimensions of the output fit the task, or raise a ``UsageError``."""
+        """Raise a ``UsageError`` unless the dimensions of the output fit the task."""
         raise NotImplementedError

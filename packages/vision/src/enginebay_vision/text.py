@@ -32,8 +32,8 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             empty for the model's first output. C includes the special entry.
         decoding: ``ctc`` merges equal neighbours and removes blanks; ``attention`` ends the text at
             the first end symbol.
-        special: The index of the special entry in the output, which is CTC's blank or attention's
-            end symbol; -1 for the last index.
+        special: The index of the special entry in the output: CTC's blank, or the end symbol of
+            attention; -1 for the last index.
         activation: The function that converts scores to probabilities: ``softmax``, ``sigmoid``, or
             ``none`` if they are probabilities already.
     """
@@ -52,7 +52,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Check that the output has an entry for each character and one special entry."""
+        """Raise a ``UsageError`` unless the output has a score per character and a special one."""
         count = dims[-1] if len(dims) == 3 else 0  # 0 never fits: another rank is refused
         if isinstance(count, int) and count != len(self.classes) + 1:
             raise UsageError(
@@ -61,12 +61,12 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file with its text, from the folder's ``.txt`` file."""
+        """Return each image file with the text from the ``.txt`` file; None without the file."""
         lines = find_text_lines(path)
         return super().find_items(path) if lines is None else lines
 
     def postprocess(self, outputs: Mapping[str, NumpyArray], size: object = None) -> list[Text]:  # noqa: ARG002  # the signature of every task
-        """Return a list of one text, with the mean probability of its characters."""
+        """Return a list of one text, whose score is the mean probability of the characters."""
         values = read_finite(outputs, self.output)
         if values.ndim == 3 and values.shape[1] == 1:  # the batch is the second axis of T×1×C
             values = values[:, 0]
@@ -92,5 +92,5 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
         return [Text(text, float(scores.mean()) if scores.size else 0.0)]
 
     def paint_results(self, image: PilImage, results: Sequence[Text]) -> PilImage:
-        """Write the text and its score on an image."""
+        """Write the text and the score on an image; return the image."""
         return paint_labels(image, [(f"{line.text} {line.score:.2f}", 0) for line in results])

@@ -20,15 +20,15 @@ _FORMS = (
 
 
 class Boxes(NamedTuple):
-    """The detections in a model's outputs, one in each row.
+    """The detections in a model's outputs; each array has a row for each detection.
 
     Attributes:
         boxes: ``[N, 4]``: x1, y1, x2, y2.
         scores: ``[N]``; None for outputs without scores.
         labels: ``[N]``; None for outputs without labels.
-        indices: ``[N, 1]``: the index of the row; or ``[N, 2]``: of the image and of the row.
+        indices: ``[N, 1]``: the row in the output; or ``[N, 2]``: the image and the row.
         others: ``[N, k]``: the other columns of the output, such as mask coefficients.
-        invalid: The number of omitted rows, whose box or score is NaN or infinite.
+        invalid: The number of rows omitted because the box or score is NaN or infinite.
     """
 
     boxes: NumpyArray
@@ -50,12 +50,12 @@ class Boxes(NamedTuple):
 
     @property
     def groups(self) -> NumpyArray:
-        """The image and the label of each box; boxes match only if both are the same."""
+        """The image and label of each box; only boxes of the same image and label can match."""
         labels = np.zeros(len(self)) if self.labels is None else self.labels
         return np.column_stack([self.indices[:, :-1], labels])
 
     def describe_row(self, row: int) -> str:
-        """Describe one detection for a message."""
+        """Return the index, box, score and label of a detection as text for a message."""
         index = ", ".join(str(i) for i in self.indices[row].tolist())
         box = ", ".join(f"{value:.6g}" for value in self.boxes[row].tolist())
         score = "" if self.scores is None else f", score {self.scores[row]:.4g}"
@@ -64,7 +64,9 @@ class Boxes(NamedTuple):
 
 
 def compute_overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Return the intersection over union of each pair of boxes; 0 for a box without an area.
+    """Return the intersection over union of ``left[n]`` and ``right[n]``; 0 without an area.
+
+    A single box in ``left`` is compared with every box in ``right``.
 
     Example:
         >>> boxes = np.array([[0, 0, 2, 1], [5, 5, 6, 6], [1, 1, 1, 1]])
@@ -99,7 +101,7 @@ class Layout(NamedTuple):
         """Detect the layout from the shapes and dtypes of a detector's outputs.
 
         Raises:
-            UsageError: The outputs are not detections.
+            UsageError: The outputs do not have the shapes and dtypes of detections.
         """
         names = tuple(outputs)
         first = outputs[names[0]]
@@ -123,7 +125,7 @@ class Layout(NamedTuple):
     def describe_difference(
         self, expected: Mapping[str, NumpyArray], found: Mapping[str, NumpyArray]
     ) -> str:
-        """Describe how the shapes of the outputs differ; empty if only the numbers of rows do."""
+        """Return how the outputs' shapes differ; empty if only the numbers of rows differ."""
         for name, values in expected.items():
             is_first = name == self.names[0]
             target, actual = values.shape, found[name].shape
@@ -168,7 +170,7 @@ class Layout(NamedTuple):
         )
 
     def check_scores(self, outputs: Mapping[str, NumpyArray]) -> None:
-        """Refuse negative scores other than -1, which marks padding."""
+        """Raise a ``UsageError`` for negative scores other than -1, the score of padding rows."""
         table = outputs[self.names[0]]
         scores = self._read_column(outputs, self.scores, table.reshape(-1, table.shape[-1]), 4)
         if scores is not None and (wrong := scores[(scores < 0) & (scores != -1)]).size:

@@ -24,16 +24,16 @@ _DEFAULT_OVERLAP = 0.5
 class Detections:
     """Compares detected boxes as sets, by a maximum matching of expected and found boxes.
 
-    A match is a pair of boxes that have the same label, overlap, and whose coordinates and scores
-    differ by at most the tolerance. The other boxes are paired by overlap alone, to describe the
+    A match is a pair of overlapping boxes with the same label, whose coordinates and scores differ
+    by at most the tolerance. The other boxes are paired by label and overlap only, to describe the
     differences.
 
-    An unmatched box is excused only if its score is near the model's threshold. A correct engine,
-    whose scores differ by at most the tolerance, can lose or gain a detection only if its score is
-    within the tolerance of the threshold. The threshold is not known, but it is not above the
-    lowest score in any sample. So a score within the tolerance of the lowest one is excused if a
-    matched box has such a score too. An engine is expected to find at least half of the detections
-    so near to the threshold: no more expected (or found) boxes are excused than are matched there.
+    An unmatched box is excused if its score is near the model's score threshold, since a rounding
+    error may move the score across the threshold. The threshold is not known, but it is at most the
+    lowest score in any sample. So a score is near if it differs by at most the tolerance from the
+    lowest matched score, and if no sample has a score below this range. A correct engine finds at
+    least half of the boxes near the threshold: the number of excused expected (or found) boxes is
+    at most the number of matched boxes with scores in this range.
 
     Args:
         argument: The minimum intersection over union of a pair, as text; empty for 0.5.
@@ -43,7 +43,7 @@ class Detections:
         self.min_overlap = _parse_overlap(argument) if argument else _DEFAULT_OVERLAP
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
-        """Compare the expected and the found detections of one sample."""
+        """Return how the found detections of one sample match the expected detections."""
         layout = Layout.from_outputs(request.expected)
         if reason := layout.describe_difference(request.expected, request.found):
             return ComparisonResult(passed=False, matched=0, reason=reason)
@@ -61,7 +61,7 @@ class Detections:
         return _Matching(expected, found, pairs, tolerance).make_result()
 
     def _match_boxes(self, expected: Boxes, found: Boxes, tolerance: _Tolerance) -> _Pairs:
-        """Pair boxes within the tolerance first, and the remaining boxes by their overlap."""
+        """Pair boxes within the tolerance, then the other boxes by overlap; return all pairs."""
         candidates = list(self._find_candidates(expected, found, tolerance))
         rows = np.concatenate([np.zeros((0, 2), np.int64), *(c.rows for c in candidates)])
         overlaps = np.concatenate([np.zeros(0), *(c.overlaps for c in candidates)])
@@ -77,7 +77,7 @@ class Detections:
     def _find_candidates(
         self, expected: Boxes, found: Boxes, tolerance: _Tolerance
     ) -> Iterator[_Candidates]:
-        """Yield pairs of boxes in one image, with one label, that overlap or are nearly equal."""
+        """Yield pairs of boxes with the same image and label that overlap or are nearly equal."""
         for rows in touching(*_box_intervals(expected, found, tolerance)):
             left, right = expected.boxes[rows[:, 0]], found.boxes[rows[:, 1]]
             overlaps = compute_overlaps(left, right)
@@ -91,9 +91,9 @@ class Detections:
 
 
 def _box_intervals(expected: Boxes, found: Boxes, tolerance: _Tolerance) -> Iterator[NumpyArray]:
-    """Yield the boxes' horizontal intervals, widened by the tolerance.
+    """Yield the starts and the ends of the expected boxes on the x axis, then of the found boxes.
 
-    Four arrays: the starts and ends of the expected boxes, and then of the found boxes.
+    The intervals are widened by the tolerance. Boxes of different images or labels never touch.
     """
     boxes = np.concatenate([expected.boxes, found.boxes])
     if not len(boxes):
@@ -124,7 +124,7 @@ class _Candidates(NamedTuple):
 
 
 class _Tolerance:
-    """The differences that the tolerance allows for coordinates and scores of boxes."""
+    """Computes the allowed differences of box coordinates and scores."""
 
     def __init__(self, request: ComparisonRequest, layout: Layout) -> None:
         self._request = request
@@ -148,13 +148,13 @@ class _Tolerance:
         return np.asarray(self._request.allowed(self.layout.scores, values, self.scores_scale))
 
     def lowest_score(self) -> float:
-        """Return the lowest expected score in any sample; the model's threshold is not above it."""
+        """Return the lowest expected score in any sample, an upper bound of the threshold."""
         samples = self._request.every or (self._request.expected,)
         boxes = [self.layout.read_boxes(s, padding_score=self.padding_score) for s in samples]
         return min(float(b.scores.min(initial=np.inf)) for b in boxes if b.scores is not None)
 
     def is_within(self, expected: Boxes, found: Boxes, rows: NumpyArray) -> NumpyArray:
-        """Return True for each pair of rows whose boxes and scores agree within the tolerance."""
+        """Return for each pair of rows whether boxes and scores agree within the tolerance."""
         left, right = rows[:, 0], rows[:, 1]
         allowed = self.of_boxes(expected.boxes)[left]
         within: NumpyArray = (np.abs(expected.boxes[left] - found.boxes[right]) <= allowed).all(-1)
@@ -206,9 +206,9 @@ class _Matching:
         )
 
     def _find_excused(self, boxes: Boxes, paired: NumpyArray, possible: NumpyArray) -> NumpyArray:
-        """Return the unmatched rows that are excused because their score is near the threshold.
+        """Return the unmatched rows that are excused because of a score near the threshold.
 
-        Near means: within the tolerance of the lowest matched score.
+        A score is near if it is within the tolerance of the lowest matched score.
         """
         none = np.zeros(0, np.int64)
         if boxes.scores is None or self.expected.scores is None or not self.within.any():
@@ -271,9 +271,9 @@ class _Matching:
         )
 
     def _find_worst(self) -> tuple[str, float]:
-        """Describe the worst unmatched box or, if all match, the worst pair; also return the error.
+        """Describe the worst unmatched box or, if all match, the worst pair; return text and error.
 
-        The error of a pair is in multiples of the tolerance; that of an unmatched box is 0.
+        The error is the difference of a pair divided by the tolerance, or 0 for an unmatched box.
         """
         for boxes, alone, name in (
             (self.expected, self.alone[0], "expected"),
@@ -298,7 +298,7 @@ class _Matching:
         return text, float(errors[at])
 
     def _describe_nearest(self, boxes: Boxes, row: int) -> str:
-        """Describe the box on the other side (found or expected) that overlaps a row's box most."""
+        """Return a text about the box in the other set that overlaps this row's box most."""
         others = self.found if boxes is self.expected else self.expected
         if not len(others):
             return " has no partner"
@@ -312,7 +312,7 @@ class _Matching:
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
-    """Append the index of each given column to the indices of each row."""
+    """Return an index for each row and column: the indices of the row, followed by the column."""
     repeated = np.repeat(indices, len(columns), axis=0)
     return np.column_stack([repeated, np.tile(list(columns), len(indices))]).astype(np.int64)
 

@@ -1,6 +1,6 @@
 """Average precision by COCO's rules, for boxes and for keypoints.
 
-For random boxes and points, the results are exactly those of pycocotools 2.0.11.
+For random boxes and points, the results equal those of pycocotools 2.0.11 exactly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BODY_SIGMAS = (
 
 
 class AveragePrecision(ImageMetric):
-    """The mean average precision over all classes and over COCO's ten similarity thresholds."""
+    """Computes the mean average precision over all classes and COCO's ten similarity thresholds."""
 
     def reset(self) -> None:
         """Remove all images from the metric."""
@@ -53,7 +53,7 @@ class AveragePrecision(ImageMetric):
             index: The class index.
             scores: The score of each result, the highest first.
             similar: The similarity of each result (row) to each true object (column).
-            ignored: Whether each true object is ignored, such as a group of objects.
+            ignored: For each true object, True if it is ignored, such as a group of objects.
         """
         true = np.zeros((1, index + 1), np.int64)
         true[0, index] = np.count_nonzero(~ignored)
@@ -64,14 +64,14 @@ class AveragePrecision(ImageMetric):
         self.merge_state({"found": [rows], "true": true})
 
     def merge_state(self, state: Mapping[str, Any]) -> None:
-        """Add the images of another metric of the same class."""
+        """Add the ``metric_state`` of another metric of the same type."""
         self.metric_state = {
             "found": [*self.metric_state["found"], *state["found"]],
             "true": sum_counts(self.metric_state["true"], state["true"]),
         }
 
     def compute(self) -> float:
-        """Return the mean average precision; NaN if all true objects are ignored."""
+        """Return the mean average precision; NaN if no class has a true object that counts."""
         (true,) = self.metric_state["true"]
         # The empty array is for a metric without images, which has nothing to concatenate.
         rows = np.concatenate(
@@ -88,7 +88,7 @@ class AveragePrecision(ImageMetric):
 
 
 class BoxPrecision(AveragePrecision):
-    """Average precision of boxes, whose similarity is their intersection over union."""
+    """Computes the average precision of boxes, with intersection over union as the similarity."""
 
     def add_image(self, results: Sequence[Box], target: Target) -> None:
         """Add the detected and the true boxes of an image."""
@@ -106,7 +106,7 @@ class BoxPrecision(AveragePrecision):
 
 
 class KeypointPrecision(AveragePrecision):
-    """Average precision of bodies, whose similarity is COCO's object keypoint similarity (OKS)."""
+    """Computes the average precision of bodies, with COCO's object keypoint similarity (OKS)."""
 
     def add_image(self, results: Sequence[Keypoint], target: Target) -> None:
         """Add the detected and the true keypoints of the one body in an image."""
@@ -129,7 +129,7 @@ class KeypointPrecision(AveragePrecision):
 
 
 def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray) -> NumpyArray:
-    """Return the overlap of each found and each true box: intersection over union, as in COCO."""
+    """Return COCO's intersection over union of each found box (row) and each true box (column)."""
     low = np.maximum(found[:, None, :2], true[None, :, :2])
     high = np.minimum(found[:, None, 2:], true[None, :, 2:])
     both = (high - low).clip(0).prod(-1)
@@ -143,7 +143,7 @@ def _pairwise_overlaps(found: NumpyArray, true: NumpyArray, ignored: NumpyArray)
 
 
 def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -> NumpyArray:
-    """Return for each result: 1 if it matches an object, _IGNORED for an ignored object, else 0."""
+    """Return for each result 1 for a matched object, ``_IGNORED`` for an ignored object, or 0."""
     free = np.ones(len(ignored), bool)
     states = np.zeros(len(similar))
     for result, row in enumerate(similar):
@@ -158,7 +158,7 @@ def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -
 
 
 def _average_precision(states: NumpyArray, true_count: int) -> float:
-    """Return the mean precision at 101 recalls, for results in the order of their scores."""
+    """Return the mean precision at 101 recalls; ``states`` begins with the best score."""
     hits = states[states != _IGNORED]
     correct = np.cumsum(hits)
     precision = correct / np.arange(1, len(hits) + 1)

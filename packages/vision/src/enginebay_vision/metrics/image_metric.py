@@ -19,7 +19,7 @@ class ImageMetric:
     """Base class of the metrics of image tasks.
 
     Args:
-        kind: The kind of task that the metric measures, such as ``object-detection``.
+        kind: The kind of task whose results the metric measures, such as ``object-detection``.
     """
 
     higher_is_better = True
@@ -33,7 +33,7 @@ class ImageMetric:
         raise NotImplementedError
 
     def update(self, outputs: Mapping[str, NumpyArray] | NumpyArray, target: object) -> None:
-        """Add an image: the model's outputs by name or the only output, and the target.
+        """Add an image's outputs, by name or as the only array, and the image's target.
 
         Raises:
             InputError: The target is not an annotation of an image, or is for a different task.
@@ -49,12 +49,12 @@ class ImageMetric:
         self.add_image(target.postprocess_outputs(outputs), target)
 
     def add_image(self, results: Any, target: Target) -> None:
-        """Add an image: the results that the task made from the outputs, and the target."""
+        """Add the results that the task computed from an image's outputs, and the target."""
         raise NotImplementedError
 
 
 def sum_counts(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Add two tables with a column of counts for each class; missing columns count as zeros."""
+    """Return the sum of two tables with a column for each class; missing columns are zeros."""
     total = np.zeros((len(left), max(left.shape[1], right.shape[1])), np.int64)
     total[:, : left.shape[1]] += left
     total[:, : right.shape[1]] += right

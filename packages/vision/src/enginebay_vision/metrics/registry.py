@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class MeanIoU(ImageMetric):
-    """The mean over classes of the intersection over union of predicted and true pixels.
+    """Computes the mean over classes of the intersection over union of predicted and true pixels.
 
-    Pixels without a true class are ignored. Classes without a predicted or true pixel are left out
-    of the mean.
+    Pixels without a true class are ignored. The mean omits classes that have neither predicted nor
+    true pixels.
     """
 
     def reset(self) -> None:
@@ -45,19 +45,19 @@ class MeanIoU(ImageMetric):
         self.metric_state = {"counts": sum_counts(self.metric_state["counts"], state["counts"])}
 
     def compute(self) -> float:
-        """Return the mean; NaN before the first image."""
+        """Return the mean over classes; NaN before the first image."""
         correct, predicted, true = self.metric_state["counts"]
         union = predicted + true - correct
         return float((correct[union > 0] / union[union > 0]).mean()) if union.any() else np.nan
 
 
 class SumRatio(ImageMetric):
-    """A quotient of two sums over all images, such as the number of edits per character.
+    """Computes a quotient of two sums over all images, such as the edits per character.
 
     Args:
-        measure: Returns an image's summands of the dividend and of the divisor, from the results of
-            the task and the target.
-        kind: The kind of task that the metric measures.
+        measure: The function that computes an image's terms of the two sums, from the task's
+            results and the target.
+        kind: The kind of task whose results the metric measures.
         higher_is_better: True if a larger quotient is better; False for errors.
     """
 
@@ -77,22 +77,22 @@ class SumRatio(ImageMetric):
         self.metric_state: dict[str, float] = {"sum": 0.0, "count": 0}
 
     def add_image(self, results: Any, target: Target) -> None:
-        """Add the two summands of an image."""
+        """Add an image's terms to the two sums."""
         total, count = self._measure(results, target)
         self.merge_state({"sum": float(total), "count": count})
 
     def merge_state(self, state: Mapping[str, float]) -> None:
-        """Add the sums of another metric with the same measure."""
+        """Add the two sums of another metric with the same ``measure``."""
         self.metric_state = {name: self.metric_state[name] + state[name] for name in state}
 
     def compute(self) -> float:
-        """Return the quotient; NaN before the first image."""
+        """Return the quotient of the sums; NaN if the divisor is 0."""
         total, count = self.metric_state["sum"], self.metric_state["count"]
         return total / count if count else float("nan")
 
 
 def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float, int]:
-    """Return the peak signal-to-noise ratio of an image in decibels."""
+    """Return the peak signal-to-noise ratio of an image in decibels, and 1 for one image."""
     expected, actual = target.truth, results.array
     if actual.shape != expected.shape:
         sizes = ["x".join(map(str, array.shape[1::-1])) for array in (expected, actual)]
@@ -102,7 +102,7 @@ def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float
 
 
 def _compare_depths(results: FoundMap[DepthRange], target: Target) -> tuple[NumpyArray, NumpyArray]:
-    """Return the predicted and the true depths of the pixels that have both."""
+    """Return the predicted and the true depths of all pixels where both are known."""
     is_known = (target.truth > 0) & np.isfinite(results.array)
     if not is_known.any():
         raise InputError("no pixel has a known depth")
@@ -152,7 +152,7 @@ _METRICS: dict[str, Callable[[], ImageMetric]] = {
 
 
 def build_metric(name: str) -> ImageMetric:
-    """Build the metric ``vision:NAME``.
+    """Return a new metric ``vision:NAME``.
 
     Raises:
         UsageError: The name is unknown.

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """The target of an image, for the metrics ``vision:NAME``.
+    """The target of an image, which the metrics ``vision:NAME`` compare with a model's outputs.
 
     Attributes:
         task: The task, which converts the model's outputs to results.
-        size: The image's width and height.
+        size: The image's width and height in pixels.
         truth: The annotation, as the task's ``read_truth`` returns it.
     """
 
@@ -35,11 +35,11 @@ class Target(NamedTuple):
 
 
 class AnnotatedImages:
-    """A data set of images and their annotations; both are read when an item is read.
+    """A data set of annotated images; an image and its annotation are read when requested.
 
     Args:
         task: The task, which reads annotations and preprocesses images.
-        items: The image files, each with its annotation, or with None if it has none.
+        items: Pairs of an image file and its annotation; None for an image without annotation.
     """
 
     def __init__(self, task: Any, items: Sequence[tuple[Path, object]]) -> None:

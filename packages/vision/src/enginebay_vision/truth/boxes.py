@@ -27,7 +27,7 @@ class TrueBoxes(NamedTuple):
     Attributes:
         corners: ``N×4``: left, top, right and bottom, in pixels of the image.
         classes: The class index of each object.
-        ignored: Whether metrics ignore each object, because it is a group or marked as difficult.
+        ignored: True for each object that metrics ignore: a group, or annotated as difficult.
     """
 
     corners: NumpyArray
@@ -42,14 +42,14 @@ class _NamedBox(NamedTuple):
 
 
 def find_annotated_boxes(path: Path, classes: Sequence[str]) -> list[tuple[Path, TrueBoxes]] | None:
-    """Return each image file in a folder of COCO's or VOC's layout with its annotated boxes.
+    """Return each image file with its annotated boxes, from a folder in COCO's or VOC's layout.
 
     Args:
-        path: The folder; for a folder of another layout, the result is None.
-        classes: The task's class names; empty if it has none.
+        path: The folder; for a folder in another layout, the result is None.
+        classes: The task's class names; empty if the task has none.
 
     Raises:
-        InputError: An annotation is not valid, or its class is not in the task.
+        InputError: An annotation is not valid, or has a class that the task does not have.
     """
     coco = read_coco_file(path)
     named: dict[Path, list[_NamedBox]] = {}

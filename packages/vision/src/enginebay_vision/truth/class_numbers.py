@@ -15,17 +15,17 @@ def number_classes(
 ) -> tuple[str, list[int]]:
     """Return how class indices were determined, and the class index of each name in ``names``.
 
-    The first value is ``class names`` if indices are positions in the task's class names, or
-    ``sorted folders`` if they are positions in the data set's class names.
+    The first value is ``class names`` for positions in the task's class names, or ``sorted
+    folders`` for positions in the data set's class names.
 
     Args:
-        names: The class names of the data set, in its order.
-        classes: The class names of the task; empty if it has none.
+        names: The class names of the data set, in the order of the data set.
+        classes: The class names of the task; empty if the task has none.
         description: The name of the data set for messages.
         kind: ``folder`` or ``category``, for messages.
 
     Raises:
-        InputError: A name is not a class of the task, or two classes have this name.
+        InputError: A name is not a class of the task, or two classes of the task have the name.
     """
     unknown = [name for name in names if name not in classes]
     # Positions, like torchvision's ImageFolder: some data sets have codes as folder names.

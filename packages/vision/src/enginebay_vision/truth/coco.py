@@ -35,7 +35,8 @@ class CocoObject(msgspec.Struct, frozen=True):
         bbox: Left, top, width and height of the object's box, in pixels.
         iscrowd: 1 if the box contains a group of objects, else 0.
         area: The number of pixels in the object's outline; 0 if unknown.
-        keypoints: x, y and visibility of each point: 0 (unknown), 1 (hidden) or 2 (visible).
+        keypoints: x, y and visibility of each point; visibility is 0 (unknown), 1 (hidden) or 2
+            (visible).
     """
 
     image_id: int
@@ -59,7 +60,7 @@ class CocoFile(NamedTuple):
     Attributes:
         path: The annotation file.
         images: The path of each image file, by the image's id.
-        objects: All annotated objects, whose images and categories are in the file.
+        objects: All annotated objects; ``images`` and ``categories`` contain all that they name.
         categories: The categories in the order of their ids.
     """
 
@@ -70,9 +71,9 @@ class CocoFile(NamedTuple):
 
 
 def read_coco_file(folder: Path) -> CocoFile | None:
-    """Read the only ``.json`` file in a folder or its subfolders; None without such a file.
+    """Read the only ``.json`` file in a folder or its subfolders; return None without such a file.
 
-    The images are searched in the folder, in its subfolders, and next to the file.
+    The images may be in the folder, in its subfolders, or next to the file.
 
     Raises:
         InputError: There are several files, the file is not in COCO's format, or an image is

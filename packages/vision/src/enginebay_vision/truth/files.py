@@ -17,7 +17,7 @@ SUFFIXES = frozenset(
 
 
 def is_image_file(path: Path) -> bool:
-    """Return True for an existing file with the suffix of an image, except for hidden files."""
+    """Return True for an existing file that has the suffix of an image and is not hidden."""
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
 
 
@@ -30,12 +30,12 @@ def find_images(path: Path) -> list[Path]:
 def find_image_pairs(
     path: Path, layouts: Sequence[tuple[str, str]], suffixes: Collection[str] = SUFFIXES
 ) -> list[tuple[Path, Path | None]]:
-    """Return image files, each with the annotation file that has the same name without suffix.
+    """Return pairs of an image file and the annotation file with the same name before the suffix.
 
     Args:
         path: The folder that contains a folder of images and a folder of annotations.
         layouts: Possible names of the two folders. The first pair whose folder of annotations
-            exists is used. Without such a folder, all images are returned, without annotations.
+            exists is used. Without such a folder, all images are returned, with None.
         suffixes: The suffixes of annotation files.
 
     Raises:
@@ -57,7 +57,7 @@ def find_image_pairs(
 
 
 def find_only_file(files: Sequence[Path], folder: Path) -> Path | None:
-    """Return the only file with annotations in a folder; None for an empty list of files.
+    """Return the only one of the annotation files in ``folder``; None if ``files`` is empty.
 
     Raises:
         InputError: There are several files.

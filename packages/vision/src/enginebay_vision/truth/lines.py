@@ -1,4 +1,4 @@
-"""Reads the file that lists images with their lines of text."""
+"""Reads the file that lists images and the line of text in each image."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def find_text_lines(path: Path) -> list[tuple[Path, str]] | None:
-    """Return the image files that the only ``.txt`` file of a folder lists, with their texts.
+    """Return the image files and texts that the only ``.txt`` file of a folder lists.
 
     Each line of the file is the relative path of an image, a tab or a space, and the text. Without
-    such a file, the result is None.
+    a ``.txt`` file, the result is None.
 
     Raises:
         InputError: There are several files, the file is not in UTF-8, or a line has no image or no
