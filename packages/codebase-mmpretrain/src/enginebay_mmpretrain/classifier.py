@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Classifier(nn.Module):
-    """Module that returns the scores that mmpretrain predicts: the reference for engines.
+    """Module that returns the scores that mmpretrain predicts, with which engines are compared.
 
     Args:
         network: The classifier as mmpretrain builds it.

@@ -1,4 +1,4 @@
-"""Import of mmpretrain, which may be missing."""
+"""Imports mmpretrain, which may not be installed."""
 
 from __future__ import annotations
 

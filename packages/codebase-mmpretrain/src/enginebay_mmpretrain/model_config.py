@@ -1,4 +1,4 @@
-"""The config of a model: read by name or path, checked, and adjusted to an image size."""
+"""Reads a model's config by name or path, checks the config, and sets the image size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
         name: One of ``mmpretrain.list_models()``, or a path.
 
     Returns:
-        The config, and the URL of the published weights; None if there are none.
+        The config, and the URL of the published weights, or None without published weights.
 
     Raises:
         ModelSourceError: The config does not exist, or mmengine cannot read it.
@@ -48,7 +48,7 @@ def read_config(mmpretrain: ModuleType, name: str) -> tuple[Config, str | None]:
 
 
 def _suggest_names(name: str, known: Sequence[str]) -> str:
-    """Return a hint with similar names; names with the same start come first."""
+    """Return a hint with names that start with ``name`` or, without any, with similar names."""
     # mmpretrain's names end with the training setup, which users often omit.
     close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
@@ -105,7 +105,7 @@ def _find_registered(kind: str) -> type | None:
 
 
 def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return the channels, height and width of a test image; None if they are not specified.
+    """Return a config's channels, height and width of test images; None if not specified.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -123,7 +123,7 @@ def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def _read_crop_size(pipeline: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-    """Return an image's width and height after the last transform that fixes both."""
+    """Return the width and height set by the last transform that sets both; None without one."""
     size = None
     for transform in pipeline:
         kind = transform.get("type")
@@ -142,7 +142,7 @@ def _parse_pair(size: int | Sequence[int] | None) -> tuple[int, int] | None:
 
 
 def set_image_size(config: Config, size: tuple[int, int, int]) -> None:
-    """Set the image size in the config of a backbone that is built for one size.
+    """Set the image size and channels in the backbone's config, if the backbone has parameters.
 
     Args:
         config: The config, which is changed.

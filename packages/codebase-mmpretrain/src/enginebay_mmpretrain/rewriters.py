@@ -1,4 +1,4 @@
-"""The rewriter that replaces a classifier while it is exported."""
+"""The rewriter that replaces a classifier during an export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REWRITERS = eb.RewriterSet()
 
 @REWRITERS.module("enginebay_mmpretrain.classifier.Classifier")
 class Deployed(nn.Module):
-    """Module that returns the scores of ``Classifier`` for a batch of any size.
+    """Module that returns the scores of ``Classifier``, and can be exported for any batch size.
 
     Args:
         ctx: The rewriter's context.
@@ -39,7 +39,7 @@ class Deployed(nn.Module):
                 part.switch_to_deploy()
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in the original
-        """Compute the scores of ``Classifier.forward``."""
+        """Return the same scores as ``Classifier.forward``."""
         from mmpretrain.models import MultiLabelClsHead
 
         # Not by predict, whose list of one result for each image fixes the batch size in a graph.
@@ -52,7 +52,7 @@ class Deployed(nn.Module):
 
 
 def _join_windows(windows: Tensor, height: int, width: int, size: int) -> Tensor:
-    """Join windows, ``N·rows·columns×size×size×C``, to feature maps, ``N×H×W×C``."""
+    """Join attention windows, ``N·rows·columns×size×size×C``, to feature maps, ``N×H×W×C``."""
     # mmpretrain's own function computes the batch size as a Python number: a constant in a trace.
     channels = windows.shape[-1]
     tiles = windows.view(-1, height // size, width // size, size, size, channels)

@@ -40,11 +40,11 @@ def build_classifier(
     """Build a classifier.
 
     Returns:
-        The classifier; an image, ``1×C×H×W float32``, if the config or the request specifies a
-        size; the classifier's task, if there is one; a text about where its weights come from.
+        The classifier; an example image, ``1×C×H×W float32``, or None if the image size is unknown;
+        the classifier's image task, or None; and the origin of the weights as text.
 
     Raises:
-        ModelSourceError: The classifier does not exist, or the deploy config is wrong.
+        ModelSourceError: The classifier does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmpretrain is missing or cannot be imported.
     """
     options = read_options(request)

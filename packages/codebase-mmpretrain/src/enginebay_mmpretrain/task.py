@@ -1,4 +1,4 @@
-"""Read a classifier's task (preprocessing, classes) from mmpretrain's config, as plain data."""
+"""Reads a classifier's task (preprocessing and classes) from mmpretrain's config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KERNELS = {"pillow": ("nearest", "bilinear", "bicubic", "lanczos"), "cv2": ("bi
 def classification_task(
     network: BaseClassifier, config: Mapping[str, Any], size: tuple[int, int, int] | None
 ) -> dict[str, object] | None:
-    """Return the task of a classifier; None if a task cannot express the config.
+    """Return a classifier's task as plain data; None if a task cannot express the config.
 
     Args:
         network: The classifier as mmpretrain builds it.
@@ -49,7 +49,7 @@ def classification_task(
 def pipeline_steps(
     config: Mapping[str, Any], size: tuple[int, int, int]
 ) -> list[dict[str, object]] | None:
-    """Convert a ``test_pipeline`` to a task's steps; None if a transform is unsupported.
+    """Return a task's steps for a config's ``test_pipeline``; None for unsupported transforms.
 
     Example:
         >>> crop = [{"type": "ResizeEdge", "scale": 256}, {"type": "CenterCrop", "crop_size": 224}]
@@ -76,7 +76,7 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Convert a transform to a task's step, and scale the size; None if it is unsupported."""
+    """Return a task's step for a transform, with a scaled size; None for unsupported ones."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (
@@ -95,6 +95,6 @@ def _convert_step(
 
 
 def _scale_size(size: int | Sequence[int], share: tuple[float, float]) -> dict[str, int]:
-    """Scale a size, which is a number or ``(width, height)``; return height and width."""
+    """Return the scaled height and width of a size, which is a number or ``(width, height)``."""
     width, height = (size, size) if isinstance(size, int) else size
     return {"height": round(height * share[0]), "width": round(width * share[1])}

@@ -1,4 +1,4 @@
-"""Download of the weights that OpenMMLab published."""
+"""Downloads and loads the weights that OpenMMLab published."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ if TYPE_CHECKING:
 
 
 def load_published(network: nn.Module, address: str | None, name: str) -> None:
-    """Load the weights that OpenMMLab published; download them once, and run no code in them.
+    """Load the weights that OpenMMLab published into a network.
+
+    The file is downloaded once. Code in the file is not run.
 
     Args:
         network: The classifier.
-        address: The URL; None if there are no weights. OpenMMLab's file names end with the first
-            digits of the SHA-256, which are checked.
-        name: The user's name of the model.
+        address: The URL of the weights; None without published weights. OpenMMLab's file names end
+            with the first digits of the SHA-256, which are checked.
+        name: The name of the model for error messages.
 
     Raises:
-        ModelSourceError: There are no weights, they cannot be downloaded or read, or do not fit.
+        ModelSourceError: There are no published weights, they cannot be downloaded or read, or they
+            do not fit the network.
     """
     import torch
 

@@ -1,3 +1,3 @@
-"""Models of transformers, timm and torchvision, by their names: ``timm:resnet18``."""
+"""Builds models of transformers, timm and torchvision by name, such as ``timm:resnet18``."""
 
 __version__ = "0.1.0"

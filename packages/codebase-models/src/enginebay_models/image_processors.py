@@ -1,4 +1,4 @@
-"""Determine the tasks of transformers' image models from the models' image processors."""
+"""Reads a transformers model's task (preprocessing and classes) from its image processor."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 
 
 def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -> Record | None:
-    """Return the task of a model of transformers; None if it cannot be determined.
+    """Return the image task of a model of transformers; None if the task is unknown.
 
-    Determining the task requires enginebay-vision, which runs the preprocessing.
+    This requires enginebay-vision, which runs the preprocessing of the task.
 
     Args:
         model: The model.
-        name: The user's name of the model; a folder may contain the processor's settings.
+        name: The model's name or folder; a folder may contain the image processor's settings.
         image: The example input, ``1×C×H×W``; None if the input is not a single image.
     """
     kind = type(model).__name__
@@ -64,9 +64,9 @@ def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -
 def _image_input(
     config: PreTrainedConfig, name: str, height: int, width: int, *, detects: bool
 ) -> Record | None:
-    """Return an image processor's preprocessing for an image size, as plain data, or None.
+    """Return the preprocessing of the model's image processor for an image size, as plain data.
 
-    A processor is a class with arbitrary code, which plain data cannot always express.
+    The result is None without a processor, or if plain data cannot express the processor's code.
     """
     kind = _processor_class(config)
     if kind is None:
@@ -86,7 +86,7 @@ def _image_input(
 
 
 def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | None:
-    """Return the class of the model's image processor that uses Pillow, if there is one."""
+    """Return the class of the model's image processor that uses Pillow; None if there is none."""
     import transformers
     from transformers.models.auto import image_processing_auto
 
@@ -98,7 +98,7 @@ def _processor_class(config: PreTrainedConfig) -> type[BaseImageProcessor] | Non
 def _settings_for_size(
     settings: BaseImageProcessor, height: int, width: int, *, detects: bool
 ) -> tuple[dict[str, object], Record]:
-    """Return which settings of a processor an image size changes, and the preprocessing."""
+    """Return the settings to change in a processor for an image size, and the preprocessing."""
     kernel = _KERNELS[int(settings.resample)]
     exact = {"height": height, "width": width}
     if detects:
@@ -163,7 +163,7 @@ def _make_test_images() -> list[Image]:
 def _has_same_result(processor: BaseImageProcessor, spec: Record, image: Image) -> bool:
     """Return True if the preprocessing ``spec`` computes the same pixels as the processor.
 
-    The values may differ by one step of an 8-bit pixel.
+    The 8-bit pixels before the normalisation may differ by 1.
     """
     expected = processor(image, return_tensors="np")["pixel_values"]
     (actual,) = read_task(classify(spec, ())).preprocess(image).values()

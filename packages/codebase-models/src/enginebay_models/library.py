@@ -1,4 +1,4 @@
-"""Import of a library that may be missing, and errors of downloads and unknown models."""
+"""Imports a library that may be missing; creates the errors for downloads and unknown models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def import_library(name: str) -> ModuleType:
 
 @contextmanager
 def wrap_download_errors(model: str) -> Iterator[None]:
-    """Shorten the error of a failed download to one line; silence the log of the Hub's client.
+    """Shorten the error of a failed download to one line; silence the log of ``huggingface_hub``.
 
     Raises:
         EnginebayError: The download failed.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the sources of three libraries; each imports its library when it builds a model."""
+    """Return a model source for each library, which is imported when a model is built."""
     from enginebay_models import timm, torchvision, transformers
 
     return {

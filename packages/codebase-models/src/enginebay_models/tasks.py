@@ -1,4 +1,4 @@
-"""The tasks (preprocessing and classes) of the classifiers of timm and torchvision."""
+"""Determines the tasks (preprocessing and classes) of timm's and torchvision's classifiers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KERNELS = ("nearest", "bilinear", "bicubic", "lanczos")
 
 
 def timm_task(data: ModuleType, model: nn.Module, size: tuple[int, int, int]) -> Record | None:
-    """Return the task of a model of timm; None if it is not a supported classifier.
+    """Return the image task of a timm model; None if the model is not a supported classifier.
 
     Args:
         data: The module ``timm.data``.
@@ -56,7 +56,7 @@ def _timm_steps(config: Mapping[str, Any], height: int, width: int) -> list[Reco
 def torchvision_task(
     weights: WeightsEnum, arguments: Mapping[str, Any], size: tuple[int, int, int]
 ) -> Record | None:
-    """Return the task of a model of torchvision; None if it is not an image classifier.
+    """Return the image task of a torchvision model; None if the model does not classify images.
 
     Args:
         weights: The weights, whose transforms define the preprocessing.

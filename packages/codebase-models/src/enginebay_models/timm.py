@@ -1,4 +1,4 @@
-"""``timm:NAME``: any model of timm; the name may omit timm's tag, such as ``.a1_in1k``."""
+"""``timm:NAME``: any model of timm; the name may omit the weights' tag, such as ``.a1_in1k``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
     """Build a model of timm.
 
     Returns:
-        The model; an image of the size that its weights expect, ``1×C×H×W float32``; its task, if
-        it is a supported classifier; a text about where its weights come from.
+        The model; an example image, ``1×C×H×W float32``; the image task, or None for a model that
+        is not a supported classifier; and the origin of the weights as text.
 
     Raises:
-        ModelSourceError: timm has no such model, or the config is wrong.
+        ModelSourceError: timm has no such model, or ``codebase_config`` is wrong.
         MissingDependencyError: timm is missing or cannot be imported.
     """
     options = read_options(request)
@@ -48,7 +48,7 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
 
 
 def _size_arguments(trained_at: Any, size_requested: tuple[int, int, int] | None) -> dict[str, Any]:
-    """Return the arguments of ``timm.create_model`` for the requested size, if any are needed."""
+    """Return arguments of ``timm.create_model`` for the requested size; {} if none are needed."""
     if (
         trained_at is None
         or size_requested is None

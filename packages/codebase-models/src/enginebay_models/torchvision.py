@@ -31,11 +31,11 @@ def build_model(request: ModelRequest) -> tuple[nn.Module, Tensor, Record | None
     """Build a model of torchvision.
 
     Returns:
-        The model; an image, ``1×3×H×W float32``, or a video, ``1×3×16×H×W float32``; its task, if
-        it classifies images or detects objects; a text about where its weights come from.
+        The model; an example image, ``1×3×H×W float32``, or video, ``1×3×16×H×W float32``; the
+        image task of a classifier or detector, or None; and the origin of the weights as text.
 
     Raises:
-        ModelSourceError: torchvision has no such model, or the config is wrong.
+        ModelSourceError: torchvision has no such model, or ``codebase_config`` is wrong.
         MissingDependencyError: torchvision is missing or cannot be imported.
     """
     models = import_library("torchvision").models

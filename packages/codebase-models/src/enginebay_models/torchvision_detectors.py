@@ -1,4 +1,4 @@
-"""torchvision's detectors as modules for one image, with or without suppression."""
+"""torchvision's detectors as modules for one image, with or without non-maximum suppression."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def build_detector(
 
     Args:
         request: The model request. With ``model_type='end2end'`` in ``codebase_config``, a
-            single-stage detector includes its suppression.
+            single-stage detector includes non-maximum suppression.
         models: The module ``torchvision.models``.
 
     Returns:
-        The detector; an image, ``1×3×H×W float32``; the detector's task; a text about where its
-        weights come from.
+        The detector; an example image, ``1×3×H×W float32``; the detector's image task; and the
+        origin of the weights as text.
 
     Raises:
-        ModelSourceError: The config is wrong.
+        ModelSourceError: ``codebase_config`` is wrong.
     """
     section = dict(request.codebase_config)
     with_suppression = _parse_model_type(section.pop("model_type", None))
@@ -96,7 +96,7 @@ class Detector(nn.Module):
 class Candidates(Detector):
     """Module that returns all boxes of a single-stage detector, with a score for each class.
 
-    The boxes come from torchvision's own code, without its selection of the best boxes.
+    torchvision's own code computes the boxes, but does not select the best boxes.
 
     Args:
         network: The detector as torchvision builds it.
@@ -120,7 +120,7 @@ class Candidates(Detector):
         return {name: values[None] for name, values in results.items()}
 
     def _decode(self, maps: Any, anchors: Any, sizes: Any) -> list[dict[str, Tensor]]:
-        """Decode the head's outputs for one image: replaces ``postprocess_detections``."""
+        """Return the boxes and scores of one image; this replaces ``postprocess_detections``."""
         maps = {name: _join_levels(parts) for name, parts in maps.items()}
         coder = self.network.box_coder
         decode = getattr(coder, "decode_single", coder.decode)
@@ -139,7 +139,7 @@ class Candidates(Detector):
 
 
 def _join_levels(parts: Any) -> Tensor:
-    """Join the rows of one image to one tensor; RetinaNet and FCOS have a tensor per level."""
+    """Return an image's rows as one tensor; RetinaNet and FCOS have a tensor per feature level."""
     if isinstance(parts[0], list):
         (parts,) = parts
     return torch.cat(list(parts), -2).flatten(0, -2)
@@ -160,7 +160,7 @@ def _return_unchanged(image: Tensor, target: None) -> tuple[Tensor, None]:
 
 
 def _read_resized_size(transform: GeneralizedRCNNTransform) -> tuple[int, int]:
-    """Return the height and width of a wide image after resizing and padding."""
+    """Return the height and width of a landscape image after torchvision's resizing and padding."""
     if transform.fixed_size:
         width, height = transform.fixed_size
         return height, width
@@ -190,7 +190,7 @@ def _make_task(
     *,
     with_suppression: bool,
 ) -> Record:
-    """Return a detector's task; the task performs the suppression if the detector does not."""
+    """Return a detector's task, with non-maximum suppression if the detector performs none."""
     _, height, width = size
     if network.transform.fixed_size:
         steps = [resize(height, width, antialias=False)]

@@ -28,11 +28,11 @@ def build_model(
     """Build a model of transformers.
 
     Returns:
-        The model; example inputs, if their kind is known; the model's task, if it can be
-        determined; a text about where its weights come from.
+        The model; example inputs by name, or None if the kind of input is unknown; the image task,
+        or None if the task is unknown; and the origin of the weights as text.
 
     Raises:
-        ModelSourceError: transformers has no such model, or the config is wrong.
+        ModelSourceError: transformers has no such model, or ``codebase_config`` is wrong.
         MissingDependencyError: transformers is missing or cannot be imported.
     """
     options = read_options(request)
