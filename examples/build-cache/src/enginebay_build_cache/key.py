@@ -1,4 +1,4 @@
-"""The cache key of a build: a field for everything that the files of the build depend on.
+"""The cache key of a build, which has a field for everything that determines the built files.
 
 All values are texts, so that a message can list the fields in which two keys differ:
 ``params.precision`` is ``"fp16"`` in one key and ``"fp32"`` in the other.
@@ -39,8 +39,9 @@ def make_key(request: ConvertRequest) -> Key:
     """Return the cache key of a build.
 
     Raises:
-        EnginebayError: The backend cannot determine what its artifacts are bound to.
-        OSError: The IR, or a file in a parameter, cannot be read.
+        EnginebayError: The backend cannot determine the versions and devices that an artifact
+            requires.
+        OSError: The IR, or a file that a parameter names, cannot be read.
     """
     backend = eb.get_backend(request.backend)
     params = request.params.replace(work_dir=None).to_mapping()  # any folder may get a cached build
@@ -70,7 +71,7 @@ def make_key(request: ConvertRequest) -> Key:
 
 
 def digest_key(key: Key) -> str:
-    """Return the SHA-256 of a key in hex, which is the name of the key's entry.
+    """Return the SHA-256 of a key in hex, which is the name of the cache entry.
 
     Example:
         >>> digest_key({"a": "1", "b": "2"}) == digest_key({"b": "2", "a": "1"})
@@ -108,7 +109,7 @@ def _prefix_fields(field: str, mapping: Mapping[str, object]) -> dict[str, objec
 
 
 def _digest_files(value: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield, for each file that a parameter names, the parameter and the file's digest."""
+    """Yield the name of a parameter and the file's digest, for each file that a parameter names."""
     if isinstance(value, dict):
         for key, item in value.items():
             if name or key not in _TARGETS:

@@ -1,8 +1,8 @@
 """The folder of cached builds: each entry is a folder with the files and a description.
 
 Entries are created and deleted by atomic renames. So several processes may share the folder without
-a lock: an entry that is deleted while another process reads it is a miss for the reader. Every file
-is checked against its digest when it is used.
+a lock: an entry that is deleted while another process reads it is a miss for that process. The
+digest of a file is checked when the file is used.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class Store:
         return True
 
     def _make_room(self, newest: str) -> None:
-        """Delete the least recently used entries until the rest fits the limit; keep ``newest``."""
+        """Delete the least recently used entries above the limit, but not the entry ``newest``."""
         total = 0
         entries = self.entries()
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):

@@ -1,4 +1,4 @@
-"""``python -m enginebay_openvino convert IR [flags]``."""
+"""The command ``python -m enginebay_openvino convert IR [flags]``."""
 
 import enginebay as eb
 

@@ -1,4 +1,4 @@
-"""Compilation of a network for a device, and the receipt of the compiled model."""
+"""Compiles a network for a device, and creates the receipt with the properties in use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARITHMETIC = ("Convolution", "Deconvolution", "FullyConnected", "MatMul", "Gemm
 
 
 def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledModel, eb.Receipt]:
-    """Read the network and compile it for its device.
+    """Compile an artifact's network for the device; return the compiled model and the receipt.
 
     Raises:
         ParamsError: OpenVINO has no such device.
@@ -81,7 +81,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
 
 
 def _make_properties(core: ov.Core, device: str, params: OpenvinoParams) -> dict[str, str]:
-    """Translate the parameters to OpenVINO's properties, which ``params.properties`` override."""
+    """Convert parameters to OpenVINO's properties; ``params.properties`` override the others."""
     properties = {
         # By default a CPU with bfloat16 instructions computes in bfloat16.
         "INFERENCE_PRECISION_HINT": _HINTS[_supported_precision(core, device, params.precision)],
@@ -165,7 +165,7 @@ def _format_property(value: object) -> str:
 
 
 def _count_arithmetic(compiled: ov.CompiledModel, products: frozenset[str]) -> Counter[str]:
-    """Count the arithmetic layers by the OpenVINO type that they compute in."""
+    """Return the number of arithmetic layers by the OpenVINO type in which they compute."""
     counts: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ops():
         info = node.get_rt_info()

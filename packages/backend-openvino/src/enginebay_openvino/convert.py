@@ -1,4 +1,4 @@
-"""Conversion of an IR to OpenVINO's files: the network in ``.xml``, the weights in ``.bin``."""
+"""Converts an IR to OpenVINO's files: the network in ``.xml``, the weights in ``.bin``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
-    """Write the network and its weights into the work folder.
+    """Convert an IR, and write the network and the weights into the work folder.
 
     Returns:
         The ``.xml`` file, the ``.bin`` file if there are weights, and the files of extensions.
@@ -33,7 +33,8 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
         ParamsError: OpenVINO has no such device, or an extension is not valid.
         UsageError: The calibration data does not fit the model.
         MissingDependencyError: int8 requires NNCF, which is not installed.
-        ConversionError: OpenVINO does not support an operator, or changes inputs or outputs.
+        ConversionError: OpenVINO does not support an operator, or changes the number or a dtype of
+            inputs or outputs.
     """
     import openvino as ov
 
@@ -58,7 +59,7 @@ def convert(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the operator of each node that int8 computes in 8 bits, by the node's name.
+    """Return the operator of each node whose inputs NNCF quantises, by the node's name.
 
     Raises:
         MissingDependencyError: NNCF is not installed.

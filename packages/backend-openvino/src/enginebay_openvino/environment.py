@@ -1,4 +1,4 @@
-"""Checks that exactly one OpenVINO is installed, and that it has the requested device."""
+"""Checks that exactly one OpenVINO is installed, and that OpenVINO finds the requested device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DRIVERS = {
 
 
 def check_tier(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
+    """Run the checks of one stage of ``check-env``; core itself runs the smoke stage."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_rivals()

@@ -24,15 +24,15 @@ FOLDER = "extensions"
 def add_extensions(
     core: ov.Core, extensions: Iterable[str]
 ) -> list[Path | ov.Extension | type[ov.Op]]:
-    """Add extensions to a core.
+    """Load extensions and add them to an ``openvino.Core``.
 
     Args:
-        core: The core that reads or compiles a network.
+        core: The ``openvino.Core`` that reads or compiles a network.
         extensions: Paths of shared libraries, and Python objects as ``file.py:attr`` or
             ``package.module:attr``.
 
     Returns:
-        The path of each library, and each Python object.
+        The loaded extensions: paths of libraries, and Python objects.
 
     Raises:
         ParamsError: A path is not a file, or an object is not an extension of OpenVINO.
@@ -93,7 +93,7 @@ def _no_bytecode() -> Iterator[None]:
 
 
 def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
-    """Copy the libraries and Python files into the artifact, and return their paths.
+    """Copy the libraries and Python files into the artifact, and return the copies' paths.
 
     Raises:
         ParamsError: Two files have the same name.
@@ -111,7 +111,7 @@ def copy_extensions(extensions: Iterable[str], work_dir: Path) -> list[Path]:
 
 
 def locate_extensions(extensions: Iterable[str], directory: Path) -> list[str]:
-    """Return the extensions of an artifact, with the paths of its copied files."""
+    """Return the extensions with the paths of the copied files in an artifact."""
     folder = directory / FOLDER
     return [
         str(folder / text.rpartition("/")[2]) if _extension_file(text) else text

@@ -1,8 +1,8 @@
 """A converter for ONNX's ``DFT`` that transforms along the right axis.
 
 OpenVINO 2026.4 reads the axis from an attribute, which ``DFT`` had before opset 20. Since opset 20
-the axis is the third input. OpenVINO ignores it and transforms along axis 1: the result is wrong
-without an error.
+the axis is the third input. OpenVINO ignores this input and transforms along axis 1: the result is
+wrong without an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def make_dft_reader(opset: int | None) -> ConversionExtension:
 
 
 def _build_transform(node: NodeContext, opset: int) -> ov.Output:
-    """Build the transform of a signal, whose last axis has size 1 (real) or 2 (complex)."""
+    """Return the transform of a signal; the size of the last axis is 1 (real) or 2 (complex)."""
     from openvino import opset15 as ops
 
     signal, last = node.get_input(0), [-1]

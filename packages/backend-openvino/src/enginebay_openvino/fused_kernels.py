@@ -1,16 +1,16 @@
-"""Errors in the fused kernels of OpenVINO's CPU plugin ("Subgraph").
+"""Detects networks that OpenVINO's CPU plugin computes wrongly in fused kernels ("Subgraph").
 
 OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
-output have the same shape, it may write the output over the query. With as many heads as tokens the
-shapes are the same, but one is ordered by head and the other by token: the result is wrong without
-an error. 4 frames and 4 heads are enough.
+output have the same shape, the kernel may write the output over the query. With as many heads as
+tokens the shapes are the same, but one is ordered by head and the other by token: the result is
+wrong without an error. 4 frames and 4 heads are enough.
 
-It also fuses linear layers of matrices with few rows, which it splits among its threads, and the
-operator that adds their result to an earlier matrix. Compiling two residual blocks for 4, 6 or 8
-rows on two threads crashes with SIGSEGV.
+OpenVINO also fuses residual blocks: linear layers of matrices with few rows, and the operator that
+adds the layers' result to an earlier matrix. The kernel splits rows among its threads. Compiling
+two residual blocks for 4, 6 or 8 rows on two threads crashes with SIGSEGV.
 
-On a processor with VNNI or AMX it fuses such layers in int8 too. The kernel reports f32, the type
-of its first input, while its products are in 8 bits, by the instruction vpdpbusd or tdpbusd.
+On a processor with VNNI or AMX OpenVINO fuses such layers in int8 too. The kernel reports f32, the
+type of the first input, but computes products in 8 bits, by the instruction vpdpbusd or tdpbusd.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SEPARATE_KERNELS = {"SNIPPETS_MODE": "DISABLE"}
 
 
 def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
-    """Return True if a kernel may be an attention that writes its output over its query.
+    """Return True if a kernel may be an attention that writes the output over the query.
 
-    This is also true for an element-wise kernel of the same shapes, which looks the same but is
-    correct; without fusion, it computes the same numbers.
+    The result is also True for an element-wise kernel of the same shapes, which looks the same.
+    Such a kernel is correct, and computes the same numbers without fusion.
     """
     return any(
         _get_layer_type(node) == "Subgraph" and _may_be_in_place(node)
@@ -65,7 +65,7 @@ def find_products(network: ov.Model) -> frozenset[str]:
 
 
 def count_int8_products(kernel: ov.Node, names: frozenset[str]) -> int:
-    """Count the matrix products that a layer computes in 8 bits; 0 if it is not a fused kernel.
+    """Return how many matrix products a fused kernel computes in 8 bits; 0 for other layers.
 
     Args:
         kernel: A layer of a compiled model.

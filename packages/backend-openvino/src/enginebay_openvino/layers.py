@@ -1,4 +1,4 @@
-"""The time of each layer, measured by the counters of OpenVINO's plugin for the device."""
+"""Measures the time of each layer by the performance counters of OpenVINO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
 
     Raises:
         ConversionError: OpenVINO cannot compile the network.
-        UsageError: The device has no counters.
+        UsageError: The device has no performance counters.
     """
     params = request.load.params
     with_counters = params.replace(properties={**params.properties, "PERF_COUNT": "YES"})
@@ -53,7 +53,7 @@ def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
 
 
 def _read_counters(request: ov.InferRequest) -> dict[str, tuple[str, float]]:
-    """Return the operator and the seconds of each layer that ran; fused layers do not run."""
+    """Return operator and seconds of each executed layer by name; fused layers are not executed."""
     import openvino as ov
 
     executed = ov.ProfilingInfo.Status.EXECUTED

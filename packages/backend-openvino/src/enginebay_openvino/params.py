@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _optimizer_arguments(arguments: Mapping[str, object] | None) -> dict[str, Any]:
-    """Translate command-line arguments of the Model Optimizer to parameters."""
+    """Convert command-line arguments of the Model Optimizer to parameters."""
     fields: dict[str, Any] = {}
     for name, value in (arguments or {}).items():
         if name != "--data_type":

@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook imports what it needs."""
+"""The hooks that Enginebay calls. OpenVINO is imported only by the hooks that use OpenVINO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Return the backend's name and what it can do."""
+    """Return the backend's name, parameters and capabilities."""
     return eb.BackendInfo(
         name="openvino",
         # ONNX first: reading it needs no torch, and it has the names of inputs and outputs.
@@ -46,7 +46,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
-    """Check that one OpenVINO is installed, imports, and has the requested device."""
+    """Report whether one OpenVINO is installed, can be imported, and finds the device."""
     from enginebay_openvino.environment import check_tier
 
     return check_tier(request)
@@ -54,7 +54,7 @@ def check_env(request: CheckEnvRequest[OpenvinoParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[OpenvinoParams]) -> list[Path]:
-    """Write the ``.xml`` and ``.bin`` files."""
+    """Write the ``.xml`` and ``.bin`` files, and return the paths."""
     from enginebay_openvino.convert import convert
 
     return convert(request)
@@ -70,7 +70,7 @@ def quantizable_nodes(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the reason for each node that OpenVINO does not support, by the node's name."""
+    """Return the names of the nodes that OpenVINO does not support, each with the reason."""
     from enginebay_openvino import preview
 
     return preview.unsupported_operators(request)
@@ -78,7 +78,7 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
-    """Compile the model for its device."""
+    """Compile the model for the device, and return a wrapper that runs the model."""
     from enginebay_openvino.wrapper import OpenvinoWrapper
 
     return OpenvinoWrapper.from_request(request)
@@ -86,7 +86,7 @@ def build_wrapper(request: WrapperRequest[OpenvinoParams]) -> eb.Wrapper:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[OpenvinoParams]) -> list[TimedLayer]:
-    """Time the layers by OpenVINO's performance counters."""
+    """Return the time of each layer, measured by OpenVINO's performance counters."""
     from enginebay_openvino import layers
 
     return layers.time_layers(request)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, str]:
-    """Return the reason for each node that cannot be converted or run, by the node's name.
+    """Return the names of the nodes that cannot be converted or run, each with the reason.
 
     Raises:
         ParamsError: OpenVINO has no such device, or an extension is not valid.

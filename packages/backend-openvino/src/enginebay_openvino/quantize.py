@@ -1,4 +1,4 @@
-"""Quantisation to int8 by NNCF, calibrated with a data set."""
+"""Quantises networks to int8 by NNCF, calibrated with a data set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def quantize(
 
     Args:
         model: The network.
-        samples: Inputs by name; they can be read several times.
+        samples: Samples of inputs by name; the samples can be read several times.
         keep: Names of nodes to leave in floating point, from :func:`quantizable_nodes`.
         count: The number of samples to calibrate with; None for all.
 
@@ -90,7 +90,7 @@ def quantizable_nodes(model: ov.Model, samples: CalibrationData) -> dict[str, st
 
     Args:
         model: The network.
-        samples: Inputs by name; only the first sample is read.
+        samples: Samples of inputs by name; only the first sample is read.
 
     Raises:
         UsageError: The sample does not fit the network's inputs.
@@ -113,7 +113,7 @@ def _is_weight(node: ov.Node) -> bool:
 
 
 def _name_nodes(model: ov.Model) -> None:
-    """Give nodes without a name a name that is the same each time the model is read."""
+    """Name the nodes that have no name; the new names are the same each time a model is read."""
     counts: Counter[str] = Counter()
     for op in model.get_ordered_ops():
         kind = op.get_type_name()

@@ -148,7 +148,7 @@ def _average_with_divisor(
     ceil_mode: bool,
     divisor: int,
 ) -> Tensor:
-    """Compute average pooling as 3-D pooling, whose rewriter in core supports a divisor."""
+    """Compute average pooling as 3-D pooling, for which a rewriter in core supports a divisor."""
     from torch.nn import functional
 
     kernel, pads = (
@@ -160,7 +160,7 @@ def _average_with_divisor(
 
 
 def _limit_window(input: Tensor, kernel_size: _Sizes, padding: _Sizes) -> _Sizes:  # noqa: A002  # torch's name
-    """Return the window's size, at most that of the padded input; unchanged for dynamic sizes."""
+    """Return the pooling window's size, at most the padded input's; unchanged for dynamic sizes."""
     import torch
 
     kernel = _expand_numbers(kernel_size, 1)

@@ -30,7 +30,7 @@ _NARROWED = ("int64", "uint64", "float64")
 
 
 class OpenvinoWrapper(eb.Wrapper):
-    """Runs one compiled model; overlapping calls use separate infer requests.
+    """Runs one compiled model; concurrent calls use separate infer requests.
 
     Attributes:
         compiled: The ``openvino.CompiledModel``; deleted when the wrapper is closed.
@@ -69,7 +69,7 @@ class OpenvinoWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[OpenvinoParams]) -> OpenvinoWrapper:
-        """Compile the artifact's network for the requested device."""
+        """Compile the artifact's network for the requested device, and return a wrapper."""
         compiled, receipt = compile_model(request)
         return cls(compiled, receipt=receipt, inputs=request.inputs, outputs=request.outputs)
 
@@ -176,7 +176,7 @@ def _copy_array(value: Array) -> Array:
 
 
 def _extension_type(spec: TensorSpec) -> ov.Type | None:
-    """Return OpenVINO's type for a dtype that NumPy lacks, such as bfloat16; else None."""
+    """Return OpenVINO's type for a dtype that is not built into NumPy, such as bfloat16."""
     return None if numpy_dtype(spec.dtype).isbuiltin == 1 else get_openvino_type(spec.dtype)
 
 

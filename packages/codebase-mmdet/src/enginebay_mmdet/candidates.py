@@ -37,7 +37,7 @@ class Candidates(nn.Module):
 
         Returns:
             ``N×boxes×(4 + classes) float32``: left, top, right and bottom in pixels of the input,
-            and the scores.
+            and a score for each class.
         """
         if input.shape[0] == 1:  # ncnn has no layer that splits a batch
             return self._compute_one(input)[None]

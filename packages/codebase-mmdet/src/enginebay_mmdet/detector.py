@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Detector(nn.Module):
-    """Module that returns the detections that mmdet predicts: the reference for engines.
+    """Module that returns the detections that mmdet predicts, with which engines are compared.
 
     Args:
         network: The detector as mmdet builds it.
@@ -40,7 +40,7 @@ class Detector(nn.Module):
         return {"dets": torch.stack(dets), "labels": torch.stack(labels)}
 
     def detect(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """Detect objects in one image, ``1×C×H×W``; return its ``dets`` and ``labels``."""
+        """Detect objects in one image, ``1×C×H×W``; return the image's ``dets`` and ``labels``."""
         # Without rescaling, boxes are in pixels of the input.
         (sample,) = self.network.predict(image, [make_sample(image)], rescale=False)
         results = sample.pred_instances

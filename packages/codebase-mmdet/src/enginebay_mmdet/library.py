@@ -1,4 +1,4 @@
-"""Import mmdet, which may be missing, with an mmcv that may lack compiled operators."""
+"""Imports mmdet, which may not be installed; mmcv may be installed without compiled operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def import_library() -> ModuleType:
 
 
 class _WithoutOperators(ModuleType):
-    """Stands in for mmcv's compiled module; operators not in ``operators.py`` raise an error."""
+    """Replaces mmcv's compiled module; operators missing from ``operators.py`` raise an error."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):

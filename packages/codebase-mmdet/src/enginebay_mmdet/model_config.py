@@ -1,4 +1,4 @@
-"""The config of a model: read by name or path, and checked."""
+"""Reads a model's config by name or path, and checks the config."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _list_configs(folder: Path) -> dict[str, Path]:
 
 
 def _suggest_names(name: str, known: list[str]) -> str | None:
-    """Return a hint with similar names; names with the same start come first."""
+    """Return a hint with names that start with ``name`` or, without any, with similar names."""
     close = [other for other in known if other.startswith(name)][:3]
     close = close or get_close_matches(name, known, n=3, cutoff=0.5)
     return f"nearest are {', '.join(close)}" if close else None
@@ -81,7 +81,7 @@ def _check_detector(config: Mapping[str, Any], name: str) -> None:
 
 
 def read_image_size(config: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the channels, height and width of a test image after resizing and padding.
+    """Return a config's channels, height and width of test images after resizing and padding.
 
     Example:
         >>> resize = {"type": "Resize", "scale": (1333, 800), "keep_ratio": True}

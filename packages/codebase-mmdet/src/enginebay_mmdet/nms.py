@@ -1,7 +1,7 @@
 """Non-maximum suppression as one operator of torch, exported as ONNX's ``NonMaxSuppression``.
 
-The operator returns a mask instead of a list of indices. So all shapes are fixed, and torch can
-export the following operators and map them over images.
+The operator returns a mask instead of a list of indices. So no shape depends on the scores, and
+torch can export the operators that use the mask and map them over images.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @torch.library.custom_op("enginebay_mmdet::nms", mutates_args=())
 def select_boxes(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
-    """Return 1 for each selected box; 0 for a box that overlaps a better box or has score 0.
+    """Return a mask: 1 for a selected box, 0 for one that overlaps a better box or has score 0.
 
     Args:
         boxes: ``B×N×4 float32``: left, top, right, bottom.
@@ -52,7 +52,7 @@ def _map_over_batch(
     iou_threshold: float,
     most: int,
 ) -> tuple[Tensor, int]:
-    """Merge the mapped dimension with the batch: torch.vmap's rule for the operator."""
+    """Merge the mapped dimension with the batch; this is the operator's rule for torch.vmap."""
     boxes, scores = (
         x.movedim(dim, 0) if dim is not None else x.expand(info.batch_size, *x.shape)
         for x, dim in zip((boxes, scores), in_dims, strict=False)
@@ -72,7 +72,7 @@ def symbolic(
     iou_threshold: float,
     most: int,
 ) -> object:
-    """Add ``NonMaxSuppression``, and nodes that convert the selected indices to a mask."""
+    """Add ``NonMaxSuppression`` and nodes that convert the indices to a mask; return the mask."""
 
     def constant(*values: float) -> object:
         return g.op("Constant", value_t=torch.tensor(values))

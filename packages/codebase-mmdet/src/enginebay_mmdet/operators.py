@@ -1,6 +1,6 @@
-"""mmcv's operators in plain torch, for an mmcv that was built without them.
+"""mmcv's operators in plain torch, for an mmcv that was built without compiled operators.
 
-Names and arguments are those of mmcv's compiled module, which writes into the caller's tensors.
+Names and arguments are those of mmcv's compiled module.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def nms(bboxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
-    """Remove each box that overlaps a better box; return the other boxes' indices, best first.
+    """Remove each box that overlaps a better box; return the remaining indices, best first.
 
     Args:
         bboxes: ``N×4 float32``: left, top, right, bottom.
@@ -47,7 +47,7 @@ def roi_align_forward(
     pool_mode: int,
     aligned: bool,
 ) -> None:
-    """Split each region into cells; write the average of the features of each cell to ``output``.
+    """Split each region into bins; write the average of the features in each bin to ``output``.
 
     ``rois`` is ``K×5``: the index of the image, then left, top, right and bottom.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
-    """Return the source of mmdet's models, which imports mmdet when it builds a model."""
+    """Return the model source of mmdet, which is imported when a model is built."""
     from enginebay_mmdet.source import build_detector
 
     return {"mmdet": build_detector}
@@ -23,7 +23,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriters of detectors, if this process has built a detector."""
+    """Return the rewriters of detectors; none before this process has built a detector."""
     # Otherwise every export would report rewriters that never fired.
     if "enginebay_mmdet.detector" not in sys.modules:
         return eb.RewriterSet()

@@ -1,8 +1,8 @@
 """Rewriters that replace parts of mmdet while a detector is exported.
 
-mmdet selects boxes in lists whose lengths depend on the image. Here nothing is removed: boxes that
-mmdet drops get a score of 0. So the shapes are fixed, and the computation for one image is mapped
-over all images.
+mmdet selects boxes in lists whose lengths depend on the image. The rewriters remove no box: boxes
+that mmdet drops get a score of 0. So the shapes are fixed, and torch.vmap maps the computation for
+one image over all images.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Deployed(nn.Module):
                 config.nms.setdefault("min_size", config.pop("min_bbox_size", -1))
 
     def forward(self, input: Tensor) -> dict[str, Tensor]:  # noqa: A002  # the name in the original
-        """Compute the detections of ``Detector.forward``."""
+        """Return the same detections as ``Detector.forward``."""
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # torch's
             # torch.jit.trace cannot trace torch.vmap; Enginebay then traces torch.export's graph.
             raise torch.onnx.errors.UnsupportedOperatorError("torch::vmap", 1, None)
@@ -110,7 +110,10 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Select the best scores of one feature level; scores below the threshold become 0."""
+    """Return the best scores of a feature level, with labels, rows and results of their boxes.
+
+    Scores below the threshold become 0.
+    """
     classes = scores.shape[1]
     flat = torch.where(scores > score_thr, scores, 0).flatten()
     size: Any = flat.shape[0]
@@ -200,7 +203,7 @@ def decode_yolox(
     rescale: bool = False,
     with_nms: bool = True,
 ) -> list[InstanceData]:
-    """Decode all boxes of one image; boxes below the threshold get score 0."""
+    """Return the detections of one image; boxes with scores below the threshold get score 0."""
     cfg = self.test_cfg if cfg is None else cfg
     first = cls_scores[0]
     priors = self.prior_generator.grid_priors(
@@ -233,7 +236,7 @@ def suppress_by_class(
     return_inds: bool = False,
     box_dim: int = 4,
 ) -> object:
-    """Suppress overlapping boxes of each class; boxes below the threshold get score 0."""
+    """Suppress overlapping boxes of each class; scores below the threshold become 0."""
     if return_inds:
         return ctx.origin_func(
             multi_bboxes, multi_scores, score_thr, nms_cfg, max_num, score_factors, True, box_dim
@@ -259,7 +262,7 @@ def pool_by_level(
     rois: Tensor,
     roi_scale_factor: float | None = None,
 ) -> Tensor:
-    """Pool each region of an image at all levels; select the result at the region's level."""
+    """Pool each region at all feature levels; return the results of the regions' own levels."""
     levels = self.map_roi_levels(rois, len(feats))
     if roi_scale_factor is not None:
         rois = self.roi_rescale(rois, roi_scale_factor)
@@ -289,7 +292,7 @@ def decode_deltas(
     clip_border: bool = True,
     *rest: object,
 ) -> Tensor:
-    """Decode boxes, and clip copies to the image, since mmdet's code clips views in place."""
+    """Decode boxes and clip them out of place, since mmdet's code clips views in place."""
     boxes = ctx.origin_func(rois, deltas, means, stds, None, wh_ratio_clip, False, *rest)
     return _clip_boxes(boxes, max_shape) if clip_border and max_shape is not None else boxes
 
@@ -298,7 +301,7 @@ def decode_deltas(
 def decode_distances(
     ctx: Context, points: Tensor, distance: Tensor, max_shape: Sequence[int] | None = None
 ) -> Tensor:
-    """Decode boxes, and clip copies to the image, since mmdet's code clips views in place."""
+    """Decode boxes and clip them out of place, since mmdet's code clips views in place."""
     boxes: Tensor = ctx.origin_func(points, distance)
     return boxes if max_shape is None else _clip_boxes(boxes, max_shape)
 

@@ -23,19 +23,19 @@ def pool_regions(
     samples: int,
     shift: bool,
 ) -> Tensor:
-    """Split each region into cells, and average the features in each cell.
+    """Split each region into bins, and return the average of the features in each bin.
 
     Args:
         features: ``B×C×H×W float32``.
         boxes: ``B×N×4 float32``: left, top, right, bottom, in pixels of the image.
         scale: The width of the feature map divided by the width of the image.
-        height: The number of cells of a region from top to bottom.
-        width: The number of cells of a region from left to right.
-        samples: Points to average along each side of a cell; 0 for one point per feature.
+        height: The number of bins of a region from top to bottom.
+        width: The number of bins of a region from left to right.
+        samples: The sampling points along each side of a bin; 0 for one point per feature.
         shift: True if the centre of the first feature is at 0.5, not at 0: mmcv's ``aligned``.
 
     Returns:
-        ``(B·N)×C×height×width float32``.
+        The averages, ``(B·N)×C×height×width float32``.
     """
     from torchvision.ops.roi_align import _roi_align
 
@@ -57,7 +57,7 @@ def _map_over_batch(
     boxes: Tensor,
     *rest: Any,
 ) -> tuple[Tensor, int]:
-    """Merge the mapped dimension with the batch: torch.vmap's rule for the operator."""
+    """Merge the mapped dimension with the batch; this is the operator's rule for torch.vmap."""
     features, boxes = features.movedim(in_dims[0], 0), boxes.movedim(in_dims[1], 0)
     pooled = pool_regions(features.flatten(0, 1), boxes.flatten(0, 1), *rest)
     return pooled.reshape(features.shape[0], -1, *pooled.shape[1:]), 0
@@ -77,7 +77,7 @@ def symbolic(
     samples: int,
     shift: bool,
 ) -> object:
-    """Add ``RoiAlign``; before opset 16, which adds an attribute for the shift, move the boxes."""
+    """Return a node ``RoiAlign``; before opset 16, boxes are moved to express the shift."""
 
     def constant(values: object) -> object:
         return g.op("Constant", value_t=torch.tensor(values))

@@ -56,11 +56,11 @@ def build_detector(request: ModelRequest) -> tuple[nn.Module, Tensor, dict[str, 
     """Build a detector.
 
     Returns:
-        The detector; an image of the test size, ``1×C×H×W float32``; the detector's task; a text
-        about where its weights come from.
+        The detector; an example image, ``1×C×H×W float32``; the detector's image task; and the
+        origin of the weights as text.
 
     Raises:
-        ModelSourceError: The detector does not exist, or the deploy config is wrong.
+        ModelSourceError: The detector does not exist, or ``codebase_config`` is wrong.
         MissingDependencyError: mmdet is missing or cannot be imported.
     """
     section = dict(request.codebase_config)
@@ -164,7 +164,7 @@ def _check_post_processing(section: Iterable[str]) -> None:
     """Check the keys of ``post_processing``, and log the keys that have no effect.
 
     Raises:
-        ModelSourceError: MMDeploy does not have such a key.
+        ModelSourceError: A key is not one of MMDeploy's keys.
     """
     for key in section:
         if key not in _POST_PROCESSING:
@@ -179,7 +179,7 @@ def _check_post_processing(section: Iterable[str]) -> None:
 
 
 def _set_post_processing(model: ConfigDict, section: Mapping[str, Any]) -> int:
-    """Add missing values to the model's ``test_cfg``; return the number of detections."""
+    """Fill in missing options of the model's ``test_cfg``; return the detections per image."""
     test = model.test_cfg.get("rcnn", model.test_cfg)
     if "score_threshold" in section:
         test.setdefault("score_thr", section["score_threshold"])

@@ -1,4 +1,4 @@
-"""Read a detector's task (preprocessing, classes, output names) from mmdet's config."""
+"""Reads a detector's task (preprocessing, classes and output names) from mmdet's config."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def make_task(config: Config, size: tuple[int, int, int], *, candidates: bool) -> dict[str, object]:
-    """Return the task of a detector.
+    """Return a detector's task as plain data.
 
     Args:
         config: The config, with a complete ``test_cfg``.
         size: Channels, height and width of the input.
-        candidates: True for a detector without suppression; the task then has the suppression.
+        candidates: True for a detector without non-maximum suppression; the task then performs it.
     """
     task: dict[str, object] = {
         "type": "object-detection",
@@ -74,7 +74,7 @@ def _type_name(kind: object) -> str:
 
 
 def _read_class_names(config: Config) -> list[str]:
-    """Return the class names of the test data set; [] if the model has another class count."""
+    """Return the class names of the test data set; [] if the model has a different class count."""
     data = config.get("test_dataloader", {}).get("dataset", {})
     heads = config.model.get("bbox_head") or config.model.get("roi_head", {}).get("bbox_head", {})
     head = heads[-1] if isinstance(heads, list) else heads

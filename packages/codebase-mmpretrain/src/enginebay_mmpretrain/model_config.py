@@ -142,7 +142,7 @@ def _parse_pair(size: int | Sequence[int] | None) -> tuple[int, int] | None:
 
 
 def set_image_size(config: Config, size: tuple[int, int, int]) -> None:
-    """Set the image size and channels in the backbone's config, if the backbone has parameters.
+    """Set the image size and channels in the backbone's config, if the backbone accepts them.
 
     Args:
         config: The config, which is changed.

@@ -27,7 +27,7 @@ _WITH_NO_OBJECT = ("Detr", "TableTransformer", "Yolos")
 def transformers_task(model: PreTrainedModel, name: str, image: Tensor | None) -> Record | None:
     """Return the image task of a model of transformers; None if the task is unknown.
 
-    This requires enginebay-vision, which runs the preprocessing of the task.
+    The function requires enginebay-vision, which runs the preprocessing of the task.
 
     Args:
         model: The model.
