@@ -74,6 +74,7 @@ def _count_builds(number: int) -> str:
 
 def _format_entry(entry: Entry) -> str:
     built = datetime.fromtimestamp(entry.about.built).isoformat(" ", "seconds")
+    # The values of a key are JSON: the name has quotation marks.
     backend = entry.about.key.get("backend", "").strip('"')
     took = f"built {built} in {entry.about.seconds:.1f} s"
     return f"{entry.digest[:12]}  {backend}  {entry.size} bytes  {took}"

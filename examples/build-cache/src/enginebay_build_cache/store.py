@@ -216,6 +216,7 @@ class Store:
         """Delete the least recently used entries above the limit, but not the entry ``newest``."""
         total = 0
         entries = self.entries()
+        # The newest entry first; the sort is stable, so the others stay in the order of last use.
         for entry in sorted(entries, key=lambda entry: entry.digest != newest):
             total += entry.size
             if total > self.limit:

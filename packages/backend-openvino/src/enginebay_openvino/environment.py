@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: Both wheels write into the same folder: the one installed last breaks the other.
 RIVALS = ("openvino", "openvino-nightly")
 
+# Without the option, pip does not replace a broken wheel of the same version.
 _INSTALL = "pip install --force-reinstall openvino"
 _DRIVERS = {
     "GPU": "install Intel's GPU driver (Debian, Ubuntu: apt install intel-opencl-icd)",

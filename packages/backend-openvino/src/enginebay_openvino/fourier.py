@@ -49,6 +49,7 @@ def _build_transform(node: NodeContext, opset: int) -> ov.Output:
             raise ValueError("a one-sided DFT of complex numbers is not defined")
         return ops.rdft(ops.squeeze(signal, last), *arguments).output(0)
     if real:
+        # The imaginary part: zeros of the signal's shape, which may be dynamic.
         signal = ops.concat([signal, ops.subtract(signal, signal)], -1)
     transform = ops.idft if inverse else ops.dft
     return transform(signal, *arguments).output(0)

@@ -32,6 +32,7 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
     frontend = FrontEndManager().load_by_framework("onnx")
     frontend.add_extension(make_dft_reader(request.ir.opset))
     for extension in add_extensions(core, params.extensions):
+        # A frontend does not accept the classes of operators.
         if not isinstance(extension, type):
             frontend.add_extension(extension)
     try:

@@ -48,6 +48,7 @@ def quantize(
         UsageError: The samples do not fit the network's inputs.
         ConversionError: NNCF failed.
     """
+    # Each port has one name, that of the IR's spec, which the conversion has set.
     names = [name for port in model.inputs for name in port.names]
     _name_nodes(model)
     with quiet():  # NNCF draws progress bars on standard output

@@ -54,6 +54,7 @@ def max_pool(
 ) -> object:
     """Compute maximum pooling with windows that are no larger than the padded input."""
     stride = stride or kernel_size
+    # A dilated window spans more pixels than kernel_size: it cannot be compared with the input.
     if ceil_mode and set(_expand_numbers(dilation, 1)) == {1}:
         kernel_size = _limit_window(input, kernel_size, padding)
     return ctx.origin_func(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -107,6 +108,7 @@ def right_shift(ctx: Context, input: Tensor | float, other: Tensor | int) -> obj
 @rewriters.function("torch.Tensor.__pow__")
 def power(ctx: Context, input: Tensor | float, exponent: Tensor | float) -> Tensor:  # noqa: A002  # torch's name
     """Compute powers of integers by repeated multiplication, if the exponent is a small ``int``."""
+    # With an exponent of 64 or more, powers of all integers but -1, 0 and 1 overflow.
     if not isinstance(exponent, int) or not 1 < exponent < 64 or not _are_integers(input):
         result: Tensor = ctx.origin_func(input, exponent)
         return result
@@ -124,6 +126,7 @@ def _floor_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
 
 def _trunc_divide(x: Tensor, divisor: Tensor | float) -> Tensor:
     quotient = _floor_divide(x, divisor)
+    # Towards 0: the floor of a negative quotient that is not whole is 1 too small.
     return quotient + ((quotient < 0) & (quotient * divisor != x)).to(quotient.dtype)
 
 

@@ -117,6 +117,7 @@ class OpenvinoWrapper(eb.Wrapper):
         if extension is None:
             tensor = self._tensor(array, shared_memory=True)
         else:
+            # OpenVINO rejects the dtypes of ml_dtypes: the same bytes are passed as integers.
             tensor = self._tensor(array.view(f"u{array.itemsize}"), array.shape, extension)
         request.set_input_tensor(index, tensor)
         return array

@@ -89,6 +89,7 @@ class Deployed(nn.Module):
                 if dense:
                     _replace_method(undo, head, "forward", results)
                 dets, labels = self.detector.detect(image[None])
+            # A box with score 0 is one that mmdet drops: its row becomes padding, as in Detector.
             is_box = dets[:, 4] > 0
             return dets * is_box[:, None], torch.where(is_box, labels, -1)
 
@@ -166,7 +167,7 @@ def suppress_boxes(
 
 @REWRITERS.function("torch.onnx.is_in_onnx_export")
 def disable_onnx_branch(ctx: Context) -> bool:  # noqa: ARG001  # as all rewriters
-    """Return False for ``is_in_onnx_export``: mmdet's branch for ONNX calls removed functions."""
+    """Return False for ``is_in_onnx_export``: mmdet's ONNX branches import a removed module."""
     return False
 
 

@@ -95,6 +95,7 @@ def symbolic(
             "half_pixel" if shift else "output_half_pixel"
         )
     elif shift:
+        # Half a feature is 0.5 / scale pixels of the image.
         flat = g.op("Sub", flat, constant([0.5 / scale]))
     return g.op(
         "RoiAlign",

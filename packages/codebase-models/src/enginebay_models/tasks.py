@@ -49,6 +49,7 @@ def _timm_steps(config: Mapping[str, Any], height: int, width: int) -> list[Reco
         options |= {"fit": "contain", "rounding": "nearest"}
         fill = [round(255 * value) for value in config["mean"]]
     elif config["crop_mode"] != "squash":
+        # timm resizes with torchvision's Resize, which rounds down, only to square sizes.
         options |= {"fit": "cover", "rounding": "down" if height == width else "nearest"}
     return [resize(*before, **options), crop(height, width, fill=fill)]
 

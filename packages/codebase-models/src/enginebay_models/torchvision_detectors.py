@@ -123,6 +123,7 @@ class Candidates(Detector):
         """Return the boxes and scores of one image; this replaces ``postprocess_detections``."""
         maps = {name: _join_levels(parts) for name, parts in maps.items()}
         coder = self.network.box_coder
+        # The coder of FCOS has no decode_single.
         decode = getattr(coder, "decode_single", coder.decode)
         boxes = decode(maps["bbox_regression"], _join_levels(anchors))
         return [{"boxes": clip_boxes_to_image(boxes, sizes[0]), "scores": self._scores(**maps)}]

@@ -79,6 +79,7 @@ class ImageClassification(OneOutputTask, frozen=True, kw_only=True, tag="image-c
         """
         scores = read_finite(outputs, self.output).reshape(-1)
         probabilities = apply_activation(scores, self.activation)
+        # Stable: the order of classes with equal probabilities is the model's, on every machine.
         best = np.argsort(-probabilities, kind="stable")[:count]
         return [RankedClass(self.class_name(n), n, float(probabilities[n])) for n in map(int, best)]
 

@@ -83,5 +83,6 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         (figures,) = results
         # All depths may be equal.
         shares = (results.array - figures.low) / max(figures.high - figures.low, 1e-9)
+        # Cropped pixels are NaN, which becomes 0: black.
         painted: PilImage = Image.fromarray((np.nan_to_num(shares) * 255).round().astype(np.uint8))
         return painted

@@ -59,6 +59,7 @@ def paint_boxes(image: PilImage, boxes: Sequence[Box]) -> PilImage:
     from PIL import ImageDraw
 
     canvas, size = ImageDraw.Draw(image), _text_size(image)
+    # The first box has the highest score: painted last, it is not covered by others.
     for box in reversed(boxes):
         edges = (box.left, box.top, box.right, box.bottom)
         canvas.rectangle(edges, outline=_class_colour(box.index), width=max(1, size // 6))

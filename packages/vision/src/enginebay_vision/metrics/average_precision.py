@@ -149,6 +149,7 @@ def _match_objects(similar: NumpyArray, ignored: NumpyArray, threshold: float) -
     for result, row in enumerate(similar):
         possible = free & (row >= threshold)
         counted = possible & ~ignored
+        # As in pycocotools, an ignored object is matched only if no other object is similar enough.
         if counted.any():
             free[np.where(counted, row, -1).argmax()] = False
             states[result] = 1

@@ -97,6 +97,7 @@ def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float
     if actual.shape != expected.shape:
         sizes = ["x".join(map(str, array.shape[1::-1])) for array in (expected, actual)]
         raise InputError(f"wrong size of the image: expected {sizes[0]} pixels, found {sizes[1]}")
+    # In float64: differences of uint8 values would wrap around.
     error = np.square(actual.astype(np.float64) - expected).mean()
     return (float("inf") if error == 0 else 10 * np.log10(255**2 / error)), 1
 

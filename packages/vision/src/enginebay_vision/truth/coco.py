@@ -119,4 +119,5 @@ def _find_image(name: str, path: Path, folder: Path) -> Path:
 
 def _list_image_folders(path: Path, folder: Path) -> Iterator[Path]:
     yield from (folder / "images", folder, path.parent)
+    # COCO itself has folders such as val2017 beside the folder of annotations.
     yield from sorted(entry for entry in folder.iterdir() if entry.is_dir())
