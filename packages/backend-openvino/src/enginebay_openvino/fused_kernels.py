@@ -1,4 +1,4 @@
-"""Detects networks that OpenVINO's CPU plugin computes wrongly in fused kernels ("Subgraph").
+"""Detects faults of the fused kernels ("Subgraph") of OpenVINO's CPU plugin.
 
 OpenVINO 2026.4 fuses an attention and the transpositions around it into one kernel. If query and
 output have the same shape, the kernel may write the output over the query. With as many heads as
@@ -37,7 +37,10 @@ def may_overwrite_its_query(compiled: ov.CompiledModel) -> bool:
 
 
 def may_crash(network: ov.Model) -> bool:
-    """Return True if compiling may crash: for two linear layers and an operator of two matrices."""
+    """Return True if compiling the network may crash.
+
+    This is so for a network with two or more linear layers and an operator of two matrices.
+    """
     constants: set[str] = set()
     layers = joins = 0
     for node in network.get_ordered_ops():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Detector(nn.Module):
-    """Module that returns the detections that mmdet predicts, with which engines are compared.
+    """Module that returns mmdet's detections, with which the engine's detections are compared.
 
     Args:
         network: The detector as mmdet builds it.

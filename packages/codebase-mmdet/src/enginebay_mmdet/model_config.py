@@ -26,7 +26,7 @@ def read_config(mmdet: ModuleType, name: str) -> Config:
         name: The name of a config file in mmdet's package, or a path.
 
     Raises:
-        ModelSourceError: The config does not exist, cannot be read, or is not of a detector.
+        ModelSourceError: The config does not exist, cannot be read, or describes no detector.
     """
     path = Path(name)
     if not name.endswith(".py"):

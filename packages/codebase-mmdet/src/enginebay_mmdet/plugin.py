@@ -23,7 +23,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriters of detectors; none before this process has built a detector."""
+    """Return the rewriters of detectors; an empty set before a detector is built."""
     # Otherwise every export would report rewriters that never fired.
     if "enginebay_mmdet.detector" not in sys.modules:
         return eb.RewriterSet()

@@ -111,7 +111,7 @@ def select_scores(
     topk: int,
     results: dict[str, Tensor] | list[Tensor] | Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, object]:
-    """Return the best scores of a feature level, with labels, rows and results of their boxes.
+    """Return the best scores of a feature level, with the labels, rows and results of the boxes.
 
     Scores below the threshold become 0.
     """

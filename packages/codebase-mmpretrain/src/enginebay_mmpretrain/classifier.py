@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Classifier(nn.Module):
-    """Module that returns the scores that mmpretrain predicts, with which engines are compared.
+    """Module that returns mmpretrain's scores, with which the engine's scores are compared.
 
     Args:
         network: The classifier as mmpretrain builds it.

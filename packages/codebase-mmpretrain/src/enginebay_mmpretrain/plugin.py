@@ -23,7 +23,7 @@ def model_sources() -> Mapping[str, Callable[[ModelRequest], object]]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every engine
-    """Return the rewriter of classifiers; none before this process has built a classifier."""
+    """Return the rewriter of classifiers; an empty set before a classifier is built."""
     # Otherwise every export would report a rewriter that never fired.
     if "enginebay_mmpretrain.classifier" not in sys.modules:
         return eb.RewriterSet()

@@ -76,7 +76,7 @@ def pipeline_steps(
 def _convert_step(
     name: str, transform: Mapping[str, Any], share: tuple[float, float]
 ) -> dict[str, object] | None:
-    """Return a task's step for a transform, with a scaled size; None for unsupported ones."""
+    """Return a task's step for a transform, with a scaled size; None if it is unsupported."""
     if name == "CenterCrop" and not transform.get("auto_pad"):
         return {"type": "crop", **_scale_size(transform["crop_size"], share)}
     backend, kernel = (

@@ -1,4 +1,4 @@
-"""Reads a transformers model's task (preprocessing and classes) from its image processor."""
+"""Determines a transformers model's task (preprocessing and classes) from the image processor."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
         check_maps(output, dims, ("a map", "1hw"), ("a map", "11hw"))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, Path | None]]:
-        """Return each image file with the depth file of the same name; None without depth files."""
+        """Return each image file with the depth file of the same name, or with None."""
         return find_image_pairs(path, (("images", "depth"),), (".png",))
 
     def read_truth(self, image: PilImage, annotation: Path) -> tuple[PilImage, NumpyArray]:

@@ -78,7 +78,7 @@ def paint_labels(image: PilImage, labels: Sequence[tuple[str, int]]) -> PilImage
 
 
 def paint_mask(image: PilImage, mask: NumpyArray) -> PilImage:
-    """Return an image blended with the colours of the pixels' classes; -1 has no colour."""
+    """Return the image blended with the colour of each pixel's class; -1 means no class."""
     import numpy as np
     from PIL import Image
 

@@ -29,7 +29,7 @@ class TruePoints(NamedTuple):
     """The annotated keypoints of one body.
 
     Attributes:
-        points: ``K×3``: x and y in pixels of the image, and a visibility, 0 for unknown positions.
+        points: ``K×3``: x and y in pixels of the image, and visibility (0 for unknown positions).
         area: The area of the body's outline in pixels; the area of the box if that is unknown.
     """
 
@@ -74,7 +74,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         check_classes(self.classes, output, [dims[1]], extra=0)
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return the image file and annotation of each body; None without a COCO file."""
+        """Return the image file and annotation of each body, or image files with None."""
         coco = read_coco_file(path)
         if coco is None:
             return super().find_items(path)
@@ -128,7 +128,7 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
         ]
 
     def paint_results(self, image: PilImage, results: Sequence[Keypoint]) -> PilImage:
-        """Paint points with a score of ``threshold`` or more, and lines; return the image."""
+        """Paint points with a score of at least ``threshold``, and lines; return the image."""
         points = {
             point.index: (point.x, point.y) for point in results if point.score >= self.threshold
         }

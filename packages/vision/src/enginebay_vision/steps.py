@@ -17,8 +17,8 @@ class Placement(NamedTuple):
         height: The height of the result in pixels.
         scale_x: The horizontal scale factor from the original image to the result.
         scale_y: The vertical scale factor.
-        left: The x coordinate in the result of the original image's left edge; negative if cropped.
-        top: The y coordinate in the result of the original image's upper edge.
+        left: The x coordinate of the original image's left edge in the result; negative if cropped.
+        top: The y coordinate of the original image's upper edge in the result.
     """
 
     width: int
@@ -68,7 +68,7 @@ class Resize(
             )
 
     def place(self, image: Placement) -> Placement:
-        """Compute the position of the original image after this step, from the position before."""
+        """Return the position of the original image after this step; ``image`` is its position before."""
         width, height = self._target_size(image.width, image.height)
         x, y = width / image.width, height / image.height
         return Placement(
@@ -121,7 +121,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
             raise UsageError(f"Crop: fill is {self.fill}; expected three numbers from 0 to 255")
 
     def place(self, image: Placement) -> Placement:
-        """Compute the position of the original image after this step, from the position before."""
+        """Return the position of the original image after this step; ``image`` is its position before."""
         left = self._crop_offset(image.width, self.width)
         top = self._crop_offset(image.height, self.height)
         return image._replace(

@@ -52,7 +52,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
-        """Raise a ``UsageError`` unless the output has a score per character and a special one."""
+        """Raise a ``UsageError`` unless the output has one score more than ``classes``."""
         count = dims[-1] if len(dims) == 3 else 0  # 0 never fits: another rank is refused
         if isinstance(count, int) and count != len(self.classes) + 1:
             raise UsageError(
@@ -61,7 +61,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
             )
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file with the text from the ``.txt`` file; None without the file."""
+        """Return each image file with the text from the ``.txt`` file, or with None."""
         lines = find_text_lines(path)
         return super().find_items(path) if lines is None else lines
 

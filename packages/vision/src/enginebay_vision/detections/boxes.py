@@ -64,7 +64,7 @@ class Boxes(NamedTuple):
 
 
 def compute_overlaps(left: NumpyArray, right: NumpyArray) -> NumpyArray:
-    """Return the intersection over union of ``left[n]`` and ``right[n]``; 0 without an area.
+    """Return the intersection over union of ``left[n]`` and ``right[n]``; 0 for boxes without area.
 
     A single box in ``left`` is compared with every box in ``right``.
 

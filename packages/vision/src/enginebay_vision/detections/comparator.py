@@ -30,7 +30,7 @@ class Detections:
 
     An unmatched box is excused if its score is near the model's score threshold, since a rounding
     error may move the score across the threshold. The threshold is not known, but it is at most the
-    lowest score in any sample. So a score is near if it differs by at most the tolerance from the
+    lowest score in any sample. So a score is near if it is in the range of the tolerance around the
     lowest matched score, and if no sample has a score below this range. A correct engine finds at
     least half of the boxes near the threshold: the number of excused expected (or found) boxes is
     at most the number of matched boxes with scores in this range.

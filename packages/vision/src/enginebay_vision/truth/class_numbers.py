@@ -15,8 +15,8 @@ def number_classes(
 ) -> tuple[str, list[int]]:
     """Return how class indices were determined, and the class index of each name in ``names``.
 
-    The first value is ``class names`` for positions in the task's class names, or ``sorted
-    folders`` for positions in the data set's class names.
+    The first value is ``class names`` if the indices are positions in the task's class names, or
+    ``sorted folders`` if the indices are positions in the data set's class names.
 
     Args:
         names: The class names of the data set, in the order of the data set.
