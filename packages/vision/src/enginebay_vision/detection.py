@@ -123,7 +123,7 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
         return AnnotatedImages(task, self.find_items(path))
 
     def find_items(self, path: Path) -> Sequence[tuple[Path, object]]:
-        """Return each image file with the boxes annotated in COCO's or VOC's format, or with None."""
+        """Return each image file with boxes from COCO or VOC annotations, or with None."""
         boxes = find_annotated_boxes(path, self.classes)
         return super().find_items(path) if boxes is None else boxes
 
