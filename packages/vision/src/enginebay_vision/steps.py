@@ -68,7 +68,7 @@ class Resize(
             )
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step; ``image`` is the position before."""
+        """Return the original image's position after this step, given the position before."""
         width, height = self._target_size(image.width, image.height)
         x, y = width / image.width, height / image.height
         return Placement(
@@ -121,7 +121,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
             raise UsageError(f"Crop: fill is {self.fill}; expected three numbers from 0 to 255")
 
     def place(self, image: Placement) -> Placement:
-        """Return the original image's position after this step; ``image`` is the position before."""
+        """Return the original image's position after this step, given the position before."""
         left = self._crop_offset(image.width, self.width)
         top = self._crop_offset(image.height, self.height)
         return image._replace(
