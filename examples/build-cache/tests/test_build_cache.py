@@ -106,7 +106,7 @@ def convert(ir: Path, work_dir: str, backend: str = "loop", **params: object) ->
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_second_deployment_hits(backend: str, ir: Path) -> None:
     first, said = deploy(ir, backend, "first")
-    assert "miss, no entry of this backend" in said
+    assert "miss, the cache has no build of this backend" in said
     second, said = deploy(ir, backend, "second")
     assert said.endswith(" hit")
     assert first.verdict == second.verdict == "verified"
@@ -153,7 +153,7 @@ def test_a_model_that_is_exported_twice_hits(backend: str) -> None:
     for number in range(2):
         eb.deploy(model, torch.ones(1, 3, 8, 8), backend=backend, work_dir=f"{number}")
     (entry,) = entries()
-    assert "no entry of this backend" in entry.about.missed
+    assert "the cache has no build of this backend" in entry.about.missed
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -182,12 +182,12 @@ def test_a_changed_parameter_misses_and_is_explained(
     now = json.dumps(next(iter(change.values())))
     made, said = deploy(ir, backend, "second", **change)
     assert made.verdict == "verified"
-    (nearest,) = [entry for entry in entries() if "nearest" not in entry.about.missed[0]]
-    wanted = f"miss, the nearest entry was {nearest.digest[:12]}; {field}: {now}, was {before}"
+    (nearest,) = [entry for entry in entries() if "most similar" not in entry.about.missed[0]]
+    wanted = f"miss, the most similar build was {nearest.digest[:12]}; {field}: {now}, was {before}"
     assert said.endswith(wanted)
     assert main(["explain"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        f"  the nearest entry was {nearest.digest[:12]}",
+        f"  the most similar build was {nearest.digest[:12]}",
         f"  {field}: {now}, was {before}",
     ]
     assert deploy(ir, backend, "third", **change)[1].endswith(" hit")
@@ -195,7 +195,7 @@ def test_a_changed_parameter_misses_and_is_explained(
 
 def test_a_build_of_one_backend_is_a_miss_for_another(ir: Path) -> None:
     for backend in BACKENDS:
-        assert "no entry of this backend" in deploy(ir, backend, backend)[1]
+        assert "the cache has no build of this backend" in deploy(ir, backend, backend)[1]
 
 
 def test_external_weights_are_part_of_the_key(ir: Path, tmp_path: Path) -> None:
@@ -368,7 +368,9 @@ def test_an_invalid_size_is_an_error_of_one_line(
     monkeypatch.setenv("ENGINEBAY_CACHE_SIZE", "much")
     with pytest.raises(UsageError) as caught:
         convert(ir, "out", "onnxruntime")
-    wanted = "invalid ENGINEBAY_CACHE_SIZE 'much': expected a number with or without K, M, G or T"
+    wanted = (
+        "invalid ENGINEBAY_CACHE_SIZE 'much': expected a number, followed by K, M, G, T or nothing"
+    )
     assert str(caught.value) == wanted
     assert main(["list"]) == 2
     assert capsys.readouterr().err == f"error: {wanted}\nhint: ENGINEBAY_CACHE_SIZE=10G\n"
@@ -387,7 +389,7 @@ def test_the_command_lists_explains_and_clears(
     assert first.startswith(f"{entry.digest[:12]}  onnxruntime  {entry.size} bytes  built ")
     assert last == f"1 build, {entry.size} of {10 << 30} bytes, in {folder}"
     assert main(["explain", entry.digest[:4]]) == 0
-    assert "  no entry of this backend\n" in capsys.readouterr().out
+    assert "  the cache has no build of this backend\n" in capsys.readouterr().out
     assert main(["explain", "xyz"]) == 2
     assert (
         f"expected one build whose name starts with 'xyz' in the cache '{folder}', found 0"

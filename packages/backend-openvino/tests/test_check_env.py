@@ -37,7 +37,7 @@ def test_two_installed_wheels_fail_the_check(backend, tmp_path, monkeypatch):
     check = report.failed
     assert (check.tier, check.name) == ("metadata", "one openvino")
     assert check.found == f"openvino {backend.get_version()} and openvino-nightly 2026.5.0.dev1"
-    assert check.wanted == "only one of them: both write into the folder openvino/"
+    assert check.wanted == "only one of the two packages: both write into the folder openvino/"
     assert check.fix == "pip uninstall -y openvino openvino-nightly && pip install openvino"
     assert [check.status for check in report.checks[-3:]] == ["skipped"] * 3
 

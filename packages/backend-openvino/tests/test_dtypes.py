@@ -44,7 +44,7 @@ def test_a_4_bit_output_is_refused(load):
         "unsupported dtype of output 'y' of 'model.onnx': expected bool or numbers of at least "
         "8 bits, found uint4"
     )
-    assert raised.value.hint == "cast it to a supported dtype inside the model"
+    assert raised.value.hint == "cast the output to a supported dtype inside the model"
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_an_unlisted_operator_is_refused(made):
     with pytest.raises(ConversionError) as raised:
         made(f"{PYTHON}:read_twice")  # converting loads it once
     assert "Cannot create Twice layer" in str(raised.value)
-    assert raised.value.hint == "add the operator's class or library to extensions"
+    assert raised.value.hint == "add the operator's class or library to --extensions"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_library_that_does_not_load_is_refused(made, tmp_path):
         made(tmp_path / "broken.so")
     assert str(raised.value).startswith(f"extension '{tmp_path}/broken.so' cannot be loaded: ")
     version = openvino.__version__.partition("-")[0]
-    assert raised.value.hint == f"build it for OpenVINO {version} and this platform"
+    assert raised.value.hint == f"build the extension for OpenVINO {version} and this platform"
 
 
 def test_two_files_with_the_same_name_are_refused(made, tmp_path):

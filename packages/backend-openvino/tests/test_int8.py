@@ -164,7 +164,7 @@ def test_a_network_without_quantisable_layers_reports_a_fallback(write, tmp_path
         (text,) = wrapper.receipt.fallbacks
         assert text == (
             "precision int8 was requested, but no layer computes in int8 on "
-            f"{wrapper.receipt.device_name}; int8 is less exact and not faster there: use "
+            f"{wrapper.receipt.device_name}; int8 is less exact and not faster on this device: use "
             "fp32, fp16 or bf16"
         )
 

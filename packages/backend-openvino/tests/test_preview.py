@@ -27,7 +27,7 @@ def test_all_unsupported_operators_are_listed(write: Callable[..., Path]) -> Non
     onnx.save(model, path)
     backend = eb.get_backend("openvino")
     ir = read_onnx(path)
-    reason = "OpenVINO has no conversion rule for it"
+    reason = "OpenVINO has no conversion rule for this operator"
     request = ConvertRequest(ir=ir, params=backend.Params(), work_dir=path.parent)
     assert backend.unsupported_operators(request) == {
         "the_Wibble": reason,

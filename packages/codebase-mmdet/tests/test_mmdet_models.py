@@ -105,7 +105,7 @@ def test_unknown_names_and_published_weights_are_refused(build: Callable[..., An
     message, hint = fault(build, "retinanet_r18_fpn")
     assert message == "mmdet has no model 'retinanet_r18_fpn'"
     assert hint == (
-        "nearest are retinanet_r18_fpn_1x_coco, retinanet_r18_fpn_1xb8-1x_coco, "
+        "similar names: retinanet_r18_fpn_1x_coco, retinanet_r18_fpn_1xb8-1x_coco, "
         "retinanet_r18_fpn_8xb8-amp-lsj-200e_coco"
     )
     assert fault(build, "none.py") == ("no file 'none.py'", None)

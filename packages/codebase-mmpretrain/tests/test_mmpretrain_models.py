@@ -242,14 +242,14 @@ WANTED = "expected an image classifier: model = dict(type='ImageClassifier', bac
         (
             "Resnt18_8xb32_in1k",
             "mmpretrain has no model 'Resnt18_8xb32_in1k'",
-            "nearest are resnet18_8xb32_in1k, resnet152_8xb32_in1k, resnet101_8xb32_in1k",
+            "similar names: resnet18_8xb32_in1k, resnet152_8xb32_in1k, resnet101_8xb32_in1k",
         ),
         (
             "resnet18_8xb32_in1",
             "mmpretrain has no model 'resnet18_8xb32_in1'",
-            "nearest are resnet18_8xb32_in1k",
+            "similar names: resnet18_8xb32_in1k",
         ),
-        ("§§", "mmpretrain has no model '§§'", "mmpretrain.list_models() has the names"),
+        ("§§", "mmpretrain has no model '§§'", "mmpretrain.list_models() returns all names"),
         ("none.py", "no file 'none.py'", None),
         (
             "mae_vit-base-p16_8xb512-amp-coslr-300e_in1k",
@@ -322,7 +322,7 @@ def test_the_command_line_deploys_with_a_config_of_mmdeploy(
     ran = call_command(capfd, "deploy", "resnet18", "--config", config)
     assert ran.code == 2
     assert ran.err.startswith(
-        "error: mmpretrain has no model 'resnet18'\nhint: nearest are resnet18_8xb"
+        "error: mmpretrain has no model 'resnet18'\nhint: similar names: resnet18_8xb"
     )
     (tmp_path / "mine.py").write_text(
         f"_base_ = {config!r}\ncodebase_config = dict(checkpoint='none.pth')"

@@ -34,5 +34,5 @@ def test_an_unknown_model_writes_nothing(
     monkeypatch.chdir(tmp_path)
     ran = call_command(capfd, "deploy", "timm:resnt18", "--backend", "onnxruntime")
     assert ran.code == 2
-    assert ran.err.startswith("error: timm has no model 'resnt18'\nhint: nearest are resnet18")
+    assert ran.err.startswith("error: timm has no model 'resnt18'\nhint: similar names: resnet18")
     assert list(tmp_path.iterdir()) == []

@@ -38,7 +38,7 @@ def test_an_unknown_model_shows_the_nearest(model: str, near: str) -> None:
     message, hint = fault(model)
     assert message == f"{scheme} has no model '{name}'"
     assert hint is not None
-    assert near in hint.removeprefix("nearest are ").split(", ") or name == near
+    assert near in hint.removeprefix("similar names: ").split(", ") or name == near
 
 
 def test_an_unknown_model_without_similar_names_has_no_hint() -> None:
@@ -76,7 +76,7 @@ def test_nothing_is_downloaded_without_a_request() -> None:
         "'google/vit-base-patch16-224' is neither a local folder with a config.json nor an "
         "architecture; the model of the Hub with this name is downloaded only on request"
     )
-    assert hint == "--pretrained (transformers:google/vit-base-patch16-224?pretrained)"
+    assert hint == "--pretrained, or transformers:google/vit-base-patch16-224?pretrained"
     message, hint = fault("timm:hf-hub:timm/resnet18.a1_in1k")
     assert message == "timm has no model 'hf-hub:timm/resnet18.a1_in1k'"
 

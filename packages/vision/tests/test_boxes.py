@@ -79,7 +79,7 @@ def test_every_class_reports_several_classes_for_a_box() -> None:
     ]
     best = task(labels="").postprocess(outputs, (10, 10))
     assert [(box.name, box.left) for box in best] == [("cat", 0), ("dog", 5)]
-    with pytest.raises(eb.EnginebayError, match="every_class cannot be combined with labels"):
+    with pytest.raises(eb.EnginebayError, match="'every_class' cannot be combined with 'labels'"):
         task(every_class=True)
 
 
@@ -89,8 +89,8 @@ def test_suppression_is_recorded_and_validated() -> None:
     assert read_task(record) == task(nms=vision.Suppression(iou=0.6))
     assert record_task(task())["nms"] is None
     for wrong, message in (
-        ({"iou": 2}, "the task: nms: iou is 2; expected a number from 0 to 1"),
-        ({"most": 0}, "the task: nms: most is 0; expected a whole number from 1"),
+        ({"iou": 2}, "the task: nms: 'iou' is 2; expected a number from 0 to 1"),
+        ({"most": 0}, "the task: nms: 'most' is 0; expected a whole number above 0"),
         ({"iuo": 1}, "the task: Object contains unknown field `iuo` - at `$.nms`"),
     ):
         with pytest.raises(eb.EnginebayError) as caught:
@@ -143,8 +143,12 @@ MISFITS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "'{0}' has a box with a negative size, -3x5 pixels, in the annotation with id 1",
     ),
     ({}, {"images": []}, "'{0}' lists no images"),
-    ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, which it does not list"),
-    ({"category_id": 3}, {}, "'{0}' has an annotation of category 3, which it does not list"),
+    ({"image_id": 3}, {}, "'{0}' has an annotation of image 3, but does not list the image"),
+    (
+        {"category_id": 3},
+        {},
+        "'{0}' has an annotation of category 3, but does not list the category",
+    ),
     (
         {},
         {"images": [{"id": 9, "file_name": "c.jpg"}]},

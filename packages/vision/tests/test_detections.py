@@ -97,12 +97,12 @@ def test_the_message_names_the_unmatched_detection(compared):
     expected["boxes"][0] += 2000
     found = select(expected, slice(1, None))
     result = compared("detections:0.5", expected, found)
-    assert result.outputs["boxes"].reason == "1 expected and 0 found have no partner"
+    assert result.outputs["boxes"].reason == "1 expected and 0 found boxes have no match"
     box = ", ".join(f"{value:.6g}" for value in expected["boxes"][0])
     assert result.matching.describe() == (
         "detections:0.5 of boxes, scores, labels: 11 matched, 1 expected and 0 found without "
         f"a match; worst in example: expected [0] at {box}, score {expected['scores'][0]:.4g}, "
-        f"label {expected['labels'][0]} has no partner, and nothing overlaps it"
+        f"label {expected['labels'][0]} has no match, and no box overlaps it"
     )
 
 
@@ -110,7 +110,7 @@ def test_the_message_shows_the_nearest_detection_of_any_label(compared):
     expected = detections(1)
     found = expected | {"labels": expected["labels"] + 1}
     worst = compared("detections", expected, found).matching.worst
-    assert "has no partner; nearest is [0] at" in worst
+    assert "has no match; nearest is [0] at" in worst
     assert worst.endswith(f"label {expected['labels'][0] + 1}, overlap 1.000")
 
 
@@ -248,16 +248,16 @@ def test_assignment_matches_all_duplicates_and_neighbours(seed, noise):
 
 
 BAD = {
-    "detections expects boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
+    "the comparator 'detections' expects boxes": {"x": np.zeros((3, 7, 2, 4), np.float32)},
     "; found 'x' int64 (5, 4)": {"x": np.zeros((5, 4), np.int64)},
     "; found 'x' float32 (5, 4), 'y' float32 (4,)": {
         "x": np.zeros((5, 4), np.float32),
         "y": np.zeros(4, np.float32),
     },
-    "in 'x' x2 or y2 is the smaller one in each row, as in [0] at 5, 5, 2, 2": {
+    "each row of 'x' has x2 < x1 or y2 < y1, as in [0] at 5, 5, 2, 2": {
         "x": np.float32([[5, 5, 2, 2]])
     },
-    "detections expects scores from 0 to 1 in 's', or -1 for padding rows; found -3": {
+    "'detections' expects scores from 0 to 1 in 's', or -1 for padding rows; found -3": {
         "x": np.float32([[0, 0, 2, 2]]),
         "s": np.float32([-3]),
     },
@@ -291,6 +291,8 @@ def doubt(samples):
 
 @pytest.mark.parametrize("argument", ["0", "1.1", "nan", "half"])
 def test_an_invalid_overlap_is_refused(argument):
-    message = f"^'{argument}' in detections:{argument} is not an intersection over union; expected"
+    message = (
+        f"^'{argument}' in 'detections:{argument}' is not an intersection over union; expected"
+    )
     with pytest.raises(UsageError, match=message):
         find_comparators({"x": f"detections:{argument}"})

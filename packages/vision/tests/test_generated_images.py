@@ -85,7 +85,7 @@ def test_psnr_is_in_decibels(tmp_path: Path) -> None:
     assert metric.compute() == pytest.approx(10 * np.log10(255**2 / 10))
     with pytest.raises(eb.EnginebayError) as caught:
         metric.update(values[:, :, :3], item.target)
-    assert str(caught.value) == ("wrong size of the image: expected 4x4 pixels, found 4x3")
+    assert str(caught.value) == ("wrong size of the output: expected 4x4 pixels, found 4x3")
     metric.reset()
     metric.update(np.full((1, 3, 4, 4), 100 / 255, np.float32), item.target)
     assert metric.compute() == float("inf")
@@ -118,7 +118,7 @@ def test_depth_metrics_match_known_values(tmp_path: Path) -> None:
     assert measured("rmse", depth(), [[1, 3], [9, 2]], [[2, 2], [0, 2]]) == pytest.approx(
         np.sqrt(2 / 3)
     )
-    with pytest.raises(eb.EnginebayError, match="no pixel has a known depth"):
+    with pytest.raises(eb.EnginebayError, match="no pixel has both a true and a predicted depth"):
         measured("rmse", depth(), [[1, 1]], [[0, 0]])
     for name in ("images", "depth"):
         (tmp_path / name).mkdir()
@@ -180,11 +180,13 @@ def test_outputs_that_do_not_fit_the_task_are_refused(
 
 
 def test_wrong_output_shapes_and_units_are_refused() -> None:
-    with pytest.raises(eb.EnginebayError, match=r"the shape \(8, 8\) for an image; expected C×h×w"):
+    with pytest.raises(
+        eb.EnginebayError, match=r"the shape \(8, 8\) for one image; expected C×h×w"
+    ):
         enlarging().postprocess({"y": np.zeros((1, 8, 8))}, (8, 8))
     with pytest.raises(
-        eb.EnginebayError, match=r"the shape \(2, 8, 8\) for an image; expected h×w"
+        eb.EnginebayError, match=r"the shape \(2, 8, 8\) for one image; expected h×w"
     ):
         depth().postprocess({"y": np.zeros((1, 2, 8, 8))}, (8, 8))
-    with pytest.raises(eb.EnginebayError, match="unit is 0; expected a number above 0"):
+    with pytest.raises(eb.EnginebayError, match="'unit' is 0; expected a number above 0"):
         depth(unit=0)

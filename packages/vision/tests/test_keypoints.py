@@ -76,11 +76,11 @@ def test_lines_are_drawn_between_confident_keypoints_only(tmp_path: Path) -> Non
     [
         (
             {"skeleton": ((0, 2),)},
-            "skeleton contains an index beyond the 2 classes",
+            "'skeleton' is invalid; expected point indices from 0 to 1",
         ),
-        ({"sigmas": (0.1,)}, "sigmas has 1 numbers, but classes has 2 names"),
-        ({"sigmas": (0.1, 0)}, "sigmas and padding must be numbers above 0"),
-        ({"padding": 0}, "sigmas and padding must be numbers above 0"),
+        ({"sigmas": (0.1,)}, "'sigmas' has 1 numbers, but 'classes' has 2 names"),
+        ({"sigmas": (0.1, 0)}, "'sigmas' or 'padding' is invalid; expected numbers above 0"),
+        ({"padding": 0}, "'sigmas' or 'padding' is invalid; expected numbers above 0"),
     ],
 )
 def test_invalid_fields_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -162,8 +162,8 @@ def test_oks_average_precision_matches_known_values() -> None:
     assert precision(two, hidden, far) == pytest.approx(0.5 * 51 / 101)
     with pytest.raises(eb.EnginebayError) as caught:
         precision(task(image=plain), near)
-    assert str(caught.value) == "the metric requires sigmas for 2 points"
-    assert caught.value.hint == "add sigmas to the task, one for each point"
+    assert str(caught.value) == "the metric requires the task's 'sigmas' for 2 points"
+    assert caught.value.hint == "add 'sigmas' to the task, one number for each point"
     body = task(image=plain, classes=())
     points = [(n, n) for n in range(10, 27)]
     assert precision(body, (points, [[x, y, 2] for x, y in points], 1)) == pytest.approx(1)

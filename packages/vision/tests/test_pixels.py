@@ -170,7 +170,7 @@ def test_unreadable_images_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"'{tmp_path}' is a folder; expected an image"
     Image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "float.tif")
     assert refusal(tmp_path / "float.tif") == (
-        f"'{tmp_path}/float.tif' contains 32-bit numbers, so it is unknown which number is white"
+        f"'{tmp_path}/float.tif' contains 32-bit numbers, for which the value of white is unknown"
     )
     with (
         Image.open(tmp_path / "cut_whole.jpg") as opened,
@@ -208,6 +208,6 @@ def test_resizing_above_pillows_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         array(tmp_path / "line.png", steps=(vision.Resize(256, 256, fit="cover"),))
     assert str(caught.value) == (
-        "an image of 4000x1 pixels would become one of 1024000x256, which is more than Pillow's "
+        "an image of 4000x1 pixels would become 1024000x256 pixels, which is more than Pillow's "
         "limit"
     )

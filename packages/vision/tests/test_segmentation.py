@@ -83,9 +83,13 @@ def test_channels_may_come_last() -> None:
 @pytest.mark.parametrize(
     ("form", "shape", "message"),
     [
-        ("scores", (1, 8, 8), r"output 'y' has the shape \(8, 8\) for an image; expected C×h×w"),
-        ("scores", (1, 0, 8, 8), r"output 'y' has the shape \(0, 8, 8\) for an image"),
-        ("classes", (1, 2, 8, 8), r"output 'y' has the shape \(2, 8, 8\) for an image; expected h"),
+        ("scores", (1, 8, 8), r"output 'y' has the shape \(8, 8\) for one image; expected C×h×w"),
+        ("scores", (1, 0, 8, 8), r"output 'y' has the shape \(0, 8, 8\) for one image"),
+        (
+            "classes",
+            (1, 2, 8, 8),
+            r"output 'y' has the shape \(2, 8, 8\) for one image; expected h",
+        ),
     ],
 )
 def test_outputs_that_are_not_maps_are_refused(
@@ -166,7 +170,7 @@ def test_images_without_masks_have_no_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        ([[0, 0, 0]] * 2, "0.png' has the wrong size; expected 4x2 like its image, found 3x2"),
+        ([[0, 0, 0]] * 2, "0.png' has the wrong size; expected the image's size 4x2, found 3x2"),
         (
             [[0, 0, 0, 3]] * 2,
             (
@@ -251,7 +255,7 @@ def test_unknown_and_unsuitable_metrics_are_refused() -> None:
     with pytest.raises(eb.EnginebayError) as caught:
         metric.update(np.zeros(1), Target(other, (1, 1), None))
     assert str(caught.value) == (
-        "the metric measures semantic-segmentation, but the artifact's task is object-detection"
+        "the metric is for semantic-segmentation, but the artifact's task is object-detection"
     )
 
 

@@ -87,20 +87,26 @@ BAD: list[tuple[Any, str]] = [
     ),
     (
         {"steps": [{"type": "resize", "height": 0, "width": 1}]},
-        "the task: Resize: height is 0; expected a whole number from 1",
+        "the task: Resize: 'height' is 0; expected a whole number above 0",
     ),
     (
         {"steps": [{"height": 8, "width": 8, "interpolation": "bicubic", "antialias": False}]},
-        "the task: Resize: bicubic requires antialias",
+        "the task: Resize: interpolation 'bicubic' requires antialias=True",
     ),
     (
         {"steps": [{"type": "crop", "height": 8, "width": 8, "fill": [0, 0, 256]}]},
-        "the task: Crop: fill is (0, 0, 256); expected three numbers from 0 to 255",
+        "the task: Crop: 'fill' is (0, 0, 256); expected three numbers from 0 to 255",
     ),
-    ({"mean": [1, 2]}, "the task: mean has 2 numbers; expected one for each channel of RGB, or …"),
-    ({"std": [0]}, "the task: std is 0; expected another number"),
-    ({"scale": 0}, "the task: scale is 0; expected another number"),
-    ({"dtype": "uint8"}, "the task: dtype uint8 cannot be combined with scale, mean or std"),
+    (
+        {"mean": [1, 2]},
+        "the task: 'mean' has 2 numbers; expected one for each channel of RGB, or …",
+    ),
+    ({"std": [0]}, "the task: 'std' is 0; expected a number other than 0"),
+    ({"scale": 0}, "the task: 'scale' is 0; expected a number other than 0"),
+    (
+        {"dtype": "uint8"},
+        "the task: dtype 'uint8' cannot be combined with 'scale', 'mean' or 'std'",
+    ),
     ({"channles": "RGB"}, "the task: Object contains unknown field `channles` - at `$.image`"),
 ]
 
@@ -119,14 +125,14 @@ def test_a_wrong_value_is_named(task: Any, message: str) -> None:
 
 def test_wrong_detection_values_are_refused() -> None:
     image = vision.ImageInput()
-    with pytest.raises(eb.EnginebayError, match="threshold is 2; expected a number from 0 to 1"):
+    with pytest.raises(eb.EnginebayError, match="'threshold' is 2; expected a number from 0 to 1"):
         vision.ObjectDetection(image=image, threshold=2)
-    with pytest.raises(eb.EnginebayError, match="softmax cannot be combined with labels"):
+    with pytest.raises(eb.EnginebayError, match="'softmax' cannot be combined with 'labels'"):
         vision.ObjectDetection(image=image, activation="softmax")
 
 
 def test_values_of_wrong_types_are_refused() -> None:
-    with pytest.raises(eb.EnginebayError, match="scale, mean or std is not a finite number"):
+    with pytest.raises(eb.EnginebayError, match="'scale', 'mean' or 'std' is infinite or NaN"):
         vision.ImageInput(mean=(float("nan"),))
     with pytest.raises(eb.EnginebayError, match="the task: Expected `str`, got `int`"):
         read_task(vision.ImageClassification(image=vision.ImageInput(), classes=(1, 2)))  # type: ignore[arg-type]  # what is refused
@@ -189,7 +195,7 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
         image(dtype="float16"),
         {},
         f"the task converts images to float16, but {FOUND}",
-        "set dtype='float32', or remove dtype",
+        "set dtype='float32' in the task, or remove 'dtype'",
     ),
     (
         image(),
@@ -210,18 +216,18 @@ MISFITS: list[tuple[Any, dict[str, Any], str, str | None]] = [
         image(layout="NHWC"),
         {},
         f"the task has 3 channels, RGB, at axis 3, but {FOUND}",
-        "check channels and layout",
+        "check 'channels' and 'layout' of the task",
     ),
     (
         image(),
         {},
-        f"the task's steps produce no single size, but {FOUND}",
+        f"the task's steps produce images of different sizes, but {FOUND}",
         "add vision.Crop(32, 32) as the last step",
     ),
     (
         image(steps=(vision.Resize(8, 8),)),
         {},
-        f"the task's steps produce 8x8, but {FOUND}",
+        f"the task's steps produce images of 8x8, but {FOUND}",
         "add vision.Crop(32, 32) as the last step",
     ),
     (

@@ -60,10 +60,10 @@ def test_the_score_is_the_mean_over_the_characters() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"characters": ""}, "classes is empty; expected the characters of the texts"),
+        ({"characters": ""}, "'classes' is empty; expected the characters of the texts"),
         (
             {"special": 4},
-            "special is 4; expected an index from 0 to 3, or -1 for the last",
+            "'special' is 4; expected an index from 0 to 3, or -1 for the last index",
         ),
     ],
 )
@@ -82,7 +82,9 @@ def test_outputs_that_do_not_fit_the_task_are_refused() -> None:
         assert str(caught.value).startswith(
             "the task has 3 characters and one special entry, but the output is y float32[1, "
         )
-    with pytest.raises(eb.EnginebayError, match=r"the shape \(9, 3\) for an image; expected Tx4: "):
+    with pytest.raises(
+        eb.EnginebayError, match=r"the shape \(9, 3\) for one image; expected Tx4: "
+    ):
         task().postprocess({"y": np.zeros((1, 9, 3))})
 
 
@@ -134,7 +136,7 @@ def test_texts_are_read_from_a_label_file(tmp_path: Path) -> None:
     [
         (
             "a.png\n",
-            "line 1 of '{0}/labels.txt' is 'a.png'; expected an image's path, a tab and its text",
+            "line 1 of '{0}/labels.txt' is 'a.png'; expected an image's path, a tab and the text",
         ),
         (
             "a.png\tab\nc.png\tab",

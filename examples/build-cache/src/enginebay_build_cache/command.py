@@ -33,8 +33,8 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
-        ("list", _list_builds, "list the builds, the last used first"),
-        ("explain", _explain_build, "explain why a build was not cached"),
+        ("list", _list_builds, "list the builds, the most recently used first"),
+        ("explain", _explain_build, "explain why a build was not in the cache"),
         ("clear", _clear_builds, "delete all builds"),
     ):
         command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
@@ -44,7 +44,7 @@ def _make_parser() -> argparse.ArgumentParser:
                 "build",
                 nargs="?",
                 default="",
-                help="its name, or the start of it; default: the last",
+                help="the name of a build, or the start of the name; default: the last build",
             )
     return parser
 

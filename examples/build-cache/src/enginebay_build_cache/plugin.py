@@ -90,9 +90,9 @@ def _explain_miss(key: Key, store: Store) -> list[str]:
         if entry.about.key.get("backend") == key["backend"]
     ]
     if not compared:
-        return ["no entry of this backend"]
+        return ["the cache has no build of this backend"]
     lines, digest = min(compared, key=lambda pair: len(pair[0]))  # the last used of equal ones
-    return [f"the nearest entry was {digest[:12]}", *lines]
+    return [f"the most similar build was {digest[:12]}", *lines]
 
 
 #: The build that runs in this thread.

@@ -244,7 +244,7 @@ def parse_size(text: str) -> int:
     if match is None:
         raise UsageError(
             f"invalid ENGINEBAY_CACHE_SIZE '{text}': "
-            "expected a number with or without K, M, G or T",
+            "expected a number, followed by K, M, G, T or nothing",
             hint=f"ENGINEBAY_CACHE_SIZE={DEFAULT_LIMIT}",
         )
     return int(match[1]) * _UNITS[match[2]]

@@ -74,7 +74,7 @@ def compile_model(request: WrapperRequest[OpenvinoParams]) -> tuple[ov.CompiledM
         unknown = "unsupported opset" in str(err)
         raise ConversionError(
             f"OpenVINO cannot load '{path.name}': {format_reason(err)}",
-            hint="add the operator's class or library to extensions" if unknown else None,
+            hint="add the operator's class or library to --extensions" if unknown else None,
         ) from err
     layers = _count_arithmetic(compiled, find_products(network))
     return compiled, _make_receipt(core, compiled, params, properties, layers, missing)
@@ -193,7 +193,7 @@ def _describe_shortfalls(
     if params.precision == "int8" and precision != "int8":
         lines.append(
             f"precision int8 was requested, but no layer computes in int8 on {device}; int8 is "
-            "less exact and not faster there: use fp32, fp16 or bf16"
+            "less exact and not faster on this device: use fp32, fp16 or bf16"
         )
     hint = _HINTS[params.precision]
     if reported["inference_precision"] not in (hint, ""):

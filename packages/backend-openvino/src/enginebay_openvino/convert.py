@@ -155,7 +155,7 @@ def _check_ports(model: ov.Model, ir: IRModel) -> None:
                 raise ConversionError(
                     f"unsupported dtype of {kind} '{spec.name}' of '{ir.path.name}': expected "
                     f"bool or numbers of at least 8 bits, found {spec.dtype}",
-                    hint="cast it to a supported dtype inside the model",
+                    hint=f"cast the {kind} to a supported dtype inside the model",
                 )
             dtype = get_dtype_name(port.element_type)
             if dtype != spec.dtype:

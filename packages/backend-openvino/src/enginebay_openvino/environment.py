@@ -48,7 +48,7 @@ def _check_rivals() -> eb.EnvReport:
         Tier.METADATA,
         "one openvino",
         found=" and ".join(f"{name} {number}" for name, number in versions.items()),
-        wanted="only one of them: both write into the folder openvino/",
+        wanted="only one of the two packages: both write into the folder openvino/",
         fix="pip uninstall -y openvino openvino-nightly && pip install openvino",
     )
 

@@ -51,7 +51,8 @@ def add_extensions(
 
             raise ConversionError(
                 f"extension '{extension}' cannot be loaded: {format_reason(err)}",
-                hint=f"build it for OpenVINO {ov.__version__.partition('-')[0]} and this platform",
+                hint="build the extension for OpenVINO "
+                f"{ov.__version__.partition('-')[0]} and this platform",
             ) from err
     return loaded
 

@@ -44,8 +44,9 @@ def unsupported_operators(request: ConvertRequest[OpenvinoParams]) -> dict[str, 
     unconverted = [op for op in model.get_ops() if "FrameworkNode" in op.get_type_name()]
     if unconverted:
         return {
-            op.get_friendly_name(): "OpenVINO has no conversion rule for it" for op in unconverted
+            op.get_friendly_name(): "OpenVINO has no conversion rule for this operator"
+            for op in unconverted
         }
     supported = core.query_model(model, device)
     lacking = [op for op in model.get_ops() if op.get_friendly_name() not in supported]
-    return {op.get_friendly_name(): f"{device} cannot run it" for op in lacking}
+    return {op.get_friendly_name(): f"{device} cannot run this operator" for op in lacking}

@@ -63,7 +63,7 @@ def _suggest_names(name: str, known: list[str]) -> str | None:
     """Return a hint with names that start with ``name`` or, without any, with similar names."""
     close = [other for other in known if other.startswith(name)][:3]
     close = close or get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"nearest are {', '.join(close)}" if close else None
+    return f"similar names: {', '.join(close)}" if close else None
 
 
 def _check_detector(config: Mapping[str, Any], name: str) -> None:

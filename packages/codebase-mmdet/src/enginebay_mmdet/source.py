@@ -123,8 +123,8 @@ def _wrap_network(network: BaseDetector, rows: int, kind: str) -> nn.Module:
         )
     if not isinstance(network, SingleStageDetector):
         raise ModelSourceError(
-            f"codebase_config.model_type: ncnn_end2end is for single-stage detectors, but "
-            f"this is a {type(network).__name__}",
+            "codebase_config.model_type: 'ncnn_end2end' is for single-stage detectors, but the "
+            f"model is a {type(network).__name__}",
             hint="use model_type='end2end' and another backend",
         )
     from enginebay_mmdet.candidates import Candidates
@@ -148,7 +148,7 @@ def _check_operators(network: BaseDetector, name: str) -> None:
     if missing := sorted(kinds - _REPLACED_OPERATORS):
         raise ModelSourceError(
             f"'{name}' requires operators of mmcv that cannot be replaced: {', '.join(missing)}",
-            hint=f"replaced operators: {', '.join(sorted(_REPLACED_OPERATORS))}",
+            hint=f"operators with a replacement: {', '.join(sorted(_REPLACED_OPERATORS))}",
         )
 
 

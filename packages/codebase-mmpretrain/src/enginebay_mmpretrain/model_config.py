@@ -52,7 +52,9 @@ def _suggest_names(name: str, known: Sequence[str]) -> str:
     # mmpretrain's names end with the training setup, which users often omit.
     close = [other for other in known if other.startswith(name.lower())][:3]
     close = close or get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    return f"nearest are {', '.join(close)}" if close else "mmpretrain.list_models() has the names"
+    if not close:
+        return "mmpretrain.list_models() returns all names"
+    return f"similar names: {', '.join(close)}"
 
 
 def _read_file(path: str) -> Config:

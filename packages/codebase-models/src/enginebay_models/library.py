@@ -62,5 +62,6 @@ def make_unknown_error(scheme: str, name: str, known: Iterable[str]) -> ModelSou
     """Return the error for an unknown model; the error's hint lists similar names."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5)
     return ModelSourceError(
-        f"{scheme} has no model '{name}'", hint=f"nearest are {', '.join(close)}" if close else None
+        f"{scheme} has no model '{name}'",
+        hint=f"similar names: {', '.join(close)}" if close else None,
     )

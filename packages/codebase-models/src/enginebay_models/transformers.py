@@ -96,7 +96,7 @@ def _load_folder(transformers: ModuleType, folder: str, options: Options) -> Pre
     kind = getattr(transformers, names[0], None)
     if kind is None:
         raise ModelSourceError(
-            f"'{folder}' requires {names[0]}, which the installed transformers lacks",
+            f"'{folder}' requires {names[0]}, which the installed transformers does not have",
             hint="pip install --upgrade transformers",
         )
     if _has_weights(folder):
@@ -114,7 +114,7 @@ def _download_model(transformers: ModuleType, name: str, options: Options) -> Pr
         raise ModelSourceError(
             f"'{name}' is neither a local folder with a config.json nor an architecture; the model "
             "of the Hub with this name is downloaded only on request",
-            hint=f"--pretrained (transformers:{name}?pretrained)",
+            hint=f"--pretrained, or transformers:{name}?pretrained",
         )
     with wrap_download_errors(f"transformers:{name}"):
         config = transformers.AutoConfig.from_pretrained(name, **options.arguments)

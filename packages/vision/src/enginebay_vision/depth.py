@@ -43,7 +43,7 @@ class DepthEstimation(OneOutputTask, frozen=True, kw_only=True, tag="depth-estim
 
     def __post_init__(self) -> None:
         if not 0 < self.unit < float("inf"):
-            raise UsageError(f"unit is {self.unit:g}; expected a number above 0")
+            raise UsageError(f"'unit' is {self.unit:g}; expected a number above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
         """Raise a ``UsageError`` unless the output has three or four axes."""

@@ -67,20 +67,22 @@ class ObjectDetection(Task, frozen=True, kw_only=True, tag="object-detection"):
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
-            raise UsageError(f"threshold is {self.threshold:g}; expected a number from 0 to 1")
+            raise UsageError(f"'threshold' is {self.threshold:g}; expected a number from 0 to 1")
         if self.labels and self.activation == "softmax":
             raise UsageError(
-                "softmax cannot be combined with labels: it requires a score for each class",
+                "activation 'softmax' cannot be combined with 'labels': softmax requires a score "
+                "for each class",
                 hint="set labels='', or use another activation",
             )
         if self.columns and self.scores:
             raise UsageError(
-                "'columns' and 'scores' cannot be combined: with columns, the boxes contain scores",
+                "'columns' and 'scores' cannot be combined: with 'columns', the output of 'boxes' "
+                "contains the scores",
                 hint="set scores='', or columns=False",
             )
         if self.labels and self.every_class:
             raise UsageError(
-                "every_class cannot be combined with labels: it requires a score for each class",
+                "'every_class' cannot be combined with 'labels', which has only one class per box",
                 hint="set labels='', or every_class=False",
             )
 

@@ -69,12 +69,12 @@ def open_label_map(path: Path, size: tuple[int, int]) -> NumpyArray:
         if opened.mode not in ("1", "L", "P", "I") and not opened.mode.startswith("I;16"):
             raise InputError(
                 f"'{path}' is a colour image, {opened.mode}; expected one number for each pixel",
-                hint="save it as PNG, grey or with a palette",
+                hint="save the image as a PNG file in grey or with a palette",
             )
         if opened.size != size:
             found, expected = (f"{width}x{height}" for width, height in (opened.size, size))
             raise InputError(
-                f"'{path}' has the wrong size; expected {expected} like its image, found {found}"
+                f"'{path}' has the wrong size; expected the image's size {expected}, found {found}"
             )
         return np.asarray(opened).astype(np.int32)
 
@@ -112,7 +112,7 @@ def _wrap_errors(name: str) -> Iterator[None]:
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as err:
         raise InputError(
             f"{name} has more than {Image.MAX_IMAGE_PIXELS} pixels",
-            hint="make it smaller first",
+            hint="reduce the size of the image",
         ) from err
     except EnginebayError:  # an error about the image already
         raise
@@ -129,8 +129,8 @@ def _convert_image(image: PilImage, channels: str, name: str) -> PilImage:
     mode = upright.mode
     if mode in ("I", "F"):
         raise InputError(
-            f"{name} contains 32-bit numbers, so it is unknown which number is white",
-            hint="save it with 8 or 16 bits a channel",
+            f"{name} contains 32-bit numbers, for which the value of white is unknown",
+            hint="save the image with 8 or 16 bits per channel",
         )
     if mode.startswith("I;16"):
         upright = _reduce_to_8_bits(upright)

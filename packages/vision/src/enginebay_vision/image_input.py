@@ -42,16 +42,17 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, len(self.channels)):
                 raise UsageError(
-                    f"{name} has {len(values)} numbers; expected one for each channel of "
+                    f"'{name}' has {len(values)} numbers; expected one for each channel of "
                     f"{self.channels}, or one for all"
                 )
         if not all(map(isfinite, (self.scale, *self.mean, *self.std))):
-            raise UsageError("scale, mean or std is not a finite number")
+            raise UsageError("'scale', 'mean' or 'std' is infinite or NaN; expected finite numbers")
         if 0 in self.std or self.scale == 0:
-            raise UsageError(f"{'std' if 0 in self.std else 'scale'} is 0; expected another number")
+            name = "std" if 0 in self.std else "scale"
+            raise UsageError(f"'{name}' is 0; expected a number other than 0")
         if self.dtype == "uint8" and (self.scale, {*self.mean}, {*self.std}) != (1, {0}, {1}):
             raise UsageError(
-                "dtype uint8 cannot be combined with scale, mean or std",
+                "dtype 'uint8' cannot be combined with 'scale', 'mean' or 'std'",
                 hint="set scale=1, and remove mean and std",
             )
 

@@ -60,13 +60,13 @@ class KeypointDetection(OneOutputTask, frozen=True, kw_only=True, tag="keypoint-
     def __post_init__(self) -> None:
         count = len(self.classes)
         if count and not all(0 <= point < count for line in self.skeleton for point in line):
-            raise UsageError(f"skeleton contains an index beyond the {count} classes")
+            raise UsageError(f"'skeleton' is invalid; expected point indices from 0 to {count - 1}")
         if self.sigmas and count not in (0, len(self.sigmas)):
             raise UsageError(
-                f"sigmas has {len(self.sigmas)} numbers, but classes has {count} names"
+                f"'sigmas' has {len(self.sigmas)} numbers, but 'classes' has {count} names"
             )
         if not (all(sigma > 0 for sigma in self.sigmas) and self.padding > 0):
-            raise UsageError("sigmas and padding must be numbers above 0")
+            raise UsageError("'sigmas' or 'padding' is invalid; expected numbers above 0")
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
         """Raise a ``UsageError`` unless the output has a heatmap for each point."""

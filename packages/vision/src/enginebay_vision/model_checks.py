@@ -43,7 +43,7 @@ def fit_image(image: ImageInput, spec: TensorSpec) -> ImageInput:
     if image.dtype and image.dtype != spec.dtype:
         raise UsageError(
             f"the task converts images to {image.dtype}, but the input is {spec.describe()}",
-            hint=f"set dtype='{spec.dtype}', or remove dtype",
+            hint=f"set dtype='{spec.dtype}' in the task, or remove 'dtype'",
         )
     if not spec.dtype.startswith(("float", "bfloat")) and spec.dtype != "uint8":
         raise UsageError(
@@ -65,14 +65,14 @@ def _check_dims(image: ImageInput, spec: TensorSpec, dims: Sequence[int | str]) 
         raise UsageError(
             f"the task has {len(image.channels)} channels, {image.channels}, at axis "
             f"{image.layout.index('C')}, but the input is {spec.describe()}",
-            hint="check channels and layout",
+            hint="check 'channels' and 'layout' of the task",
         )
     if not (isinstance(sizes["H"], int) and isinstance(sizes["W"], int)):
         return  # a dynamic size accepts every image
     if image.size != (sizes["H"], sizes["W"]):
-        produced = "no single size" if image.size is None else f"{image.size[0]}x{image.size[1]}"
+        produced = "different sizes" if image.size is None else f"{image.size[0]}x{image.size[1]}"
         raise UsageError(
-            f"the task's steps produce {produced}, but the input is {spec.describe()}",
+            f"the task's steps produce images of {produced}, but the input is {spec.describe()}",
             hint=f"add vision.Crop({sizes['H']}, {sizes['W']}) as the last step",
         )
 

@@ -71,5 +71,5 @@ def read_map(outputs: Mapping[str, NumpyArray], name: str) -> NumpyArray:
 
 def _wrong_shape(name: str, values: NumpyArray, expected: str) -> InferenceError:
     return InferenceError(
-        f"output '{name}' has the shape {values.shape} for an image; expected {expected}"
+        f"output '{name}' has the shape {values.shape} for one image; expected {expected}"
     )

@@ -35,8 +35,8 @@ def make_input_array(spec: ImageInput, source: ImageSource) -> NumpyArray:
         # For example, a line of 4000×1 pixels that is resized to a height of 256.
         if limit and placed.width * placed.height > limit:
             raise InputError(
-                f"an image of {image.width}x{image.height} pixels would become one of "
-                f"{placed.width}x{placed.height}, which is more than Pillow's limit"
+                f"an image of {image.width}x{image.height} pixels would become "
+                f"{placed.width}x{placed.height} pixels, which is more than Pillow's limit"
             )
         image = (
             _resize_image(step, image, placed)

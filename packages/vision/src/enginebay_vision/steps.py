@@ -63,7 +63,7 @@ class Resize(
         _check_size("Resize", self.height, self.width)
         if not self.antialias and self.interpolation not in ("nearest", "bilinear"):
             raise UsageError(
-                f"Resize: {self.interpolation} requires antialias",
+                f"Resize: interpolation '{self.interpolation}' requires antialias=True",
                 hint="set antialias=True, or interpolation='bilinear'",
             )
 
@@ -118,7 +118,7 @@ class Crop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
     def __post_init__(self) -> None:
         _check_size("Crop", self.height, self.width)
         if not all(isinstance(value, int) and 0 <= value <= 255 for value in self.fill):
-            raise UsageError(f"Crop: fill is {self.fill}; expected three numbers from 0 to 255")
+            raise UsageError(f"Crop: 'fill' is {self.fill}; expected three numbers from 0 to 255")
 
     def place(self, image: Placement) -> Placement:
         """Return the original image's position after this step, given the position before."""
@@ -143,4 +143,4 @@ def _check_size(step: str, height: int, width: int) -> None:
     for name, value in (("height", height), ("width", width)):
         # msgspec checks types only when it decodes a record.
         if not isinstance(value, int) or value < 1:
-            raise UsageError(f"{step}: {name} is {value!r}; expected a whole number from 1")
+            raise UsageError(f"{step}: '{name}' is {value!r}; expected a whole number above 0")

@@ -29,9 +29,9 @@ class Suppression(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def __post_init__(self) -> None:
         if not 0 <= self.iou <= 1:
-            raise UsageError(f"nms: iou is {self.iou:g}; expected a number from 0 to 1")
+            raise UsageError(f"nms: 'iou' is {self.iou:g}; expected a number from 0 to 1")
         if self.most < 1:
-            raise UsageError(f"nms: most is {self.most}; expected a whole number from 1")
+            raise UsageError(f"nms: 'most' is {self.most}; expected a whole number above 0")
 
     def keep(self, boxes: NumpyArray, classes: NumpyArray) -> NumpyArray:
         """Return the indices of the boxes that are not removed, in ascending order.

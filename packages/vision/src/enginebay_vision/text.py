@@ -44,11 +44,11 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise UsageError("classes is empty; expected the characters of the texts")
+            raise UsageError("'classes' is empty; expected the characters of the texts")
         if not -1 <= self.special <= len(self.classes):
             raise UsageError(
-                f"special is {self.special}; expected an index from 0 to {len(self.classes)}, or "
-                "-1 for the last"
+                f"'special' is {self.special}; expected an index from 0 to {len(self.classes)}, or "
+                "-1 for the last index"
             )
 
     def check_output(self, output: TensorSpec, dims: Sequence[int | str]) -> None:
@@ -73,7 +73,7 @@ class TextRecognition(OneOutputTask, frozen=True, kw_only=True, tag="text-recogn
         count = len(self.classes) + 1
         if values.ndim != 2 or values.shape[1] != count:
             raise InferenceError(
-                f"output '{self.output}' has the shape {values.shape} for an image; expected "
+                f"output '{self.output}' has the shape {values.shape} for one image; expected "
                 f"Tx{count}: {count - 1} characters and one special entry"
             )
         probabilities = apply_activation(values, self.activation)

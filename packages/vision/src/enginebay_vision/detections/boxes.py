@@ -113,7 +113,7 @@ class Layout(NamedTuple):
         max_outputs = {4: 2, 5: 1}.get(columns, 0)
         if columns < 4 or not fits or len(rest) > max_outputs:
             shapes = ", ".join(f"'{name}' {a.dtype} {a.shape}" for name, a in outputs.items())
-            raise UsageError(f"detections expects {_FORMS}; found {shapes}")
+            raise UsageError(f"the comparator 'detections' expects {_FORMS}; found {shapes}")
         # Their order differs between detectors, but labels are usually integers.
         floats = [name for name in rest if outputs[name].dtype.kind == "f"]
         integers = [name for name in rest if name not in floats]
@@ -175,8 +175,8 @@ class Layout(NamedTuple):
         scores = self._read_column(outputs, self.scores, table.reshape(-1, table.shape[-1]), 4)
         if scores is not None and (wrong := scores[(scores < 0) & (scores != -1)]).size:
             raise UsageError(
-                f"detections expects scores from 0 to 1 in '{self.scores}', or -1 for padding "
-                f"rows; found {wrong[0]:.4g}",
+                f"the comparator 'detections' expects scores from 0 to 1 in '{self.scores}', or -1 "
+                f"for padding rows; found {wrong[0]:.4g}",
                 hint="add a sigmoid or softmax to the end of the model",
             )
 

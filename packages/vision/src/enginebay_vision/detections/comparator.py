@@ -53,8 +53,8 @@ class Detections:
         found = layout.read_boxes(request.found, padding_score=tolerance.padding_score)
         if len(expected) and (expected.boxes[:, 2:] < expected.boxes[:, :2]).any(-1).all():
             raise UsageError(
-                f"detections expects boxes as x1, y1, x2, y2, but in '{layout.names[0]}' x2 or y2 "
-                f"is the smaller one in each row, as in {expected.describe_row(0)}",
+                "the comparator 'detections' expects boxes as x1, y1, x2, y2; each row of "
+                f"'{layout.names[0]}' has x2 < x1 or y2 < y1, as in {expected.describe_row(0)}",
                 hint="convert the boxes from cxcywh or xywh to xyxy in the model",
             )
         pairs = self._match_boxes(expected, found, tolerance)
@@ -187,10 +187,10 @@ class _Matching:
         missing, extra = (rows.size for rows in self.alone)
         reason = ""
         if missing or extra:
-            reason = f"{missing} expected and {extra} found have no partner"
+            reason = f"{missing} expected and {extra} found boxes have no match"
         elif self.expected.invalid != self.found.invalid:
             invalid = self.expected.invalid, self.found.invalid
-            reason = f"{invalid[0]} expected and {invalid[1]} found are NaN or infinite"
+            reason = f"{invalid[0]} expected and {invalid[1]} found boxes are NaN or infinite"
         worst, badness = self._find_worst()
         return ComparisonResult(
             passed=not reason,
@@ -301,14 +301,14 @@ class _Matching:
         """Return a text about the box in the other set that overlaps this row's box most."""
         others = self.found if boxes is self.expected else self.expected
         if not len(others):
-            return " has no partner"
+            return " has no match"
         overlaps = compute_overlaps(boxes.boxes[row : row + 1], others.boxes)
         is_other_image = (others.indices[:, :-1] != boxes.indices[row, :-1]).any(-1)
         overlaps[is_other_image] = 0
         at = int(overlaps.argmax())
         if not overlaps[at]:
-            return " has no partner, and nothing overlaps it"
-        return f" has no partner; nearest is {others.describe_row(at)}, overlap {overlaps[at]:.3f}"
+            return " has no match, and no box overlaps it"
+        return f" has no match; nearest is {others.describe_row(at)}, overlap {overlaps[at]:.3f}"
 
 
 def _add_column_indices(indices: NumpyArray, columns: Sequence[int]) -> NumpyArray:
@@ -324,7 +324,7 @@ def _parse_overlap(argument: str) -> float:
         value = 0.0
     if not 0 < value <= 1:  # NaN is not
         raise UsageError(
-            f"'{argument}' in detections:{argument} is not an intersection over union; expected "
-            "a number above 0 and up to 1"
+            f"'{argument}' in 'detections:{argument}' is not an intersection over union; expected "
+            "a number above 0 and at most 1"
         )
     return value

@@ -113,8 +113,8 @@ class KeypointPrecision(AveragePrecision):
         sigmas = target.task.sigmas or BODY_SIGMAS
         if len(sigmas) != len(results):
             raise InputError(
-                f"the metric requires sigmas for {len(results)} points",
-                hint="add sigmas to the task, one for each point",
+                f"the metric requires the task's 'sigmas' for {len(results)} points",
+                hint="add 'sigmas' to the task, one number for each point",
             )
         points, area = target.truth
         is_known = points[:, 2] > 0

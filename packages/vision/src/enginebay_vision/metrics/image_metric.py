@@ -45,7 +45,7 @@ class ImageMetric:
             )
         kind = type(target.task).__struct_config__.tag
         if kind != self._kind:
-            raise InputError(f"the metric measures {self._kind}, but the artifact's task is {kind}")
+            raise InputError(f"the metric is for {self._kind}, but the artifact's task is {kind}")
         self.add_image(target.postprocess_outputs(outputs), target)
 
     def add_image(self, results: Any, target: Target) -> None:

@@ -96,7 +96,7 @@ def _compute_psnr(results: FoundMap[MadePicture], target: Target) -> tuple[float
     expected, actual = target.truth, results.array
     if actual.shape != expected.shape:
         sizes = ["x".join(map(str, array.shape[1::-1])) for array in (expected, actual)]
-        raise InputError(f"wrong size of the image: expected {sizes[0]} pixels, found {sizes[1]}")
+        raise InputError(f"wrong size of the output: expected {sizes[0]} pixels, found {sizes[1]}")
     # In float64: differences of uint8 values would wrap around.
     error = np.square(actual.astype(np.float64) - expected).mean()
     return (float("inf") if error == 0 else 10 * np.log10(255**2 / error)), 1
@@ -106,7 +106,7 @@ def _compare_depths(results: FoundMap[DepthRange], target: Target) -> tuple[Nump
     """Return the predicted and the true depths of all pixels where both are known."""
     is_known = (target.truth > 0) & np.isfinite(results.array)
     if not is_known.any():
-        raise InputError("no pixel has a known depth")
+        raise InputError("no pixel has both a true and a predicted depth")
     depth, true = (array[is_known].astype(np.float64) for array in (results.array, target.truth))
     if target.task.relative:
         # The scale and shift of the inverse depths that fit the true ones best.

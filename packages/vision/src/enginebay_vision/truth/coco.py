@@ -95,12 +95,12 @@ def read_coco_file(folder: Path) -> CocoFile | None:
     for entry in document.annotations:
         if entry.image_id not in images:
             raise InputError(
-                f"'{path}' has an annotation of image {entry.image_id}, which it does not list"
+                f"'{path}' has an annotation of image {entry.image_id}, but does not list the image"
             )
         if entry.category_id not in known:
             raise InputError(
-                f"'{path}' has an annotation of category {entry.category_id}, "
-                "which it does not list"
+                f"'{path}' has an annotation of category {entry.category_id}, but does not list "
+                "the category"
             )
         if min(entry.bbox[2:]) < 0:
             raise InputError(

@@ -36,7 +36,7 @@ def find_text_lines(path: Path) -> list[tuple[Path, str]] | None:
         name, _, text = line.partition("\t" if "\t" in line else " ")
         where = f"line {number} of '{listing}'"
         if not text:
-            raise InputError(f"{where} is '{line}'; expected an image's path, a tab and its text")
+            raise InputError(f"{where} is '{line}'; expected an image's path, a tab and the text")
         if not (path / name).is_file():
             raise InputError(f"{where} names the image '{name}', which is not in '{path}'")
         items.append((path / name, text))
