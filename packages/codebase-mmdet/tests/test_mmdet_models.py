@@ -135,10 +135,10 @@ def test_all_unsupported_operators_are_named(build: Callable[..., Any]) -> None:
     changes = {"test_cfg": {"rcnn": {"nms": {"type": "soft_nms"}}}}
     message, hint = fault(build, "faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco", arguments=changes)
     assert message == (
-        "'faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco' needs operators of mmcv that nothing "
-        "replaces: DeformConv2dPack, soft_nms"
+        "'faster-rcnn_r50-dconv-c3-c5_fpn_1x_coco' requires operators of mmcv that cannot be "
+        "replaced: DeformConv2dPack, soft_nms"
     )
-    assert hint == "replaced are MultiScaleDeformableAttention, RoIAlign, nms"
+    assert hint == "operators with a replacement: MultiScaleDeformableAttention, RoIAlign, nms"
 
 
 def test_unknown_and_unused_post_processing_keys_are_reported(
@@ -166,7 +166,7 @@ def test_unsuitable_model_types_are_refused(build: Callable[..., Any]) -> None:
     )
     message, hint = fault(build, "faster-rcnn_r50_fpn_1x_coco", model_type="ncnn_end2end")
     assert message == (
-        "codebase_config.model_type: ncnn_end2end is for single-stage detectors, and this is a "
-        "FasterRCNN"
+        "codebase_config.model_type: 'ncnn_end2end' is for single-stage detectors, but the model "
+        "is a FasterRCNN"
     )
     assert hint == "use model_type='end2end' and another backend"
