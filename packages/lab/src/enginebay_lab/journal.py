@@ -22,18 +22,18 @@ _LINE_START = b'{"kind":'
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """The fields that every line has in addition to the fields of its record."""
+    """The fields with which every line begins, before the fields of the record."""
 
     kind: str
     schema: int
 
 
 class Journal:
-    """A file with one record on each line, to which several processes may append.
+    """A JSON Lines file with one record on each line, to which several processes may append.
 
     Args:
         path: The file; None to write nothing.
-        kind: The kind of the records, which is the first field of each line, such as ``sweep row``.
+        kind: The value of the field ``kind`` in each line, such as ``sweep row``.
     """
 
     def __init__(self, path: Path | None, kind: str) -> None:
@@ -42,11 +42,11 @@ class Journal:
         self._is_torn = False
 
     def open(self, *, resume: bool, hint: str) -> None:
-        """Create the file if it does not exist.
+        """Create the file, or accept an existing file if ``resume`` is True.
 
         Args:
             resume: Accept a file that already exists.
-            hint: The error's hint if the file exists and ``resume`` is False.
+            hint: The hint of the UsageError.
 
         Raises:
             UsageError: The file exists and ``resume`` is False.
@@ -62,7 +62,7 @@ class Journal:
             raise UsageError(f"'{self.path}' already exists", hint=hint) from err
 
     def append(self, record: Any) -> None:
-        """Append a record, and wait until it is on the disk.
+        """Append a record to the file, and flush the file to the disk (``fsync``).
 
         Args:
             record: A Struct, or a dict with field names as keys.
@@ -93,7 +93,7 @@ class Journal:
         self._is_torn = False
 
     def read(self, record: type[_T]) -> list[tuple[bytes, _T]]:
-        """Return each line with its record; leave out lines that a killed process cut short.
+        """Return each line with its decoded record; skip lines that a killed process cut short.
 
         Args:
             record: The class of the records.
@@ -149,11 +149,11 @@ def _is_cut_short(line: bytes) -> bool:
 
 
 def decode_json(data: bytes, kind: type[_T]) -> _T:
-    """Decode JSON from an untrusted file.
+    """Decode JSON from an untrusted file, and return the decoded object.
 
     Args:
         data: The JSON text in UTF-8.
-        kind: The type to decode.
+        kind: The expected type, such as a Struct.
 
     Raises:
         DecodeError: The bytes are not UTF-8, not JSON of this type, or nested too deeply for
@@ -168,7 +168,7 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
 
 
 def similar_file(path: Path) -> str | None:
-    """Return a hint that names the file most similar to a missing file; None if there is none."""
+    """Return a hint with the existing file of the most similar name; None without such a file."""
     # exists(): glob() lists broken links too.
     close = nearest(path.name, [file.name for file in path.parent.glob("*") if file.exists()])
     return f"did you mean '{path.with_name(close)}'?" if close and path.name else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def own_params(backend: Backend, params: Mapping[str, object]) -> dict[str, object]:
-    """Return the parameters that a backend declares, without other backends' parameters."""
+    """Return the entries of ``params`` that the backend declares, as a new dict."""
     known = backend.Params.__struct_fields__
     return {name: value for name, value in params.items() if name in known}
 

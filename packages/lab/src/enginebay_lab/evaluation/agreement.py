@@ -1,7 +1,7 @@
-"""Comparison of an artifact's outputs with PyTorch's, by their decisions and by their distance.
+"""Compares an artifact's outputs with PyTorch's, by decisions (such as the argmax) and distance.
 
-Integer and boolean outputs are decisions themselves. The decision of a floating-point output of
-shape ``[..., classes]`` is its argmax over the classes, if there are at least two.
+An integer or boolean output is a decision. A floating-point output of shape ``[..., classes]`` with
+at least two classes has a decision: the argmax over its last axis. Other outputs have no decision.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def compare_items(
         expected: PyTorch's outputs by name, for each item.
 
     Returns:
-        Two arrays. A bool for each item that has a decision: True if all decisions equal PyTorch's.
-        A float for each item: the distance ``|outputs - expected| / |expected|`` (Euclidean norm
-        over all outputs), infinite if an output is missing or has a different shape.
+        Two arrays. The first has a bool for each item with a decision: True if all decisions of the
+        item equal PyTorch's. The second has a float for each item: the distance
+        ``|outputs - expected| / |expected|`` (Euclidean norm over all outputs), which is infinite
+        if an output is missing or has a different shape.
     """
     if len(outputs) > 1 and not (_have_same_shapes(outputs) and _have_same_shapes(expected)):
         # Arrays of different shapes cannot be stacked, so the items are compared one by one.
@@ -56,7 +57,7 @@ def _have_same_shapes(outputs: Sequence[Arrays]) -> bool:
 def _compare_stacked(
     outputs: Arrays, expected: Arrays, count: int
 ) -> tuple[NumpyArray | None, NumpyArray]:
-    """Return for each item whether decisions agree (None without decisions), and the distance."""
+    """Return the two arrays of :func:`compare_items`; the first is None without decisions."""
     agreed: NumpyArray | None = None
     noise, power = np.zeros(count), np.zeros(count)
     for name, right in expected.items():

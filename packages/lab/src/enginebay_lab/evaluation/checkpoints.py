@@ -1,8 +1,9 @@
-"""The rows file of an evaluation, and the checkpoint from which an evaluation is resumed.
+"""The result file of an evaluation, and the checkpoint from which an evaluation is resumed.
 
-The rows file has one row of JSON on each line; several evaluations may append to it. Until an
-evaluation ends, its checkpoint ``NAME.DIGEST.part`` lies next to the rows file and is replaced
-every few seconds. The checkpoint contains the metrics' states after some items, as MessagePack.
+The result file has one row (one artifact and metric) as JSON on each line; several evaluations may
+append to it. While an evaluation runs, its checkpoint ``NAME.DIGEST.part`` is next to the result
+file, and is replaced every few seconds. The checkpoint contains the states of the metrics after the
+items that have been evaluated, as MessagePack.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: A digest of the evaluation's artifacts, metrics and model.
         count: The number of items in ``totals``, which are the first items of the data set.
-        digest: The digest of these items.
-        totals: The merged results on these items.
-        shards: The results on later items, which cannot be merged yet.
+        digest: The digest of the inputs and targets of these ``count`` items.
+        totals: The merged results on these ``count`` items.
+        shards: The results on ranges of later items, which cannot be merged into ``totals`` yet.
     """
 
     key: str
@@ -46,18 +47,18 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationJournal(Journal):
-    """The rows file of one evaluation, and its checkpoint.
+    """The result file of one evaluation, and the checkpoint of the evaluation.
 
     Args:
-        path: The rows file.
-        resume: Continue with the rows and the checkpoint of an earlier run; without it, the file
-            must not exist.
+        path: The result file.
+        resume: Continue with the rows and the checkpoint of an earlier run; if False, the file must
+            not exist.
 
     Attributes:
-        rows: The file's rows by their keys, without rows that have an error instead of a value.
+        rows: The rows of an earlier run by key, without rows that have an error instead of a value.
 
     Raises:
-        UsageError: The file exists and ``resume`` is False, or it contains other lines than rows.
+        UsageError: The file exists and ``resume`` is False, or a line of the file is not a row.
         OSError: The file cannot be written.
     """
 
@@ -72,7 +73,7 @@ class EvaluationJournal(Journal):
         self._last_save = time.monotonic()
 
     def start(self, key: str) -> Checkpoint | None:
-        """Start an evaluation, and return the checkpoint of an earlier run with the same key.
+        """Start an evaluation, and return an earlier run's checkpoint of the same key, or None.
 
         Args:
             key: A digest of the evaluation's artifacts, metrics and model.
@@ -99,13 +100,13 @@ class EvaluationJournal(Journal):
         return self._checkpoint_path is not None and elapsed > CHECKPOINT_SECONDS
 
     def save(self, count: int, digest: str, totals: Shard, shards: Iterable[Shard]) -> None:
-        """Replace the checkpoint; do nothing if a metric's state cannot be stored.
+        """Replace the checkpoint file; do nothing if a metric's state cannot be encoded.
 
         Args:
             count: The number of items in ``totals``.
-            digest: The digest of these items.
-            totals: The merged results on the first items of the data set.
-            shards: The results on later items, which cannot be merged yet.
+            digest: The digest of the inputs and targets of these ``count`` items.
+            totals: The merged results on the first ``count`` items of the data set.
+            shards: The results on ranges of later items, which cannot be merged into ``totals``.
 
         Raises:
             EnginebayError: The disk is full or read-only; the earlier checkpoint stays.
@@ -126,6 +127,6 @@ class EvaluationJournal(Journal):
         write_whole(self._checkpoint_path, msgspec.msgpack.encode(checkpoint))
 
     def finish(self) -> None:
-        """Remove the checkpoint; called after all rows are written."""
+        """Delete the checkpoint file; called after all rows are written."""
         if self._checkpoint_path is not None:
             self._checkpoint_path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Digests of items, by which a resumed evaluation recognizes that its data has not changed."""
+"""Digests of items, with which a resumed evaluation checks that the data set is unchanged."""
 
 from __future__ import annotations
 

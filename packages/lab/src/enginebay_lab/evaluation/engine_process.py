@@ -1,4 +1,4 @@
-"""An artifact's engine in a child process, so that a crash affects only this artifact's rows."""
+"""Runs an artifact's engine in a child process, so that a crash affects no other artifact."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FUNCTION = "enginebay_lab.evaluation.engine_process:serve_engine"
 
 
 class _StackedOutputs(msgspec.Struct, array_like=True):
-    """The number of consecutive items, and their outputs by name, stacked over the items."""
+    """The outputs of ``count`` consecutive items by name, stacked along a new first axis."""
 
     count: int
     outputs: dict[str, PackedArray]
 
 
 class _EngineReply(msgspec.Struct, array_like=True):
-    """The outputs of a chunk of items, or the index of the item that failed, and the error."""
+    """The outputs of a chunk of items; or the error of an item, and the item's index in the chunk."""
 
     outputs: list[_StackedOutputs]
     index: int = 0
@@ -58,7 +58,7 @@ class EngineProcess:
 
     Args:
         request: The engine's files and load options.
-        timeout: Time limit in seconds for loading, and for each chunk of items.
+        timeout: Time limit in seconds for loading the engine, and again for each chunk of items.
 
     Attributes:
         backend: The backend's name.
@@ -75,7 +75,7 @@ class EngineProcess:
         self._worker.close()
 
     def send_inputs(self, chunk: Sequence[Mapping[str, NumpyArray]]) -> None:
-        """Send the inputs of items with equal shapes, without waiting for the outputs."""
+        """Send a chunk of items with inputs of equal shapes; do not wait for the outputs."""
         message = {name: PackedArray.of(array) for name, array in stack_arrays(chunk).items()}
         self._worker.send(msgspec.msgpack.encode(message))
 

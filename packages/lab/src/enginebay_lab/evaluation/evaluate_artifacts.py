@@ -56,35 +56,38 @@ def evaluate(
 ) -> Evaluation:
     """Measure the accuracy of artifacts and of the PyTorch model on the same items.
 
-    Each engine runs in a child process: an artifact that crashes, hangs or raises fails only its
-    own rows. Each item is read once, and memory does not grow with the number of items.
+    Each engine runs in a separate child process: if an engine crashes, hangs or raises, only the
+    rows of this artifact fail. Each item is read once, and memory does not grow with the number of
+    items.
 
     Args:
-        artifacts: One artifact or several with the same inputs: a folder, or the artifact that
-            :func:`enginebay.deploy` returned.
-        data: An :class:`enginebay.DataSet`, or its source.
-        metrics: One metric or several, each one of: a name (``accuracy``, ``top-5``,
-            ``mean-absolute-error``, ``cosine`` to PyTorch's outputs, ``file.py:attr``,
-            ``torchmetrics:NAME``, or ``SCHEME:NAME`` of a plugin); an object with
-            ``update(outputs, target)``, ``compute()`` and ``reset()``; a callable that returns such
-            an object.
+        artifacts: One artifact, or a sequence of artifacts with the same inputs. Each is a folder,
+            or an artifact that :func:`enginebay.deploy` returned.
+        data: An :class:`enginebay.DataSet`, or the source of a data set.
+        metrics: One metric, or a list of metrics. Each is a name (``accuracy``, ``top-5``,
+            ``mean-absolute-error``, ``cosine`` for the similarity to PyTorch's outputs,
+            ``file.py:attr``, ``torchmetrics:NAME``, or ``SCHEME:NAME`` of a plugin); an object with
+            ``update(outputs, target)``, ``compute()`` and ``reset()``; or a callable that returns
+            such an object.
         model: The PyTorch model, in any form that :func:`enginebay.deploy` accepts; None to measure
             only the artifacts.
-        timeout: Time limit in seconds for loading an engine, and for each chunk of items: one
-            item, or up to 1024 small items.
-        output: A file for the rows, with one JSON document on each line.
-        resume: Continue an earlier evaluation from ``output``: its finished rows are not measured
-            again, and an interrupted evaluation continues at the next item.
-        executor: An executor that evaluates the items in other processes or on other machines, of
-            ``concurrent.futures`` or ``distributed.Client(…).get_executor(pure=False)``. The
-            workers must see the same files. The model, the data and the metrics must be strings,
-            as on the command line, and the metrics must have ``metric_state`` and ``merge_state``.
+        timeout: Time limit in seconds for loading an engine, and again for each chunk of items. A
+            chunk has one item, or up to 1024 small items.
+        output: The file for the rows, with one JSON document on each line; None to write no file.
+        resume: Continue an earlier evaluation that wrote ``output``: finished rows are not measured
+            again, and an interrupted evaluation continues after the last item of its checkpoint.
+        executor: An executor that evaluates the items in other processes or on other machines: any
+            ``concurrent.futures.Executor``, such as
+            ``distributed.Client(…).get_executor(pure=False)``. The workers must be able to read the
+            same files. The model, the data and the metrics must be strings, as on the command line,
+            and the metrics must have ``metric_state`` and ``merge_state``.
         watch: Called with each step when it starts, when its detail changes and when it ends.
 
     Raises:
         UsageError: A metric is unknown, no artifact is passed, or the artifacts have different
-            inputs; or with an executor, an argument is not a string, or a metric cannot be merged.
-        InputError: An item does not fit the inputs, or lacks a target that a metric needs.
+            inputs; or, with an executor, an argument is not a string, or the states of a metric
+            cannot be merged.
+        InputError: An item does not fit the inputs, or has no target although a metric needs one.
         ArtifactError: An artifact is damaged.
         ModelError: The model raised.
         EnginebayError: A metric raised on PyTorch's outputs, or workers failed to evaluate some

@@ -1,4 +1,4 @@
-"""A description of an evaluation for workers: the names and digests of everything that it uses."""
+"""The description of an evaluation for workers: names and digests of its artifacts and files."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
         model: The PyTorch model, as on the command line; empty without a model.
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.
         threads: The number of PyTorch's threads; 0 without a model.
-        files: The digests of the files from which the data, the metrics and the model are read, by
-            the text that names each on the command line.
+        files: The digests of the files of the data set, the metrics and the model; the keys are the
+            texts that name these files on the command line.
     """
 
     folder: str
@@ -52,7 +52,7 @@ class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
 def describe_job(
     run: EvaluationRun, metrics: object, model: object, timeout: float
 ) -> EvaluationJob:
-    """Describe an evaluation so that workers can evaluate parts of it.
+    """Return the description of an evaluation with which workers can evaluate parts of it.
 
     Args:
         run: The evaluation.
@@ -61,8 +61,8 @@ def describe_job(
         timeout: Time limit in seconds for loading an engine, and for each chunk of items.
 
     Raises:
-        UsageError: The model, the data or a metric is a Python object, or a metric cannot be
-            merged.
+        UsageError: The model, the data or a metric is a Python object, or the states of a metric
+            cannot be merged.
     """
     listed = metrics if isinstance(metrics, list | tuple) else [metrics]
     metric_names = tuple(_check_name(metric, "a metric", "file.py:attr") for metric in listed)
@@ -96,7 +96,7 @@ def check_files(job: EvaluationJob) -> None:
     """Check that this machine has the same files as the machine that described the job.
 
     Raises:
-        UsageError: A file is missing or differs.
+        UsageError: A file does not exist here, or has different content.
     """
     for name, expected in job.files.items():
         digest = _digest_content(name)
@@ -110,9 +110,9 @@ def check_files(job: EvaluationJob) -> None:
 
 
 def _digest_content(name: str) -> str:
-    """Return a digest of a file, or of the names and sizes of a folder's files.
+    """Return a digest of a file, or of the names and sizes of the files in a folder.
 
-    Empty if the name is not a path but, for example, ``accuracy`` or ``module:attr``.
+    The digest is empty if ``name`` is not a path, such as ``accuracy`` or ``module:attr``.
     """
     file = name.rpartition(":")[0]
     path = Path(file if file.endswith(".py") else name)

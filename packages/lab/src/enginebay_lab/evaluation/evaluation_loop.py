@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class EvaluationLoop:
-    """Runs items through PyTorch and the engines; a context manager that ends the engines.
+    """Runs items through PyTorch and the engines; as a context manager, ends the engines.
 
     Args:
         run: The evaluation.
@@ -46,7 +46,7 @@ class EvaluationLoop:
         self._stack.close()
 
     def start_engines(self, subjects: Sequence[EvaluationSubject]) -> None:
-        """Start the artifacts' engines that do not run yet, without waiting for them to load."""
+        """Start the engines that do not run yet; do not wait until they are loaded."""
         for subject in subjects:
             if subject.name not in self._engines:
                 engine = EngineProcess(subject.request, self._timeout)
@@ -71,7 +71,7 @@ class EvaluationLoop:
             self._drop_engine(name, reason)
 
     def restore(self, shard: Shard) -> None:
-        """Continue after the last item of an incomplete shard, and use the shard's results."""
+        """Load the results of an incomplete shard, and continue after the shard's last item."""
         for name in shard.lost.keys() - self._current.lost.keys():  # failed in the earlier run
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)
@@ -109,7 +109,7 @@ class EvaluationLoop:
             yield self._finish_shard(reader)
 
     def incomplete_shard(self, reader: ItemReader) -> Shard:
-        """Return the results on the items after the last complete shard."""
+        """Return the results on the items since the last complete shard."""
         first = self._current.start
         return self._current.to_shard(reader.item_digests(first, first + self._current.count))
 
@@ -119,7 +119,7 @@ class EvaluationLoop:
         return shard
 
     def _run_chunk(self, chunk: Sequence[Item]) -> tuple[Outputs | None, dict[str, Outputs]]:
-        """Run items through PyTorch and each engine; return the outputs, drop failed engines."""
+        """Run items through PyTorch and each engine; return the outputs, and end failed engines."""
         inputs = [item.inputs for item in chunk]
         # A small model runs in one thread, and leaves the other cores to the engines.
         overlap = self._model is not None and self._model.is_single_threaded(chunk[0])

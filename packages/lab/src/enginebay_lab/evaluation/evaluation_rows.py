@@ -44,15 +44,16 @@ class EvaluationRow(msgspec.Struct, frozen=True, kw_only=True):
         value: The metric's value for the artifact; None if it could not be computed or is not
             finite.
         reference: The metric's value for PyTorch; None without a model, or if it is not finite.
-        drop: How much worse than PyTorch's value the artifact's value is; negative if it is better.
-            None if one of both is missing.
+        drop: By how much the artifact's value is worse than PyTorch's; negative if it is better.
+            None if one of the two values is missing.
         count: The number of items.
-        agreement: The fraction of the items on which the artifact's outputs have the same argmax
-            along the last axis as PyTorch's, and the same integers. None without a model, or if the
+        agreement: The fraction of the items on which the argmax along the last axis and all
+            integers of the artifact's outputs equal PyTorch's. None without a model, or if the
             outputs are neither scores of several classes nor integers.
         worst: The items on which the artifact's outputs differ most from PyTorch's, the largest
             difference first.
-        error: Why there is no value: the engine failed, or the metric raised; else empty.
+        error: The reason if there is no value: the engine failed, or the metric raised. Otherwise
+            empty.
         key: A digest of the artifact, the metric, the model and the data.
     """
 
@@ -106,7 +107,7 @@ class Evaluation(
     Attributes:
         rows: A row for each artifact and metric, in the order of the arguments.
         data: The record of the data set: its source, the number of items and their digest.
-        reference: The reference of the comparison; empty without a model.
+        reference: What the artifacts are compared with; empty without a model.
         command: The command that repeats the evaluation; empty if it was called in Python.
     """
 

@@ -1,4 +1,4 @@
-"""One evaluation: its artifacts, metrics and data, and the digests that identify its rows."""
+"""One evaluation: the artifacts, metrics and data, and the digests that identify result rows."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class EvaluationRun:
-    """The artifacts, metrics, data and rows file of one evaluation.
+    """The artifacts, metrics, data and result file of one evaluation.
 
     Attributes:
         subjects: The artifacts.
         sources: The metrics.
         data: The items, split or batched as the artifacts' inputs require.
-        journal: The rows file and its checkpoint; None to write nothing.
+        journal: The result file and the checkpoint; None to write no file.
         model_digest: A digest of the model's weights and source file; empty until the model is
             loaded, and without a journal.
-        inputs: The common inputs of all artifacts; without dimensions if these differ.
-        outputs: The common outputs of all artifacts; without dimensions if these differ.
+        inputs: The inputs of all artifacts; ``dims`` is None where the artifacts differ.
+        outputs: The outputs of all artifacts; ``dims`` is None where the artifacts differ.
     """
 
     subjects: Sequence[EvaluationSubject]
@@ -61,9 +61,10 @@ class EvaluationRun:
         return bool(self.journal and self.journal.rows)
 
     def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
-        """Return, by artifact, the rows that an earlier run has finished on the same items.
+        """Return the rows that an earlier run wrote for the same items, by the artifact's name.
 
-        If the journal contains any rows, the whole data set is read for its digest.
+        An artifact is left out if the row of a metric is missing. If the journal contains any rows,
+        the whole data set is read to compute its digest.
         """
         if self.journal is None or not self.has_earlier_rows:
             return {}

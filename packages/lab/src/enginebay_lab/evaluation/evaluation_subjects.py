@@ -88,7 +88,7 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
 def common_specs(
     subjects: Sequence[EvaluationSubject], kind: Literal["inputs", "outputs"]
 ) -> tuple[TensorSpec, ...]:
-    """Return the common specs of all inputs or outputs; ``dims`` is None where artifacts differ.
+    """Return the specs of the inputs or outputs; ``dims`` is None where the artifacts differ.
 
     Raises:
         UsageError: The names or dtypes of two artifacts differ.

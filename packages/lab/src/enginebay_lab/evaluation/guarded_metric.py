@@ -28,7 +28,7 @@ class GuardedMetric:
     """Wraps a metric for the outputs of one artifact or of PyTorch; its errors name the metric.
 
     Args:
-        source: Builds the metric.
+        source: The source that builds the metric.
         data: The data set's name in messages.
 
     Attributes:
@@ -105,7 +105,7 @@ class GuardedMetric:
         return value if math.isfinite(value) else None
 
     def drop(self, value: float | None, reference: float | None) -> float | None:
-        """Return how much worse a value is than the reference value; None if one of them is None.
+        """Return by how much a value is worse than PyTorch's; None if one of the two is None.
 
         If the metric's ``higher_is_better`` is None, return the absolute difference.
         """
@@ -118,7 +118,7 @@ class GuardedMetric:
 
     @property
     def state(self) -> object:
-        """A copy of the metric's state for :meth:`merge`; the metric itself if it cannot be merged.
+        """A copy of the metric's state for :meth:`merge`; the metric if states cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -129,7 +129,7 @@ class GuardedMetric:
             return deepcopy(self._metric.metric_state)  # reset() may empty the original
 
     def reset(self) -> None:
-        """Remove all items from the metric; do nothing if the metric cannot be merged.
+        """Remove all items from the metric; do nothing if its states cannot be merged.
 
         Raises:
             MetricError: The metric raised.
@@ -142,7 +142,7 @@ class GuardedMetric:
                     self._metric = self._build()
 
     def _encode_state(self) -> bytes:
-        """Return the metric's state as bytes, to compare states; empty if it cannot be encoded."""
+        """Return the metric's state as bytes; empty if the state cannot be encoded."""
         with suppress(TypeError):
             return msgspec.msgpack.encode(pack_state(self.state))
         return b""

@@ -47,7 +47,7 @@ class ItemReader:
         self.count = 0
 
     def adapt_chunks(self, seconds: float) -> None:
-        """Double or halve the size of the next chunks if the last chunk was too fast or too slow.
+        """Double the size of the next chunks after a fast chunk, and halve it after a slow chunk.
 
         Args:
             seconds: The duration of the last chunk.
@@ -58,7 +58,7 @@ class ItemReader:
             self._chunk_items = max(1, self._chunk_items // 2)
 
     def item_digests(self, start: int, stop: int) -> ItemDigests:
-        """Return the digests of the items from ``start`` to ``stop - 1``, which have been read."""
+        """Return the digests of items ``start`` to ``stop - 1``, which must have been read."""
         targets = self._targets[DIGEST_BYTES * start : DIGEST_BYTES * stop]
         return ItemDigests(self._data.digests(start, stop), bytes(targets))
 
@@ -81,7 +81,7 @@ class ItemReader:
             yield chunk
 
     def skip_items(self, count: int | None) -> None:
-        """Read the next ``count`` items only for their digests; None for all remaining items."""
+        """Read the next ``count`` items only for their digests; all remaining items if None."""
         for item in islice(self._items, count):
             self._record_item(item)
 
@@ -112,7 +112,7 @@ def digest_data_set(data: DataSet, inputs: Sequence[TensorSpec]) -> str:
 
 
 def stack_arrays(chunk: Sequence[Mapping[str, NumpyArray]]) -> dict[str, NumpyArray]:
-    """Stack arrays with the same name along a new first axis."""
+    """Return an array for each name: the arrays of this name, stacked along a new first axis."""
     if len(chunk) == 1:
         return {name: array[None] for name, array in chunk[0].items()}
     return {name: np.stack([arrays[name] for arrays in chunk]) for name in chunk[0]}

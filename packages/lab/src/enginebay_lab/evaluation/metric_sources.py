@@ -35,10 +35,11 @@ class MetricSource(NamedTuple):
 
     Attributes:
         name: The metric's name in rows and messages.
-        build: Returns a new instance.
-        identity: The name, and a digest of the metric's source file and attributes.
+        build: The function that returns a new instance.
+        identity: The metric's name, followed by a digest of its source file and attributes.
         against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.
-        unmergeable: Why the states of two instances cannot be merged; empty if they can.
+        unmergeable: The reason why the states of two instances cannot be merged; empty if they can
+            be merged.
     """
 
     name: str
@@ -49,15 +50,16 @@ class MetricSource(NamedTuple):
 
 
 def find_metrics(metrics: object) -> list[MetricSource]:
-    """Find metrics, and build one instance of each metric as a check.
+    """Return the sources of metrics, after a check that one instance of each can be built.
 
     Args:
-        metrics: One metric or a list. Each is a string as on the command line; an object with
-            ``update``, ``compute`` and ``reset``; or a callable that returns such an object.
+        metrics: One metric, or a list of metrics. Each is a string as on the command line; an
+            object with ``update``, ``compute`` and ``reset``; or a callable that returns such an
+            object.
 
     Raises:
-        UsageError: The list is empty, a metric is unknown or lacks a method, or two metrics have
-            the same name.
+        UsageError: The list is empty, a metric is unknown or a method of a metric is missing, or
+            two metrics have the same name.
         ModelSourceError: A metric's Python file or module cannot be imported.
         MissingDependencyError: A metric requires torchmetrics, which is not installed.
     """

@@ -36,7 +36,7 @@ def pack_state(value: object) -> object:
 
 
 def unpack_state(value: object) -> object:
-    """Convert the result of :func:`pack_state` back; tensors are returned as arrays."""
+    """Return the state that :func:`pack_state` converted; its tensors become arrays."""
     if isinstance(value, dict):
         if set(value) == {""}:
             return msgspec.convert(value[""], PackedArray).array()

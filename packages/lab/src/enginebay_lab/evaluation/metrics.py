@@ -38,7 +38,7 @@ class _MeanMetric:
         return {"sum": self._sum, "count": self._count}
 
     def merge_state(self, state: Mapping[str, float]) -> None:
-        """Add the items of another instance of this class."""
+        """Add the items of the instance whose :attr:`metric_state` is ``state``."""
         self._add_sum(float(state["sum"]), int(state["count"]))
 
     def _add_sum(self, total: float, count: int) -> None:
@@ -108,7 +108,7 @@ class TopK(_MeanMetric):
 class MeanAbsoluteError(_MeanMetric):
     """The mean of ``|output - target|`` over all entries of all items.
 
-    Outputs and targets have the same shape, except for axes of size 1.
+    The shapes of outputs and targets may differ only in axes of size 1.
     """
 
     higher_is_better = False

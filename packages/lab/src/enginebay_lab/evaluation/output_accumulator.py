@@ -1,4 +1,4 @@
-"""Accumulation of metrics, agreement with PyTorch and worst items, for an artifact or PyTorch."""
+"""Accumulates metrics, agreement with PyTorch and worst items, over the items of a data set."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
     Attributes:
         count: The number of items.
-        agreed: The number of items whose argmax or integer outputs equal PyTorch's.
-        decided: The number of items with such outputs.
-        worst: For each worst item, its distance from PyTorch's outputs and its negated index.
+        agreed: The number of items whose decisions (argmax or integer outputs) equal PyTorch's.
+        decided: The number of items that have decisions.
+        worst: The distance from PyTorch's outputs, and the negated index, of each worst item.
         errors: The errors of metrics that raised, by the metrics' names.
-        metrics: The states of the other metrics by name, or the metrics if they cannot be merged.
+        metrics: The states of the other metrics by name; the metric object itself if states of this
+            metric cannot be merged.
     """
 
     count: int
@@ -46,12 +47,13 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
 
 class OutputAccumulator:
-    """Accumulates metrics, agreement with PyTorch and worst items, for one artifact or PyTorch.
+    """Accumulates metrics, agreement and worst items of one artifact, or of PyTorch.
 
     Args:
         sources: The metrics.
         data: The data set's name in messages.
-        record_errors: Continue without a metric that raises, and record its error.
+        record_errors: Record the error of a metric that raises, and continue without this metric;
+            if False, raise the error.
 
     Attributes:
         count: The number of items.
@@ -67,7 +69,7 @@ class OutputAccumulator:
         self.reset()
 
     def reset(self) -> None:
-        """Remove all items, except from metrics that cannot be merged.
+        """Remove the results of all items, except those of metrics that cannot be merged.
 
         Raises:
             MetricError: A metric raised.
@@ -146,7 +148,7 @@ class OutputAccumulator:
     def agreement(self) -> float | None:
         """The fraction of items whose argmax or integer outputs equal PyTorch's.
 
-        None if no item has several scores or integer outputs.
+        None if no item has scores of several classes or integer outputs.
         """
         return self._agreed / self._decided if self._decided else None
 
@@ -171,7 +173,7 @@ class OutputAccumulator:
         )
 
     def merge(self, other: AccumulatorState) -> None:
-        """Append the results of another accumulator.
+        """Append the results of later items from another accumulator.
 
         Raises:
             MetricError: A metric raised.
@@ -187,5 +189,5 @@ class OutputAccumulator:
 
 
 def _unwrap_single(outputs: Arrays) -> NumpyArray | dict[str, NumpyArray]:
-    """Return the only output, or a dict of several outputs by name."""
+    """Return the array of a single output, or a dict of several outputs by name."""
     return dict(outputs) if len(outputs) != 1 else next(iter(outputs.values()))

@@ -32,7 +32,7 @@ class TorchModel:
 
     Args:
         source: The model.
-        runner: Runs the model on one item's inputs.
+        runner: The function that runs the model on the inputs of one item.
     """
 
     def __init__(self, source: ModelSource, runner: Runner) -> None:
@@ -44,7 +44,7 @@ class TorchModel:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of the weights and of the class's source file."""
+        """A digest of the model's weights and of the source file of its class."""
         return model_identity(self._source)
 
     def is_single_threaded(self, item: Item) -> bool:
@@ -53,7 +53,7 @@ class TorchModel:
         return self._is_small and size <= SMALL_ITEM_BYTES
 
     def outputs(self, items: Sequence[Item]) -> list[dict[str, NumpyArray]]:
-        """Return the outputs by name, for each item; all items must have equal shapes.
+        """Run items of equal shapes, and return each item's outputs by name.
 
         Raises:
             ModelError: The model raised; the message names the item.
@@ -92,7 +92,7 @@ def torch_model(model: object, run: EvaluationRun) -> Iterator[TorchModel]:
 
 
 def find_torch_model(model: object) -> ModelSource:
-    """Find a model, and check that PyTorch can run it.
+    """Return the source of a model that PyTorch can run.
 
     Raises:
         ModelSourceError: The model does not exist.
@@ -109,7 +109,7 @@ def find_torch_model(model: object) -> ModelSource:
 
 
 def model_identity(source: ModelSource) -> str:
-    """Return a digest of the model's weights and of its class's source file."""
+    """Return a digest of the model's weights and of the source file of its class."""
     digest = blake2b(source.description.encode(), digest_size=16)
     for name, value in source.module.state_dict().items():
         digest.update(name.encode())

@@ -1,4 +1,4 @@
-"""Loading of an earlier run's results, for items that have not changed since."""
+"""Loads the results of an earlier run, for items that have not changed since that run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def load_checkpoint(
 
     Returns:
         The merged results of the first items; a reader that has read these items; and the results
-        of later shards, whose items are not checked yet.
+        of later shards, whose items are not checked yet. Without a valid checkpoint, no results and
+        a reader at the first item.
     """
     totals = TotalAccumulator(run, subjects, has_model=has_model)
     reader = ItemReader(run.data, run.inputs)

@@ -118,11 +118,12 @@ class TotalAccumulator(ShardAccumulator):
         self.digest.add(shard.items)
 
     def save_checkpoint(self, journal: EvaluationJournal, later_shards: Iterable[Shard]) -> None:
-        """Replace a journal's checkpoint.
+        """Write the results to the checkpoint of a journal.
 
         Args:
             journal: The journal.
-            later_shards: Shards that cannot be merged yet: incomplete, or after a missing shard.
+            later_shards: The shards that cannot be merged yet, because they are incomplete or
+                follow a missing shard.
 
         Raises:
             OSError: The file cannot be written.
@@ -132,7 +133,7 @@ class TotalAccumulator(ShardAccumulator):
         journal.save(self.count, self.digest.text, totals, later_shards)
 
     def make_rows(self, subject: EvaluationSubject) -> list[EvaluationRow]:
-        """Return a row for each metric of an artifact; the rows' keys are still empty."""
+        """Return a result row for each metric of an artifact; the keys of the rows are empty."""
         return [self._make_row(subject, metric) for metric in self._metric_names]
 
     def _make_row(self, subject: EvaluationSubject, metric: str) -> EvaluationRow:

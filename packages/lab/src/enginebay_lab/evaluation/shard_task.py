@@ -1,4 +1,4 @@
-"""The task of a worker: evaluate a range of the items."""
+"""The function that an executor's worker runs: it evaluates a range of a data set's items."""
 
 from __future__ import annotations
 

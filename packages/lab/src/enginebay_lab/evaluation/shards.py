@@ -27,10 +27,10 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         start: The index of the first item in the data set.
-        items: The digests of the items.
+        items: The digests of the items in the range.
         reference: PyTorch's results; None without a model.
         artifacts: The results of the artifacts whose engines did not fail, by the artifacts' names.
-        lost: The errors of the other artifacts, by their names.
+        lost: The errors of the artifacts whose engines failed, by the artifacts' names.
     """
 
     start: int

@@ -87,14 +87,14 @@ def _is_metric_class(value: object) -> bool:
 
 
 def is_torch_metric(metric: object) -> bool:
-    """Return True for a metric of torchmetrics, without an import of torchmetrics."""
+    """Return True for a metric of torchmetrics, without importing torchmetrics."""
     return any(kind.__module__.partition(".")[0] == "torchmetrics" for kind in type(metric).__mro__)
 
 
 class TorchMetric:
-    """A wrapper of a metric of torchmetrics; the wrapper takes NumPy arrays.
+    """Wraps a metric of torchmetrics, so that it accepts NumPy arrays.
 
-    Outputs and targets become tensors; a scalar becomes a tensor with one entry.
+    Outputs and targets are converted to tensors; a scalar becomes a tensor with one entry.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -117,7 +117,7 @@ class TorchMetric:
 
     @property
     def unmergeable(self) -> str:
-        """Why the states of two instances cannot be merged; empty if they can."""
+        """The reason why the states of two instances cannot be merged; empty if they can be."""
         import torchmetrics
 
         metric = self._metric
@@ -141,7 +141,7 @@ class TorchMetric:
         return state
 
     def merge_state(self, state: Mapping[str, object]) -> None:
-        """Add the items of another instance to this instance."""
+        """Add the items of the instance whose :attr:`metric_state` is ``state``."""
         import torchmetrics
 
         tensors = {name: _state_tensors(value) for name, value in state.items()}
@@ -158,9 +158,11 @@ class TorchMetric:
 def _merge_values(
     reduction: object, first: Tensor | list[Tensor], second: Any
 ) -> tuple[Tensor | list[Tensor], ...]:
-    """Return the merged value of a state of two instances, as a tuple with one entry.
+    """Merge the values that two instances of a metric have for one state.
 
-    The tuple is empty if the value could depend on how the items were split between the states.
+    Returns:
+        A tuple with the merged value. The tuple is empty if the merged value could depend on how
+        the items were split between the instances.
     """
     import torch
     from torchmetrics.utilities import data

@@ -1,5 +1,6 @@
-"""Runs tasks, functions from bytes to bytes, on any ``concurrent.futures.Executor``.
+"""Runs tasks on any ``concurrent.futures.Executor``.
 
-A task runs in a child process of its worker, and the child is reused for the next task. A crash or
-a hang therefore fails one task only.
+A task is a call of a function that takes bytes and returns bytes. A worker runs each task in a
+child process, and reuses the child for the next task. A crash or a hang therefore fails only one
+task.
 """

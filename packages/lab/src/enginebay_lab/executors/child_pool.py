@@ -30,7 +30,7 @@ MAX_CHILD_BYTES = 2 << 30
 
 
 def serve_calls(folder: str) -> Callable[[bytes], bytes]:
-    """Prepare this child process, and return the function that handles its calls.
+    """Set this child process's folder for temporary files, and return the handler of its calls.
 
     Args:
         folder: The folder for temporary files of this process and of the processes that it starts.
@@ -50,7 +50,7 @@ def serve_calls(folder: str) -> Callable[[bytes], bytes]:
 
 
 def call_in_child(function: str, data: bytes, limit: float) -> bytes:
-    """Call a function in a child process, which is reused for later calls.
+    """Call a function in a child process, and return the result; later calls reuse the child.
 
     Args:
         function: ``module:qualname`` of a function that takes bytes and returns bytes.
@@ -74,7 +74,7 @@ def call_in_child(function: str, data: bytes, limit: float) -> bytes:
 
 
 def end_children() -> None:
-    """End all children of this process; calls that have not returned raise an exception."""
+    """End all child processes of the pool; calls that have not returned raise an exception."""
     with _lock:
         working, waiting = list(_working), list(_waiting)
         _waiting.clear()
@@ -107,7 +107,7 @@ class _Child:
         return self._worker.receive(max(0.001, end - time.monotonic()))
 
     def wait_for_work(self) -> None:
-        """Offer this child for the next call until the idle time is over."""
+        """Make this child available for the next call; end it after the idle time."""
         with _lock:
             _working.discard(self)
             _waiting.append(self)

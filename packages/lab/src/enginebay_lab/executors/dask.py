@@ -1,4 +1,4 @@
-"""Connects to Dask's distributed scheduler, which is used as an executor."""
+"""Connects to a scheduler of Dask distributed, to run tasks on its workers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CONNECT_SECONDS = 10.0
 
 @contextmanager
 def dask_executor(address: str) -> Iterator[Executor]:
-    """Connect to a Dask scheduler, and check that its workers can run tasks.
+    """Connect to a Dask scheduler, check its workers, and yield an executor.
 
     Args:
         address: ``tcp://HOST:PORT``.
 
     Raises:
         MissingDependencyError: Dask's ``distributed`` is not installed.
-        UsageError: No scheduler answers at the address, it has no worker, or a version of Dask or
-            Enginebay differs from the local one.
+        UsageError: No scheduler answers at the address, the scheduler has no worker, or a version
+            of Dask or Enginebay differs from the local version.
     """
     try:
         from distributed import Client
@@ -89,7 +89,7 @@ def _check_versions(owner: str, versions: Mapping[str, object], expected: dict[s
 
 
 def announce_start(topic: str, key: str, host: str) -> None:
-    """Send the client an event that a task has started; a no-op outside a Dask worker."""
+    """Report to the Dask client that a task has started; a no-op outside a Dask worker."""
     from distributed import get_worker
 
     with suppress(ValueError):  # this process imported distributed, but is not a worker
@@ -102,7 +102,7 @@ def listen_to_starts(topic: str, on_start: Callable[[str, str], None]) -> Iterat
 
     Args:
         topic: The topic of the events.
-        on_start: Called in another thread with the task's key and its host's name.
+        on_start: Called in another thread with the key of the task and the name of the host.
     """
     distributed = sys.modules.get("distributed")
     try:

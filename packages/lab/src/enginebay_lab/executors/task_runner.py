@@ -66,7 +66,7 @@ class _SentTask:
 
 
 def check_executor(executor: object) -> None:
-    """Check that a value is an executor; None is accepted too and means this machine.
+    """Check that a value is an executor or None.
 
     Raises:
         UsageError: The value has another type.
@@ -88,15 +88,15 @@ def run_tasks(
 ) -> Generator[TaskOutcome]:
     """Run tasks on an executor, and yield their outcomes in the order in which they end.
 
-    If a worker starts a task and does not answer, the task is sent a second time. If a worker dies,
-    the executor itself may start the task again, as Dask does. The outcome counts both kinds of
-    attempts. A task has one outcome, even if two workers finish it.
+    If a worker starts a task and does not answer in time, the task is sent a second time. If a
+    worker dies, the executor itself may start the task again, as Dask does. The outcome counts all
+    starts of the task. A task has one outcome, even if two workers finish it.
 
     Args:
         tasks: The tasks; each has a unique key.
         executor: Any executor.
-        on_begin: Called with a task's key and its host's name when it starts, if the executor
-            reports this: on this machine, and on Dask.
+        on_begin: Called when a task starts, with the key of the task and the name of the host. Only
+            the executor of this machine and Dask report when a task starts.
     """
     with _open_events() as (topic, events):
         in_flight = _TasksInFlight(executor, topic, events)
@@ -138,7 +138,7 @@ class _TasksInFlight:
     def yield_outcomes(
         self, tasks: Iterator[ExecutorTask], on_begin: Callable[[str, str], None] | None
     ) -> Iterator[TaskOutcome]:
-        """Send all tasks, and yield one outcome for each."""
+        """Send all tasks, and yield one outcome for each task."""
         last_poll = time.monotonic()
         while True:
             # `tasks` may be a generator: it is read only as far as tasks can be sent.
@@ -163,7 +163,7 @@ class _TasksInFlight:
                 future.cancel()
 
     def _send_task(self, sent: _SentTask) -> Iterator[TaskOutcome]:
-        """Submit a task; yield its failure if the executor accepts no more tasks."""
+        """Submit a task; if the executor accepts no more tasks, yield an outcome with a fault."""
         task = sent.task
         if self._executor_fault is not None:
             yield sent.fail_with(self._executor_fault)
@@ -188,7 +188,7 @@ class _TasksInFlight:
         return event
 
     def _record_start(self, event: _StartEvent) -> bool:
-        """Record a task's start, and return False if the task already has its outcome."""
+        """Record the start of a task, and return True; return False if the task has an outcome."""
         sent = self._sent.get(event.key)
         if sent is None:
             return False
@@ -213,7 +213,7 @@ class _TasksInFlight:
             future.cancel()
 
     def _handle_overdue(self, now: float) -> Iterator[TaskOutcome]:
-        """Send each overdue task again, or yield its failure if it was sent too many times."""
+        """Send overdue tasks again; yield the failures of tasks that were sent too many times."""
         # An executor that never reports a start sets no deadlines: its tasks are given up once no
         # event at all has arrived for the longest limit.
         limit = max((sent.task.limit for sent in self._sent.values()), default=0.0) + GRACE_SECONDS
@@ -236,7 +236,7 @@ class _TasksInFlight:
 
 
 def _decode_outcome(reply: bytes, sent: _SentTask) -> TaskOutcome:
-    """Decode a worker's reply; a damaged reply becomes a fault."""
+    """Return the outcome in a worker's reply; for a damaged reply, an outcome with a fault."""
     try:
         outcome = msgspec.msgpack.decode(reply, type=TaskOutcome)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
@@ -248,7 +248,7 @@ def _decode_outcome(reply: bytes, sent: _SentTask) -> TaskOutcome:
 
 
 def _read_future(future: Future[bytes]) -> bytes | TaskFault:
-    """Return a future's result, or the reason why it has none."""
+    """Return a future's result, or a fault if the future failed or was cancelled."""
     try:
         return future.result()
     except CancelledError as err:

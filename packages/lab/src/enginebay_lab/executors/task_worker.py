@@ -44,7 +44,7 @@ def perform_order(order: bytes) -> bytes:
         order: The result of :func:`encode_order`, by any version of Enginebay.
 
     Returns:
-        An encoded :class:`TaskOutcome`. It also contains failures; no exception is raised.
+        An encoded :class:`TaskOutcome`. A failure is an outcome with a fault, not an exception.
     """
     host = host_name()
     # Another version's task may have other fields: it is decoded after the versions are compared.

@@ -18,7 +18,7 @@ TaskFaultKind: TypeAlias = Literal[
 
 
 class ExecutorTask(msgspec.Struct, frozen=True):
-    """A task for any process with this version of Enginebay.
+    """A function call that any process with the same version of Enginebay can run.
 
     Attributes:
         key: The unique key of the task.
@@ -34,14 +34,14 @@ class ExecutorTask(msgspec.Struct, frozen=True):
 
 
 class TaskFault(msgspec.Struct, frozen=True):
-    """The reason why a task has no value.
+    """The reason why a task has no result.
 
     Attributes:
         kind: The kind of failure.
         reason: The failure as a sentence.
         hint: What to type next; empty if nothing helps.
-        error: The name of the class in :mod:`enginebay.errors` that the function raised; empty if
-            it raised no such error.
+        error: The name of the error class in :mod:`enginebay.errors` that the function raised;
+            empty for every other failure.
     """
 
     kind: TaskFaultKind
@@ -66,7 +66,7 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
         key: The task's key; empty until the sender has received the outcome.
         value: The function's result; None if the task failed.
         fault: The reason why there is no value; None if the task succeeded.
-        host: The name of the machine that ran it; empty if unknown.
+        host: The name of the machine that ran the task; empty if unknown.
         attempts: The number of starts of the task, as far as the executor reports them.
         seconds: The duration on the worker.
     """

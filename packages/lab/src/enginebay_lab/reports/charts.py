@@ -1,4 +1,4 @@
-"""Makes the plots of a report's page from the report's records."""
+"""Makes the plots of a report's page from the results in the report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Figure(NamedTuple):
 
 
 def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Figure]:
-    """Plot the distribution of the calls' durations, for each batch and number of threads."""
+    """Yield a box plot of the durations of calls for each batch size and number of threads."""
     groups: dict[tuple[int, int], list[BenchmarkRow]] = {}
     for row in benchmark.rows:
         # A logarithmic axis cannot show 0.
@@ -59,7 +59,7 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
 
 
 def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figure]:
-    """Plot the accuracy of artifacts against their speed, in one plot for each metric."""
+    """Yield a plot for each metric: the artifacts' values of the metric against their speeds."""
     metrics = dict.fromkeys(row.metric for entry in entries for row in entry.metrics)
     for metric in metrics:
         dots = sorted(_find_dots(entries, metric), key=lambda dot: dot[1])
@@ -77,7 +77,7 @@ def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figu
 
 
 def _find_dots(entries: Sequence[ReportEntry], metric: str) -> Iterator[tuple[str, float, float]]:
-    """Yield the label, the seconds per item and the metric's value of each entry."""
+    """Yield the label, the seconds per item and the metric's value of each report entry."""
     rows = {entry.label: row for entry in entries for row in entry.metrics if row.metric == metric}
     # PyTorch has no row: the rows of the artifacts contain its value.
     reference = next((row.reference for row in rows.values()), None)
@@ -90,7 +90,7 @@ def _find_dots(entries: Sequence[ReportEntry], metric: str) -> Iterator[tuple[st
 
 
 def plot_output_errors(entries: Sequence[ReportEntry]) -> Figure | None:
-    """Plot the largest error of each output on each engine; None if all outputs are exact."""
+    """Return a plot of each output's largest error on each engine; None if all are exact."""
     compared = [entry for entry in entries if entry.verification and entry.verification.outputs]
     worst: dict[str, float] = {}
     for entry in compared:
@@ -121,7 +121,10 @@ def _positive_or_none(value: float | None) -> float | None:
 
 
 def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
-    """Plot the output's signal-to-noise ratio with one layer in 8 bits, for the worst layers."""
+    """Return a plot of the output's signal-to-noise ratio with a single layer in 8 bits.
+
+    The plot has a bar for each of the worst layers. None if no ratio was measured.
+    """
     nodes = [node for node in sensitivity.nodes if node.decibels is not None][:_MAX_BARS]
     if not nodes:
         return None
@@ -139,7 +142,7 @@ def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
 
 
 def plot_layer_errors(bisection: Bisection) -> Figure | None:
-    """Plot the errors of the modules around the first wrong module; None without errors."""
+    """Return a plot of the errors of modules near the first wrong module; None without errors."""
     places = _select_places(bisection)
     through = [_positive_or_none(place.accumulated) for place in places]
     alone = [_positive_or_none(place.alone) for place in places]
@@ -157,7 +160,7 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Select the modules to plot, around the cause of the error or else the first wrong module."""
+    """Return the modules near the cause of the error or, if unknown, near the first wrong module."""
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
     first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)
@@ -165,7 +168,7 @@ def _select_places(bisection: Bisection) -> Sequence[Place]:
 
 
 def plot_layer_times(row: BenchmarkRow, label: str) -> Figure | None:
-    """Plot the times of the slowest layers of an engine; None if no layer was timed."""
+    """Return a plot of the times of an engine's slowest layers; None if no layer was timed."""
     slowest = sorted(row.layers, key=lambda layer: layer.seconds, reverse=True)[:_MAX_BARS]
     if not slowest:
         return None

@@ -1,4 +1,4 @@
-"""Reads the records in JSON files that commands wrote."""
+"""Reads the results in JSON files that commands wrote."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VerifyDocument(msgspec.Struct, frozen=True):
 
     Attributes:
         artifact: The artifact's folder.
-        verification: The new verdict.
+        verification: The result of the new verification.
     """
 
     artifact: str
@@ -56,14 +56,14 @@ class _DeployDocument(msgspec.Struct, frozen=True):
 
 
 class _BenchmarkLine(msgspec.Struct, frozen=True):
-    """A line of ``benchmark --output``: a row or the machine; both are None for a window."""
+    """A line of ``benchmark --output``: a row, the machine, or neither (a group of timed calls)."""
 
     row: BenchmarkRow | None = None
     machine: Machine | None = None
 
 
 class _DocumentHead(msgspec.Struct, frozen=True):
-    """The fields of a document, or of a line, that identify its type."""
+    """The fields that identify the type of a JSON document, or of a line in JSON Lines."""
 
     kind: str = ""
     schema: int = SCHEMA
@@ -87,10 +87,10 @@ _DOCUMENT_TYPES: dict[str, Any] = {
 
 
 def read_document(path: Path) -> object:
-    """Read the record in a JSON file that a command wrote.
+    """Return the result in a JSON file that a command wrote.
 
     Raises:
-        UsageError: The file does not exist, or does not contain such a record.
+        UsageError: The file does not exist, or does not contain a command's result.
         OSError: The file cannot be read.
     """
     check_text(str(path))
@@ -125,9 +125,9 @@ def read_document(path: Path) -> object:
 
 
 def _read_head(path: Path, data: bytes) -> _DocumentHead:
-    """Read the fields that identify a file's type.
+    """Return the fields that identify the type of a file.
 
-    They are read from the whole JSON document or, in JSON Lines, from the first complete line.
+    The fields are in the JSON document or, for JSON Lines, in the first complete line.
     """
     reason = "it is empty"
     # A file of lines is not one JSON document, and a killed command may have cut a line.

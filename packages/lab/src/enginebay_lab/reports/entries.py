@@ -1,4 +1,4 @@
-"""Merges all records about an artifact to one entry of a report."""
+"""Merges all results about an artifact into one entry of a report."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _replace = msgspec.structs.replace
 
 
 class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
-    """The row of a comparison about an artifact, merged with all other records about it.
+    """All results about one artifact: the fields of a comparison's row, and these attributes.
 
     Attributes:
         manifest: The artifact's manifest.
-        metrics: The rows of evaluations.
-        speeds: The rows of benchmarks.
-        label: The unique name of the entry on the page.
+        metrics: The artifact's rows in evaluations.
+        speeds: The artifact's rows in benchmarks.
+        label: The unique name of the artifact on the page.
     """
 
     precision: str = ""
@@ -46,12 +46,12 @@ class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def outputs(self) -> tuple[OutputComparison, ...]:
-        """The comparisons of the outputs with the reference."""
+        """The comparison of each output with the reference's output."""
         return self.verification.outputs if self.verification else ()
 
 
 def merge_entries(report: Findings) -> list[ReportEntry]:
-    """Merge the records of a report by the artifacts' folders; PyTorch is the first entry."""
+    """Return an entry for each artifact's folder in a report; PyTorch's entry is the first."""
     rows = [row for comparison in report.comparisons for row in comparison.rows]
     entries = [ReportEntry(**msgspec.structs.asdict(row)) for row in rows]
     for artifact in report.artifacts:
@@ -71,7 +71,7 @@ def merge_entries(report: Findings) -> list[ReportEntry]:
 
 
 def list_benchmarks(report: Findings) -> list[Benchmark]:
-    """Return the benchmarks, followed by the measurements that only comparisons contain."""
+    """Return a report's benchmarks, followed by speeds that only its comparisons contain."""
     benchmarks = list(report.benchmarks)
     measured = {row.artifact for benchmark in benchmarks for row in benchmark.rows}
     for comparison in report.comparisons:
@@ -117,7 +117,7 @@ def _verdict_reason(manifest: Manifest) -> str:
 
 
 def _find_entry(entries: list[ReportEntry], path: str, backend: str) -> int:
-    """Return the index of the entry whose artifact's folder has this path.
+    """Return the index of the entry for the artifact in the folder ``path``.
 
     If no entry or several entries match, a new entry is appended.
     """
@@ -139,7 +139,7 @@ def _share_end(one: str, other: str) -> bool:
 
 
 def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
-    """Label each entry by backend and precision, and by its folder if these are not unique."""
+    """Return labelled entries: backend and precision, and the folder if these are not unique."""
     plain = [
         "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
         for entry in entries
@@ -155,7 +155,7 @@ def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
 
 
 def _unique_path_end(path: str, entries: list[ReportEntry]) -> str:
-    """Return the shortest end of a path that differs from the ends of all other entries' paths."""
+    """Return the shortest end of a path with which no other entry's path ends."""
     others = [
         Path(entry.artifact).parts for entry in entries if entry.artifact and entry.artifact != path
     ]

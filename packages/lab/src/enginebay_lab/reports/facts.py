@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report_title(report: Findings) -> str:
-    """Return the model's name, or else the names of the artifacts' folders."""
+    """Return the model's name or, if no result contains it, the names of artifact folders."""
     if report.comparisons:
         return report.comparisons[0].model
     if models := {row.model for sweep in report.sweeps for row in sweep.rows}:
@@ -33,7 +33,7 @@ def report_title(report: Findings) -> str:
 
 
 def summarize_report(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield the sentences at the top: how many artifacts are verified, and which is fastest."""
+    """Yield the sentences at the top of the page, such as how many artifacts are verified."""
     for sweep in report.sweeps:
         yield from summarize_sweep(sweep)
     judged = [entry for entry in entries if entry.verdict]
@@ -65,7 +65,7 @@ def _describe_fastest(verified: Sequence[ReportEntry]) -> Iterator[str]:
 
 
 def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[str]:
-    """Yield notes on how to read the figures of the benchmarks, and why they may be unreliable."""
+    """Yield notes on how to read the measured speeds, and why they may be unreliable."""
     labels = {row.name: entry.label for entry in entries for row in entry.speeds}
     for benchmark in list_benchmarks(report):
         if benchmark.baseline:
@@ -78,7 +78,7 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
 
 
 def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of facts about the machines, without duplicates."""
+    """Yield (name, value) pairs about the machines and versions, without duplicates."""
     facts: dict[tuple[str, str], None] = {}  # as an ordered set
     for machine in (benchmark.machine for benchmark in list_benchmarks(report)):
         facts |= dict.fromkeys(machine.facts())
@@ -100,7 +100,7 @@ def list_machine_facts(report: Findings) -> Iterator[tuple[str, str]]:
 
 
 def list_commands(report: Findings) -> Iterator[tuple[str, str]]:
-    """Yield the commands that repeat the results, each after a description."""
+    """Yield (description, command) pairs: the commands that reproduce the results."""
     compared = [
         *(("Sweep", result.command) for result in report.sweeps),
         *((f"Compare {result.model}", result.command) for result in report.comparisons),

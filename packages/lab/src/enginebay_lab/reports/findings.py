@@ -1,4 +1,4 @@
-"""The records that a report shows, unchanged."""
+"""The data of a report: the unchanged results of other commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ReportedArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: The artifact's folder.
-        manifest: The artifact's manifest; with the new verdict after a new verification.
+        manifest: The artifact's manifest. After ``verify``, it contains the new verdict.
     """
 
     path: str

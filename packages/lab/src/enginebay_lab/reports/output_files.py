@@ -1,4 +1,4 @@
-"""Checks that a report can be written to a file, and would not replace another kind of file."""
+"""Checks that a report can be written to a file without replacing another kind of file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _ReportKind(msgspec.Struct, frozen=True):
 
 
 def check_output(path: str | Path) -> Path:
-    """Refuse a file that a report cannot be written to, before anything is measured.
+    """Check the path of a report before anything is measured, and return a ``Path``.
 
     Raises:
         UsageError: The suffix is neither ``.html`` nor ``.json``, the parent is not a folder, or

@@ -1,7 +1,7 @@
 """Renders the page of a report: one HTML file that contains its style, script, plots and tables.
 
-Every text from a record is escaped. The page's content security policy allows only the page's
-script, by its digest, and no loading of other files.
+Every text from a result is escaped for HTML. The content security policy of the page allows only
+the page's own script, which a digest identifies, and forbids loading other files.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _make_tables(report: Findings, entries: list[ReportEntry]) -> Iterator[table
 
 
 def _entry_labels(entries: list[ReportEntry]) -> dict[str, str]:
-    """Map the names in the rows of evaluations and benchmarks to the labels of the entries."""
+    """Return the label of each entry, by the name that evaluation and benchmark rows use."""
     metric_labels = {row.artifact: entry.label for entry in entries for row in entry.metrics}
     return metric_labels | {row.name: entry.label for entry in entries for row in entry.speeds}
 

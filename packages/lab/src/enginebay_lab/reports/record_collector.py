@@ -1,4 +1,4 @@
-"""``report``: collects the records of a report from results, artifacts and files."""
+"""``report``: collects results, artifacts and files in a report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def report(*sources: object, command: str = "") -> Report:
-    """Collect the results about one model, or of sweeps of many models, in a report.
+    """Return a report on the results about one model, or on sweeps of many models.
 
     Args:
         *sources: Each is a result of :func:`enginebay.deploy` or of a function of the lab, an
@@ -40,8 +40,8 @@ def report(*sources: object, command: str = "") -> Report:
         command: The command that makes the report again; ignored if the only source is a report.
 
     Raises:
-        UsageError: The sources contain no results, a path contains something else, or two artifacts
-            are of different models. Models differ if their inputs or outputs have different names
+        UsageError: The sources contain no results, a path is none of these, or two artifacts are of
+            different models. Models differ if their inputs or outputs have different names
             or ranks, if the sizes of their outputs differ for inputs of equal sizes, or if the
             references recorded different outputs for the same inputs.
         ArtifactError: An artifact is damaged.
@@ -77,11 +77,11 @@ _RECORD_FIELDS: dict[type, str] = {
 
 
 class _RecordCollector:
-    """Collects records, and checks that they are about the same model.
+    """Collects the results for a report, and checks that they are about the same model.
 
     Attributes:
         artifacts: The artifacts by their folders.
-        records: The other records, by field of the report; in the order of the sources.
+        records: The other results in the order of the sources, by the name of the report's field.
         reports: The reports among the sources.
     """
 
@@ -93,7 +93,7 @@ class _RecordCollector:
         self._last_artifact = ""
 
     def add_source(self, source: object) -> None:
-        """Add the records of a source.
+        """Add the results that a source contains.
 
         Raises:
             UsageError: A report cannot show the source, or it is of a different model.
@@ -129,10 +129,10 @@ class _RecordCollector:
                 )
 
     def check_not_empty(self) -> None:
-        """Refuse an empty report.
+        """Check that the report is not empty.
 
         Raises:
-            UsageError: No record was added.
+            UsageError: No result and no artifact was added.
         """
         if not self.artifacts and not any(self.records.values()):
             raise UsageError(f"nothing to report; expected {EXPECTED_SOURCES}")
@@ -173,7 +173,7 @@ class _RecordCollector:
         self._last_artifact = reported.path
 
     def _add_verification(self, verification: Verification) -> None:
-        """Give the artifact that was added last the verdict of a new verification."""
+        """Replace the verification of the artifact that was added last."""
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
@@ -185,7 +185,7 @@ class _RecordCollector:
         self.artifacts[self._last_artifact] = replaced
 
     def _add_comparison(self, comparison: Comparison, folder: Path | None = None) -> None:
-        """Add a comparison, and its artifacts if they exist and have not been deployed again."""
+        """Add a comparison, and those of its artifacts that exist and were not deployed again."""
         rows = []
         for row in comparison.rows:
             rows.append(row)

@@ -1,4 +1,4 @@
-"""The result of ``report``, which can be written as JSON and as a page."""
+"""The result of ``report``, which can be written as JSON or as an HTML page."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
     """The result of :func:`enginebay_lab.report`.
 
     Attributes:
-        schema: The version of the JSON document.
-        enginebay: The version of Enginebay that made it.
-        created: The time of its creation: UTC, ISO 8601.
-        artifacts: The artifacts, each once.
+        schema: The schema version of the JSON document.
+        enginebay: The version of Enginebay that made the report.
+        created: When the report was made: UTC, ISO 8601.
+        artifacts: The artifacts, without duplicates.
         comparisons: Results of :func:`enginebay_lab.compare`.
         benchmarks: Results of :func:`enginebay_lab.benchmark`.
         evaluations: Results of :func:`enginebay_lab.evaluate`.
         sensitivities: Results of :func:`enginebay_lab.sensitivity`.
         bisections: Results of :func:`enginebay_lab.bisect`.
         sweeps: Results of :func:`enginebay_lab.sweep`, of any number of models.
-        command: The command that makes it again; empty if it was made in Python.
+        command: The command that makes the report again; empty if it was made in Python.
 
     Example:
         >>> Report(created="2026-01-31T12:00:00Z").to_json()["created"]
@@ -41,7 +41,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
         return plain
 
     def to_html(self) -> str:
-        """Return the report as one page that needs no other file and no network.
+        """Return the report as one HTML page, which loads no other files.
 
         Raises:
             MissingDependencyError: Jinja2 or pygal is not installed.
@@ -51,7 +51,7 @@ class Report(Findings, frozen=True, kw_only=True, tag="report"):
         return render_page(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the page, or the JSON document, atomically.
+        """Write the report atomically, as an HTML page or as a JSON document.
 
         An existing file is replaced only if it is a report.
 

@@ -22,7 +22,7 @@ _HINT = "report each model by itself"
 
 
 class SameModelCheck:
-    """Checks that each artifact is of the same model as the artifacts that were checked before."""
+    """Checks that each artifact is of the same model as the artifacts that were checked earlier."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -30,7 +30,7 @@ class SameModelCheck:
         self._recorded: dict[Hashable, tuple[str, dict[str, NumpyArray]]] = {}
 
     def check_artifact(self, artifact: Artifact) -> None:
-        """Refuse an artifact of a different model.
+        """Check an artifact; the first artifact that is checked is always accepted.
 
         Raises:
             UsageError: The model differs; the message names both artifacts and the difference.
@@ -49,7 +49,7 @@ class SameModelCheck:
                 )
 
     def check_manifest(self, path: str, manifest: Manifest) -> None:
-        """Refuse a manifest whose inputs or outputs are those of a different model."""
+        """Check the inputs and outputs in a manifest, as :meth:`check_artifact` does."""
         if self._manifest is None:
             self._path, self._manifest = path, manifest
             return
@@ -101,7 +101,7 @@ def _digest_array(array: NumpyArray) -> bytes:
 
 
 def _do_outputs_differ(ours: Mapping[str, NumpyArray], theirs: Mapping[str, NumpyArray]) -> bool:
-    """Return true if outputs for the same inputs are far apart."""
+    """Return true if two references' outputs for the same inputs are of different models."""
     return any(_is_far_apart(ours[name], theirs[name]) for name in ours.keys() & theirs.keys())
 
 

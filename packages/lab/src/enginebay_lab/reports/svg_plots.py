@@ -29,7 +29,7 @@ _SVG_NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def import_pygal() -> Any:
-    """Import pygal, and remove the finder that it adds to ``sys.meta_path``."""
+    """Import and return pygal; remove the finder that pygal adds to ``sys.meta_path``."""
     import pygal
 
     # Python warns about such a finder on each later import of a missing module.
@@ -44,7 +44,7 @@ def draw_bars(
     *,
     logarithmic: bool = True,
 ) -> str:
-    """Draw a bar for each label and series, with its value as text."""
+    """Return an SVG with a bar for each label and series; the bar's value is printed as text."""
     pygal = import_pygal()  # horizontal bars, which leave space for long labels
 
     chart = pygal.HorizontalBar(
@@ -68,7 +68,7 @@ def draw_bars(
 
 
 def draw_boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> str:
-    """Draw a vertical box plot for each sequence of sorted durations."""
+    """Return an SVG with a vertical box plot for each sequence of sorted durations."""
     pygal = import_pygal()
 
     low = min(times[0] for times in durations)
@@ -93,7 +93,7 @@ def draw_boxes(labels: Sequence[str], durations: Sequence[Sequence[float]]) -> s
 
 
 def draw_scatter(dots: Sequence[tuple[str, float, float]]) -> str:
-    """Draw a numbered dot for each name, duration and value."""
+    """Return an SVG with a numbered dot for each (name, duration, value)."""
     pygal = import_pygal()
 
     # Numbers, which the legend explains: names would overlap.
@@ -115,7 +115,7 @@ def draw_scatter(dots: Sequence[tuple[str, float, float]]) -> str:
 
 
 def _padded_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return the range of values with a margin."""
+    """Return the range of values, extended by a margin at both ends."""
     low, high = min(values), max(values)
     margin = 0.2 * (high - low) or 0.1 * abs(high) or 1.0  # all values may be the same, or 0
     return low - margin, high + margin
@@ -129,7 +129,8 @@ def _format_axis_seconds(seconds: float) -> str:
 def _axis_steps(low: float, high: float) -> list[float]:
     """Return the labels of a logarithmic axis from at most ``low`` to at least ``high``.
 
-    They are powers of ten times 1, 2 and 5; if too many, times 1 and 3; else powers of ten only.
+    The labels are powers of ten times 1, 2 and 5; if these are too many, times 1 and 3; if these
+    are too many as well, only powers of ten.
 
     Example:
         >>> _axis_steps(0.3, 4)
@@ -159,7 +160,7 @@ def _axis_decades(values: Sequence[float]) -> tuple[tuple[float, float], list[fl
 
 
 def _chart_settings() -> dict[str, object]:
-    """Return the settings that all plots share."""
+    """Return the settings of pygal that all plots share."""
     pygal = import_pygal()
 
     return {

@@ -1,4 +1,8 @@
-"""Describes a sweep for a report's page: verdicts, figures by host, cells without a result."""
+"""Describes a sweep for a report's page: verdicts, measurements by host, and lost cells.
+
+A sweep cell is one model on one backend at one precision. A cell is lost if a fault of a machine,
+such as a full disk, prevented its result.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ def describe_sweep(sweep: Sweep) -> dict[str, object]:
 
 
 def summarize_sweep(sweep: Sweep) -> Iterator[str]:
-    """Yield sentences with the numbers of regressions, verdicts, models and machines."""
+    """Yield sentences that count the regressions, verdicts, models and machines of a sweep."""
     if sweep.regressions:
         yield f"{len(sweep.regressions)} worse than in the baseline."
     counts = dict.fromkeys((*VERDICTS, _LOST), 0)
@@ -62,7 +66,7 @@ def summarize_sweep(sweep: Sweep) -> Iterator[str]:
 
 
 def _verdict_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return the verdicts with a row for each model and a column for each engine.
+    """Return a table of verdicts, with a row for each model and a column for each engine.
 
     The table is empty for a single model or engine.
     """
@@ -116,7 +120,7 @@ def _verdict_rank(verdict: str) -> int:
 
 
 def _host_tables(sweep: Sweep) -> Iterator[PageTable]:
-    """Yield a table of figures for each host."""
+    """Yield a table of errors, metrics and speeds for each host."""
     # One table per host: figures of different hosts are not comparable.
     for host, rows in sorted(sweep.hosts.items()):
         measured = [row for row in rows if row.verdict != _LOST]
@@ -150,7 +154,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
 
 
 def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return a table of the cells that have no result because a machine failed."""
+    """Return a table of the lost cells, with the fault and the reason of each."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
     return make_table(
         "Lost: no result",
@@ -170,7 +174,7 @@ def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
 
 
 def _host_facts(rows: Sequence[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Yield the names and values of facts about a host, without duplicates."""
+    """Yield (name, value) pairs about a host and its versions, without duplicates."""
     facts: dict[tuple[str, str], None] = {}  # as an ordered set
     for machine in (row.machine for row in rows if row.machine):
         facts |= dict.fromkeys(machine.facts())

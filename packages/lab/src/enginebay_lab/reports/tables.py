@@ -1,4 +1,4 @@
-"""Makes the tables of a report's page; each cell has a text and a sort key."""
+"""Makes the tables of a report's page; each table cell has a text and a sort key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class TableCell(NamedTuple):
     Attributes:
         text: The text of the cell; may be empty.
         key: The number to sort by; None to sort by the text.
-        kind: ``verdict`` for a badge, ``sign`` for a small badge, ``number``, or empty.
+        kind: How the page shows the text: ``verdict`` as a badge, ``sign`` as a small badge,
+            ``number`` aligned to the right; empty for plain text.
     """
 
     text: str
@@ -65,7 +66,7 @@ def number_cell(value: float | None, text: Callable[[Any], str]) -> TableCell:
 def make_table(
     caption: str, columns: Sequence[str], rows: Iterable[Sequence[TableCell]]
 ) -> PageTable:
-    """Return a table of rows, without the columns that are empty in all rows."""
+    """Return a table of the rows, without the columns that are empty in all rows."""
     listed = list(rows)
     shown = [n for n in range(len(columns)) if any(row[n].text for row in listed)]
     cells = [[row[n] for n in shown] for row in listed]
@@ -107,7 +108,7 @@ def _overview_row(
 
 
 def metric_cell(row: EvaluationRow | None) -> TableCell:
-    """Return a cell with the value of a metric, or ``lost`` if the evaluation failed."""
+    """Return a table cell with a metric's value, or ``lost`` if the evaluation failed."""
     if row is None:
         return TableCell("", kind="number")
     return TableCell("lost") if row.error else number_cell(row.value, _format_figure)
