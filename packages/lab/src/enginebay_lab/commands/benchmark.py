@@ -103,7 +103,7 @@ def _parse_numbers(text: str) -> tuple[int, ...]:
 
 
 def run(args: Namespace) -> int:
-    """Measure, and print the figures.
+    """Measure the artifacts, and print a row for each.
 
     Returns:
         1 if a row could not be measured, else 0.
@@ -143,7 +143,7 @@ def run(args: Namespace) -> int:
 
 
 def _find_model(artifacts: list[Path]) -> str:
-    """Return the name of the model of the first artifact whose model still exists."""
+    """Return the name of the model; the first artifact whose model still exists names it."""
     from enginebay import open_artifact
 
     for artifact in artifacts:

@@ -1,4 +1,4 @@
-"""``enginebay bisect``: find the first layer where an engine differs, or compare each layer."""
+"""``enginebay bisect``: find the first layer whose outputs differ, or compare each layer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
     """Bisect, and print the result.
 
     Returns:
-        1 if a difference was found, as for a mismatch; else 0.
+        1 if a difference was found, else 0.
     """
     import enginebay as eb
     from enginebay.commands import progress

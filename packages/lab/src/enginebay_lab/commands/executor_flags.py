@@ -18,8 +18,8 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
     Args:
         parser: The command's parser.
-        work: What the workers run, for the help: ``the cells``.
-        default: The number of processes without ``--workers``, for the help.
+        work: What the workers run, as a noun in the help texts, such as ``the items``.
+        default: The default number of processes, as a text in the help of ``--workers``.
     """
     parser.add_argument(
         "--workers",
@@ -35,7 +35,7 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
 
 def open_executor(args: Namespace) -> AbstractContextManager[Executor | None]:
-    """Return a context manager that yields the executor of the flags, or None without flags.
+    """Return a context manager that yields the executor, or None if neither flag is set.
 
     Raises:
         UsageError: Both flags are set, or the scheduler cannot be reached.

@@ -61,7 +61,7 @@ def print_result(args: Namespace, result: Result, *artifacts: object, **more: ob
     Args:
         args: The parsed command line.
         result: The result.
-        artifacts: Artifacts that the report contains as well.
+        artifacts: Artifacts to include in the report.
         **more: Additional fields of the JSON document.
     """
     if args.json:

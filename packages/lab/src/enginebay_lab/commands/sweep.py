@@ -72,7 +72,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Run the cells of the sweep, and print their rows.
+    """Run the sweep, and print a row for each cell (one model, backend and precision).
 
     Returns:
         1 if a cell is not verified, a metric dropped too much, or a regression was found; else 0.

@@ -34,7 +34,7 @@ class _StackedOutputs(msgspec.Struct, array_like=True):
 
 
 class _EngineReply(msgspec.Struct, array_like=True):
-    """The outputs of a chunk of items; or the error of an item, and the item's index in the chunk."""
+    """The outputs of a chunk of items; or an item's error, and the item's index in the chunk."""
 
     outputs: list[_StackedOutputs]
     index: int = 0

@@ -160,7 +160,7 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
 
 
 def _select_places(bisection: Bisection) -> Sequence[Place]:
-    """Return the modules near the cause of the error or, if unknown, near the first wrong module."""
+    """Return the modules near the error's cause or, if unknown, near the first wrong module."""
     wrong = [n for n, place in enumerate(bisection.places) if place.wrong]
     causes = [n for n in wrong if bisection.places[n].module == bisection.module]
     first = max(0, (causes or wrong or [0])[0] - _MAX_BARS // 2)

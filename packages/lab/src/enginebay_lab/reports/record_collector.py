@@ -40,8 +40,8 @@ def report(*sources: object, command: str = "") -> Report:
         command: The command that makes the report again; ignored if the only source is a report.
 
     Raises:
-        UsageError: The sources contain no results, a path is none of these, or two artifacts are of
-            different models. Models differ if their inputs or outputs have different names
+        UsageError: The sources contain no results, a path leads to something else, or two artifacts
+            are of different models. Models differ if their inputs or outputs have different names
             or ranks, if the sizes of their outputs differ for inputs of equal sizes, or if the
             references recorded different outputs for the same inputs.
         ArtifactError: An artifact is damaged.

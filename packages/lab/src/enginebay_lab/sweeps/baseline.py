@@ -1,4 +1,4 @@
-"""Finds regressions since an earlier sweep: worse verdicts, metrics or speed, and missing cells."""
+"""Finds regressions since an earlier sweep, such as worse verdicts and missing results."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ _MAX_LABELS = 3
 def find_regressions(
     rows: Sequence[SweepRow], baseline: Sequence[SweepRow]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Compare the rows of a sweep with the rows of an earlier sweep, cell by cell.
+    """Return the regressions of a sweep from an earlier sweep, the baseline.
 
-    Regressions are: a worse verdict (later in :data:`VERDICTS`); a metric that dropped by more than
-    the cell's ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
+    The two rows of each cell (one model, backend and precision) are compared. Regressions are: a
+    worse verdict (later in :data:`VERDICTS`); a metric that dropped by more than the cell's
+    ``max_drop`` or :data:`RELATIVE_DROP`; calls on the same machine that take at least
     :data:`MIN_SLOWDOWN` times as long, with intervals that do not overlap; and a cell, result,
     metric or speed that is in the baseline and missing now.
 
     Returns:
-        A sentence for each regression, and notes about figures that were not compared.
+        A sentence for each regression, and notes about results that were not compared.
     """
     pairs = pair_rows(rows, baseline)
     comparison = _BaselineComparison()
@@ -57,17 +58,17 @@ def find_regressions(
 
 
 def find_judged_cells(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> frozenset[str]:
-    """Return the keys of the cells of ``rows`` that have a result in the baseline."""
+    """Return the keys of ``rows`` whose model, backend and settings have a baseline result."""
     same = pair_rows(rows, baseline).same
     return frozenset(row.key for row, before in same if before.verdict != "lost")
 
 
 class _BaselineComparison:
-    """Compares rows with the baseline, and collects the regressions.
+    """Compares the rows of a sweep with the baseline, and collects the regressions.
 
     Attributes:
         regressions: A sentence for each regression.
-        uncompared: The number of figures that were not compared, by the reason.
+        uncompared: The number of results that were not compared, by the reason.
     """
 
     def __init__(self) -> None:
@@ -75,7 +76,7 @@ class _BaselineComparison:
         self.uncompared: Counter[str] = Counter()
 
     def compare_rows(self, row: SweepRow, before: SweepRow) -> None:
-        """Record in what a cell's row is worse than its row in the baseline."""
+        """Record each regression of a row from ``before``, the baseline's row of the same cell."""
         if before.verdict == "lost":
             self.uncompared["cells that were lost in the baseline, so not compared"] += 1
         elif row.verdict == "lost":
@@ -139,7 +140,7 @@ def _verdict_rank(row: SweepRow) -> int:
 
 
 def _describe_drop(metric: EvaluationRow, earlier: EvaluationRow, max_drop: float | None) -> str:
-    """Describe how far a metric dropped since the baseline; empty if the drop is allowed."""
+    """Return a text on a metric's drop since the baseline; empty if the drop is allowed."""
     assert metric.drop is not None
     assert earlier.drop is not None
     allowed = RELATIVE_DROP * abs(metric.reference or 0.0) if max_drop is None else max_drop
@@ -170,9 +171,10 @@ def _is_same_machine(row: SweepRow, before: SweepRow) -> bool:
 
 
 def _is_slower(now: BenchmarkRow, then: BenchmarkRow) -> bool:
-    """Return true if calls are much slower than before, by more than the scatter of both runs.
+    """Return true if calls are slower than before, by more than the scatter of both runs.
 
-    Neither the confidence intervals nor the middle halves of the durations may overlap.
+    The confidence intervals of the two runs must not overlap, nor the middle halves of the
+    durations.
     """
     assert now.call is not None
     assert then.call is not None
@@ -192,7 +194,7 @@ def _describe_load(row: SweepRow) -> str:
 
 
 def _list_causes(row: SweepRow, before: SweepRow) -> str:
-    """List versions and thread settings that changed, as possible causes of a regression."""
+    """Return the possible causes of a regression: versions and thread settings that changed."""
     causes = [
         f"{name} {now[name]} instead of {then[name]}"
         for now, then in ((row.versions, before.versions), _engine_variables(row, before))

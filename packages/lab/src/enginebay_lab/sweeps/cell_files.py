@@ -1,4 +1,4 @@
-"""Finds the files that a sweep's cell names, and checks that a worker has the same files."""
+"""Finds the files of a sweep cell (one model, backend, precision), and checks a worker's files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def find_files(text: str, folder: str = "") -> dict[str, str]:
-    """Find the file that a text of a cell names; for an ONNX model, also its weight files.
+    """Return a digest of the file that a text names and, for an ONNX model, of its weight files.
 
     Args:
         text: A model, a data set, a metric or an input, as on the command line.
         folder: The folder that relative paths start in; empty for the current folder.
 
     Returns:
-        The SHA-256 of each file by its absolute path, or an empty text for a folder. The dict is
+        The SHA-256 of each file, or an empty text for a folder, by the absolute path. The dict is
         empty if the text names a module, a plugin's object or a shape instead of a file.
 
     Raises:
-        UsageError: The path is not text in this locale, or the file cannot be read.
+        UsageError: The path is not valid text in this locale, or the file cannot be read.
     """
     for name in _possible_paths(text):
         if name and Path(folder, name).exists():
@@ -43,7 +43,7 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Check that this machine has the same files as the client, at the same paths.
+    """Check that this machine has the client's files, with equal contents at equal paths.
 
     Args:
         files: The result of :func:`find_files` on the client.

@@ -1,4 +1,4 @@
-"""The message, in MessagePack, to the machine that runs a cell of a sweep."""
+"""The MessagePack message to the machine that runs a sweep cell (one model, backend, precision)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A cell, and the facts about it that only the client knows.
+    """A sweep cell, and what only the client (the process that runs the sweep) knows about it.
 
     Attributes:
         cell: The cell, with an absolute path of its folder.
-        files: For each text of the cell that names files, the SHA-256 of each file by its path.
+        files: The SHA-256 of each file by its path, for each text of the cell that names files.
         config: The contents of the cell's deploy config, including the configs that it inherits.
-        data: The name of the data set, from the cell or from its config.
+        data: The name of the data set, from the cell or from the deploy config.
         output: The sweep's folder; empty to drop artifacts.
-        attempts: The folder inside ``output`` in which machines that share it build artifacts.
+        attempts: The folder inside ``output`` in which workers build artifacts if they can write to
+            this folder.
         command: The command that deploys only this cell.
     """
 
@@ -46,7 +47,7 @@ class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode_message(message: CellJob | SweepRow) -> bytes:
-    """Encode a job or a row in MessagePack.
+    """Return a job or a row, encoded in MessagePack.
 
     Raises:
         TypeError: A parameter of the cell is not plain data.

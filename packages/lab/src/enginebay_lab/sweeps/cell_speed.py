@@ -1,4 +1,4 @@
-"""Measures the speed of an artifact; a lock prevents two measurements at once on a machine."""
+"""Measures the speed of an artifact; a lock prevents simultaneous measurements on a machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measure_speed(row: SweepRow, seconds: float, timeout: float) -> SweepRow:
 
 @contextmanager
 def _lock_machine() -> Iterator[None]:
-    """Hold this machine's lock in the block, so that measurements of all sweeps run in turn."""
+    """Hold this machine's lock in the block, so that all sweeps' measurements run one by one."""
     import fcntl
 
     with suppress(OSError):  # another user's file, which can be read

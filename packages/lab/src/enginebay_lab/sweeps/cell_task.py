@@ -1,4 +1,7 @@
-"""Runs one cell of a sweep in a child process of a worker: deploys, measures and evaluates it."""
+"""Runs one sweep cell (one model, backend and precision) in a child process of a worker.
+
+The model is deployed; then the artifact's speed is measured, and its metrics are evaluated.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,9 @@ _replace = msgspec.structs.replace
 
 
 def run_cell(data: bytes) -> bytes:
-    """Run a cell on this machine, and return its row, which also records errors.
+    """Run a sweep cell (one model, backend and precision), and return its encoded result row.
 
-    Models with random weights have the same weights in every cell.
+    The row also records errors. Models with random weights have the same weights in every cell.
 
     Args:
         data: The result of :func:`~enginebay_lab.sweeps.job_builder.build_job`.
@@ -76,7 +79,7 @@ def run_cell(data: bytes) -> bytes:
 
 
 def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run a cell in this process, and return its encoded row.
+    """Run a cell in this process, and return its encoded result row.
 
     Raises:
         ModelSourceError: The model's code failed, and this process has run other cells.
@@ -124,7 +127,7 @@ def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
 
 
 def _start_row(job: CellJob) -> SweepRow:
-    """Return the row of a cell that has no result yet."""
+    """Return the row of a cell before its first step, with the verdict ``failed``."""
     return _replace(
         SweepRow.of(job.cell, "failed"),
         files=job.files_digest,
@@ -134,7 +137,7 @@ def _start_row(job: CellJob) -> SweepRow:
 
 
 def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
-    """Run the steps of a cell, and return its row, even if a step fails.
+    """Run the steps of a cell, and return its row; a failed step is recorded in the row.
 
     Raises:
         ModelSourceError: The model's code failed, and this process has run other cells.
@@ -170,7 +173,7 @@ def _failed_row(row: SweepRow, err: Exception) -> SweepRow:
 
 
 def _add_environment(row: SweepRow) -> SweepRow:
-    """Return the row with the versions and checks of its backend.
+    """Return the row with the package versions and ``check-env`` results of its backend.
 
     Raises:
         CellLostError: The backend is not installed.
@@ -186,7 +189,7 @@ def _add_environment(row: SweepRow) -> SweepRow:
 
 
 def _check_usable(row: SweepRow, params: Mapping[str, object]) -> None:
-    """Refuse a backend that cannot be used on this machine.
+    """Check that the row's backend can be used on this machine.
 
     Raises:
         CellLostError: A check of the backend failed.
@@ -279,12 +282,12 @@ def _add_metrics(row: SweepRow, job: CellJob, model: ModelSource) -> SweepRow:
 
 
 def _fixed_weights() -> AbstractContextManager[None]:
-    """Return a context in which random weights are always the same, if torch is installed."""
+    """Return a context manager with a fixed random seed; without torch, it does nothing."""
     return fixed_seed() if find_spec("torch") else nullcontext()
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Encode the row; without its artifact if the client cannot read the artifact's folder."""
+    """Return the encoded row; without the artifact if the client cannot read its folder."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:

@@ -18,10 +18,10 @@ NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One deployment of a sweep.
+    """A sweep cell: the deployment of one model on one backend at one precision.
 
-    It is plain data, so that any machine can run it: models, data sets and configs are named,
-    never sent as objects.
+    A cell is plain data, so that any machine can run it: it contains the names of models, data sets
+    and configs, never the objects.
 
     Attributes:
         model: The model, as on the command line: ``net.py:build``.
@@ -30,22 +30,22 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         params: The backend's parameters by name.
         inputs: Example inputs, as for ``--input``: ``x=1x3x224x224``.
         config: The path of a deploy config; empty without one.
-        exporter: The ONNX exporter; empty for the first that works.
+        exporter: The ONNX exporter; empty for the first exporter that works.
         ir: The IR; empty for the IRs that the backend prefers.
         rewriters: Additional rewriters: ``file.py:attr``.
         data: The name of a data set; empty without one.
         take: The number of items of the data set to use; None for all items.
         seed: The random seed for ``take``.
         metrics: The metrics that the artifact is evaluated with, on all items.
-        max_drop: How much worse than PyTorch's a metric may be; None for no limit.
-        probes: The number of generated inputs, with other values and sizes than the example, that
-            the artifact is verified on; None for the default of :func:`enginebay.deploy`.
+        max_drop: By how much a metric may be worse than PyTorch's; None for no limit.
+        probes: The number of probe inputs (generated, with other values and sizes than the example)
+            on which the artifact is verified; None for the default of :func:`enginebay.deploy`.
         rtol: The relative tolerance; None for the default.
         atol: The absolute tolerance; None for the default.
-        seconds: The time limit in seconds for measuring the artifact's speed; 0 to skip this.
+        seconds: The time limit in seconds for measuring the artifact's speed; 0 for no measurement.
         timeout: The time limit for the whole cell, in seconds.
-        folder: The folder that relative paths start in; empty for the current folder. It is not
-            part of :attr:`key`, so that a sweep can be moved with its files.
+        folder: The folder to which relative paths refer; empty for the current folder. The folder
+            is not part of :attr:`key`, so that a sweep can be moved with its files.
     """
 
     model: str
@@ -79,12 +79,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The name in messages: ``net.py:build on openvino fp16``."""
+        """The name of the cell in messages: ``net.py:build on openvino fp16``."""
         return format_label(self.model, self.backend, self.precision, self.params)
 
 
 def format_label(model: str, backend: str, precision: str, params: Mapping[str, object]) -> str:
-    """Return the name that messages use for a cell and for its row.
+    """Return the name of a cell, and of the cell's row, in messages.
 
     Example:
         >>> format_label("net.py:build", "openvino", "fp16", {"threads": 2})

@@ -1,4 +1,4 @@
-"""Expands the matrix of a sweep to its cells, in the order of the file, without duplicates."""
+"""Expands the matrix of a sweep into cells (one model, backend and precision each)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_CELLS = 1_000_000
 
 
 class PlacedCell(NamedTuple):
-    """A cell, and the key path of the ``models`` or ``include`` entry that defines the cell."""
+    """A cell, and the key path of the entry in ``models`` or ``include`` that defines the cell."""
 
     cell: Cell
     path: KeyPath
@@ -40,10 +40,10 @@ Backends = dict[str, "Backend | None"]
 
 
 def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return the cells of a matrix without the excluded cells, followed by the included cells.
+    """Return the cells of a matrix: not the excluded cells, and at the end the included cells.
 
     Args:
-        matrix: The matrix; problems are added to it.
+        matrix: The matrix; problems are added to ``matrix.problems``.
         backends: All backends that the matrix names.
     """
     cells = {placed.cell.key: placed for placed in _expand_product(matrix, backends)}
@@ -68,7 +68,7 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
 
 
 def load_backends(matrix: Matrix) -> Backends:
-    """Load the backends that a matrix names; a backend that is not installed here is None."""
+    """Return each backend that a matrix names, by name; None for one that cannot be used here."""
     backends: Backends = {}
     names: list[tuple[KeyPath, str]] = [(("backends",), name) for name in _matrix_backends(matrix)]
     names += [((*entry.path, "backend"), entry.fields["backend"]) for entry in matrix.include]
@@ -104,7 +104,7 @@ def _load_backend(name: str) -> Backend | None:
 
 
 def check_matrix_params(matrix: Matrix, backends: Backends) -> None:
-    """Refuse a parameter without values, or a parameter that no backend of the matrix has."""
+    """Add a problem for each parameter that has no values, or that no backend declares."""
     names = _matrix_backends(matrix)
     engines = [engine for name in names if (engine := backends[name])]
     # A backend that is not installed here may have any parameter.
@@ -163,7 +163,7 @@ def _table_params(entry: MatrixTable) -> dict[str, object]:
 
 
 def _list_axes(params: Mapping[str, object]) -> dict[str, list[object]]:
-    """Return the list of each parameter's values; a single value becomes a list of one."""
+    """Return a list of values for each parameter; a single value becomes a list with one entry."""
     return {
         name: list(value) if isinstance(value, list | tuple) else [value]
         for name, value in params.items()
@@ -175,7 +175,7 @@ def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[s
 
 
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """Yield the included cells; the sweep's defaults and the model's table fill missing fields."""
+    """Yield the cells of ``include``; missing fields come from the model's table or defaults."""
     model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
         inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}

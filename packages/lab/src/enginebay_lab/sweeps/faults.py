@@ -1,4 +1,4 @@
-"""Makes the rows of cells that have no result because of a machine, not because of the model."""
+"""Makes the rows of sweep cells that have no result because a machine failed, not the model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CellLostError(EnginebayError):
-    """A cell cannot be run on this machine, or its result did not arrive.
+    """A sweep cell (one model, backend and precision) cannot be run on this machine.
 
     Attributes:
         fault: The kind of fault; :class:`enginebay_lab.SweepRow` lists all kinds.
@@ -25,7 +25,7 @@ class CellLostError(EnginebayError):
 
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
-    """Return the row without its result, so that ``--resume`` runs the cell again."""
+    """Return the row with the verdict ``lost``, so that ``--resume`` runs the cell again."""
     return msgspec.structs.replace(
         row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )
@@ -47,7 +47,7 @@ def is_disk_error(err: Exception) -> bool:
 
 
 def rename_artifact(row: SweepRow, artifact: str) -> SweepRow:
-    """Return the row with another path of the artifact; an empty path removes the artifact."""
+    """Return the row with a new path of the artifact; an empty path removes the artifact."""
     name = artifact or row.label
     speed = row.speed and msgspec.structs.replace(row.speed, name=name, artifact=artifact)
     metrics = tuple(msgspec.structs.replace(metric, artifact=name) for metric in row.metrics)

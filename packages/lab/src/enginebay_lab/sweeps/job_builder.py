@@ -36,7 +36,7 @@ def attempts_folder(output: Path) -> Iterator[str]:
     """Make the folder in which workers build artifacts, and remove it after the block.
 
     Yields:
-        The token of this sweep, for :func:`build_job`.
+        The random name of this sweep's folder, for :func:`build_job`.
 
     Raises:
         EnginebayError: The disk is full or read-only.
@@ -64,26 +64,26 @@ def attempts_folder(output: Path) -> Iterator[str]:
 def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
     """Return the message with which :func:`~enginebay_lab.sweeps.cell_task.run_cell` runs a cell.
 
-    The job contains the contents of the cell's config, but only the digests of other files.
+    The message contains the contents of the cell's config, but only the digests of other files.
 
     Args:
         cell: The cell.
         output: The sweep's folder; None to drop artifacts.
-        token: The token that :func:`attempts_folder` yields.
+        token: The name of a folder, which :func:`attempts_folder` yields.
 
     Raises:
         ConfigError: The config cannot be read.
-        UsageError: A file that the cell names cannot be read, or its path is not text.
+        UsageError: A file that the cell names cannot be read, or its path is not valid text.
     """
     return encode_message(_describe_job(cell, output, token))
 
 
 def digest_cell_files(cell: Cell) -> str:
-    """Return a digest of a cell's config and of the files that the cell names; empty if none.
+    """Return a digest of a cell's config and files; empty if the cell names no file.
 
     Raises:
         ConfigError: The config cannot be read.
-        UsageError: A file cannot be read, or its path is not text.
+        UsageError: A file cannot be read, or its path is not valid text.
     """
     return _describe_job(cell, None, "").files_digest
 
@@ -129,7 +129,7 @@ def _find_texts(value: object) -> Iterator[str]:
 
 
 def _deploy_command(cell: Cell) -> str:
-    """Return the shell command that deploys the cell, from any folder."""
+    """Return the shell command that deploys the cell; it can be run in any folder."""
     words = ["enginebay", "deploy", cell.model, "--backend", cell.backend]
     fields = msgspec.to_builtins(cell)  # without defaults
     flags = {name: fields[name] for name in _DEPLOY_FLAGS if name in fields} | cell.params

@@ -1,4 +1,4 @@
-"""Reads a sweep: a matrix of models, backends, precisions and parameters."""
+"""Reads the description of a sweep: a matrix of models, backends, precisions and parameters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MatrixTable(NamedTuple):
 
 
 class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of a sweep that are not fields of a cell.
+    """The keys of a sweep that are not fields of a cell (one model, backend and precision).
 
     Attributes:
         models: The models; each a text, or a table with the fields of its cells.
@@ -45,7 +45,7 @@ class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
         precisions: The precisions; by default the default of each backend.
         params: The backends' parameters; a list of values is an axis of the matrix.
         exclude: Tables of fields; a cell that has all the values of a table is removed.
-        include: The tables of additional cells.
+        include: Tables of fields; each table defines an additional cell.
     """
 
     models: tuple[str | dict[str, Any], ...] = ()
@@ -57,13 +57,13 @@ class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(NamedTuple):
-    """A sweep before its expansion, with values converted to their types.
+    """A sweep before its expansion into cells; values are converted to their types.
 
     Attributes:
         name: The sweep's name in messages: its file, or ``the sweep``.
         table: The keys and values before the conversion; those from a file have line numbers.
-        folder: The folder that relative paths start in.
-        keys: The keys of the matrix.
+        folder: The folder to which relative paths refer.
+        keys: The values of the keys that are not fields of a cell.
         defaults: The fields that apply to all cells.
         models: The models, each with the fields of its cells.
         exclude: The fields of the cells to remove.
@@ -82,11 +82,11 @@ class Matrix(NamedTuple):
     problems: Problems
 
     def collecting(self, path: KeyPath, *keys: str) -> AbstractContextManager[None]:
-        """Collect the errors that the block raises about a cell's value."""
+        """Return a context manager that adds the block's errors about a value to ``problems``."""
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the key path of a cell's value: in the cell's table, or else in the defaults."""
+        """Return the key path of a cell's value: in the cell's table or, if absent, in the defaults."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):
@@ -94,7 +94,7 @@ class Matrix(NamedTuple):
         return path
 
     def raise_first(self) -> None:
-        """Raise the first problem, with the file and the key.
+        """Raise the first problem, if any; the message names the file and the key.
 
         Raises:
             ConfigError: A problem was found.
@@ -103,7 +103,7 @@ class Matrix(NamedTuple):
 
 
 def read_matrix(source: object) -> Matrix:
-    """Read a sweep, and check the names and types of its keys.
+    """Return the matrix of a sweep, after a check of the names and types of its keys.
 
     Args:
         source: The path of a TOML, JSON, YAML or Python file; a mapping with the same keys; or a
@@ -111,7 +111,7 @@ def read_matrix(source: object) -> Matrix:
 
     Raises:
         ConfigError: The file cannot be read, a key is unknown, or a value has the wrong type.
-        UsageError: ``source`` is something else.
+        UsageError: ``source`` has another type.
     """
     if isinstance(source, str | PathLike):
         table = read_table(source)
@@ -187,7 +187,7 @@ def _as_table(model: str | dict[str, object]) -> dict[str, object]:
 def _convert_fields(
     table: Mapping[str, object], path: KeyPath, known: Mapping[str, Any], problems: Problems
 ) -> dict[str, Any]:
-    """Convert a table's values to the known types; omit wrong values, and add problems for them."""
+    """Return a table's values, converted to their types; add a problem for each wrong value."""
     fields: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:
@@ -201,7 +201,7 @@ def _convert_fields(
 
 
 def _to_plain_data(value: object) -> object:
-    """Convert a value to plain data that can be sent to another machine; paths become texts.
+    """Return a value as plain data that can be sent to another machine; paths become texts.
 
     Raises:
         ParamsError: A part of the value cannot be converted.

@@ -1,4 +1,4 @@
-"""Restores a process's state after each cell of a sweep, so that cells are independent."""
+"""Restores a process's state after each sweep cell, so that a cell cannot affect later cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_first_cell() -> bool:
 
 @contextmanager
 def restored_process(folders: Iterable[Path]) -> Iterator[None]:
-    """Undo a model's changes to imports, current folder, environment and torch after the block.
+    """After the block, undo a model's changes to imports, folder, environment and torch.
 
     Args:
         folders: The folders of the model's code; modules imported from them are removed.
@@ -67,7 +67,7 @@ def _module_folder(module: ModuleType) -> Path | None:
 
 
 def _read_torch_names() -> list[tuple[object, dict[str, object]]]:
-    """Return the Python modules and classes of torch that models use, with their attributes."""
+    """Return modules and classes of torch whose attributes a model may replace, and these."""
     if not find_spec("torch"):
         return []
     import torch

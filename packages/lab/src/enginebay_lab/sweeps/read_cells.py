@@ -1,4 +1,4 @@
-"""Reads the cells of a sweep, and checks each cell before any cell runs."""
+"""Reads the cells of a sweep (one model, backend and precision each), and checks all cells."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def read_cells(source: object) -> list[Cell]:
     Args:
         source: The path of a TOML, JSON, YAML or Python file, or a mapping of the same structure;
             or a sequence of :class:`enginebay_lab.Cell`, or of mappings with its fields. Relative
-            paths in a file start in its folder, others in the current folder.
+            paths in a file refer to its folder; all others refer to the current folder.
 
     Raises:
         ConfigError: The file cannot be read; a key, model, backend, parameter or precision is
             unknown; a value has the wrong type; there are no cells; an exclude does not match any
             cell, or two includes are the same. The message starts with the file and the key.
-        UsageError: ``source`` is something else, or no backend is installed.
+        UsageError: ``source`` has another type, or no backend is installed.
 
     Example:
         >>> import tempfile
@@ -63,7 +63,7 @@ def read_cells(source: object) -> list[Cell]:
 
 
 def _check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends) -> None:
-    """Check cells as far as possible without running a model or an engine."""
+    """Check cells without running a model or an engine; add problems to ``matrix.problems``."""
     checked = set[tuple[object, ...]]()
 
     def is_new(*values: object) -> bool:

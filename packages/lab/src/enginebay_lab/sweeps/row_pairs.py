@@ -29,7 +29,7 @@ class RowPairs(NamedTuple):
 
 
 def pair_rows(rows: Sequence[SweepRow], baseline: Sequence[SweepRow]) -> RowPairs:
-    """Pair rows of the same key, or else of the same model, backend, precision and parameters.
+    """Return pairs of rows with equal keys, or else with equal models, backends and settings.
 
     A row with several matches is not paired.
     """

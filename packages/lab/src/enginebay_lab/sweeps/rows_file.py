@@ -1,4 +1,4 @@
-"""The rows file of a sweep, to which each row is written as soon as its cell has ended."""
+"""The result file of a sweep, to which a row is written as soon as a cell has ended."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _locks: set[int] = set()
 
 
 class RowsFile(Journal):
-    """The file with the rows of a sweep's cells, one per line, locked for one writer.
+    """The result file of a sweep: a row on each line. A lock prevents a second writer.
 
     Args:
-        path: The file; its folder is made if it does not exist.
-        resume: Continue with the rows in the file. Rows with a fault are removed, so that their
-            cells are run again; all other rows stay, even of cells of other sweeps.
-        is_stale: Returns true for a row without a fault whose cell must be run again, too.
+        path: The file; the parent folder is made if it does not exist.
+        resume: Continue with the rows in the file. A row with a fault is removed, so that its cell
+            (one model, backend and precision) is run again; all other rows stay, including those of
+            other sweeps.
+        is_stale: A function that returns true for each other row whose cell must be run again.
 
     Attributes:
         rows: The rows in the file, by the keys of their cells.
 
     Raises:
-        UsageError: The file exists and ``resume`` is not set, another sweep writes to it, or it
-            does not contain rows.
+        UsageError: The file exists and ``resume`` is False, another sweep writes to the file, or a
+            line of the file is not a row.
         EnginebayError: The disk is full or read-only.
         OSError: The file cannot be written for another reason.
     """
@@ -58,7 +59,7 @@ class RowsFile(Journal):
             self._unlock = cleanup.pop_all()
 
     def append(self, row: SweepRow) -> None:
-        """Write the row of a sweep's cell, unless the file has a row of this cell already.
+        """Write the row of a cell; do nothing if the file already has a row of this cell.
 
         Raises:
             EnginebayError: The disk is full or read-only; earlier rows stay.
@@ -128,13 +129,13 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where importing this must
 
 
 def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
-    """Read the rows of a sweep, which may still be running.
+    """Return the rows of a sweep, which may still be running.
 
     Args:
         path: The rows file, or the sweep's folder.
 
     Raises:
-        UsageError: The file does not exist, contains no rows, or rows of another version.
+        UsageError: The file does not exist, contains no rows, or contains rows of another version.
         OSError: The file cannot be read.
     """
     path = Path(path)

@@ -45,36 +45,37 @@ def sweep(
     watch: Callable[[Step], None] | None = None,
     command: str = "",
 ) -> Sweep:
-    """Deploy many models on many backends, each cell on a worker of an executor.
+    """Deploy many models on many backends, each combination as a task of an executor.
 
-    A cell is one model on one backend at one precision. It runs in a child process of a worker: if
-    a model crashes or hangs, only its row is affected. If a worker dies, lacks the backend or has a
-    different version, the row records this. Each cell has exactly one row.
+    A combination (one model on one backend at one precision) is a cell of the sweep, and has
+    exactly one row. A worker runs each cell in a child process: if a model crashes or hangs, only
+    its row is affected. If a worker dies, does not have the backend or has a different version, the
+    row records this.
 
     Args:
         cells: The path of a sweep's file, a mapping of the same structure, or a sequence of
             :class:`enginebay_lab.Cell` or of mappings with its fields. See ``docs/sweep.md``.
         executor: Any ``concurrent.futures.Executor``, such as a ``ProcessPoolExecutor`` or
-            ``distributed.Client(…).get_executor(pure=False)``; the caller closes it. By default
-            this machine: as many cells at once as its cores and memory allow, or one after the
-            other if artifacts are measured.
+            ``distributed.Client(…).get_executor(pure=False)``; the caller closes it. By default,
+            cells run on this machine: as many at once as its cores and memory allow, or one after
+            the other if speed is measured.
         output: The folder of the artifacts and of ``rows.jsonl``, to which each row is written as
-            soon as its cell has ended; by default artifacts are dropped.
-        resume: Continue with the rows in the folder: run only cells without a row, cells that were
-            lost with their machine, and cells whose files have changed.
+            soon as its cell has ended; None to delete the artifacts.
+        resume: Continue with the rows in the folder: run only cells that have no row, that a fault
+            of a machine prevented, or whose files have changed.
         baseline: The rows of an earlier sweep, or the path of their file. The result then lists the
             regressions since that sweep.
         watch: Called with the step ``sweep`` when it starts, when its detail changes, and when it
             ends.
-        command: The command that repeats the sweep.
+        command: The command that repeats the sweep; the result contains it.
 
     Returns:
         A row for each cell, in the order of the cells.
 
     Raises:
-        ConfigError: The cells are wrong; the message names the file and the key.
-        UsageError: The executor is not an executor, the folder has rows already, another sweep
-            writes to it, or the baseline is not a file with rows.
+        ConfigError: A cell is wrong; the message names the file and the key.
+        UsageError: ``executor`` is not an executor, the folder has rows already, another sweep
+            writes to the folder, or the baseline is not a file with rows.
         EnginebayError: The disk is full. Rows that were written stay.
 
     Example:
@@ -161,7 +162,7 @@ def _run_cells(
 def _make_tasks(
     cells: Sequence[Cell], folder: Path | None, token: str, unsent: list[SweepRow]
 ) -> Iterator[ExecutorTask]:
-    """Yield the tasks of the cells; add the rows of cells whose files are missing to ``unsent``."""
+    """Yield a task for each cell; if a cell's files are missing, add its row to ``unsent``."""
     for cell in cells:
         try:
             job = build_job(cell, folder, token)
@@ -189,7 +190,7 @@ class _SweepProgress:
 
     Args:
         cells: All cells.
-        rows: The rows of an earlier run.
+        rows: The rows of an earlier run, by the keys of their cells.
         set_detail: Called with the text after each change.
     """
 

@@ -1,4 +1,4 @@
-"""The result of a sweep: a row for each cell."""
+"""The result of a sweep: a row for each cell (one model on one backend at one precision)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _MAX_NOTES = 8
 
 
 class SweepRow(ComparisonRow, frozen=True, kw_only=True):
-    """A cell of a sweep: the fields of :class:`enginebay_lab.ComparisonRow`, and facts of its run.
+    """The result of a sweep cell (one model, backend and precision).
+
+    It has the fields of :class:`enginebay_lab.ComparisonRow`, and the following.
 
     Attributes:
         key: The cell's key.
@@ -37,21 +39,22 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
         params: The backend's parameters that the cell specifies.
         fault: The fault of the machine, not of the model, that prevented a result: ``worker died``,
             ``no answer``, ``time limit``, ``crashed``, ``backend`` (the machine cannot use it),
-            ``other version``, ``not seen`` (the machine lacks a file), ``disk`` (it is full or
-            read-only) or ``damaged`` (the reply or the artifact); empty if there is a result. The
-            verdict of a cell with a fault is ``lost``, and ``--resume`` runs the cell again.
+            ``other version``, ``not seen`` (a file is missing or different), ``disk`` (the disk is
+            full or read-only) or ``damaged`` (the reply or the artifact); empty if there is a
+            result. The verdict of a cell with a fault is ``lost``, and ``--resume`` runs the cell
+            again.
         host: The name of the machine that ran the cell.
         machine: The hardware and the load of that machine.
         versions: The versions on that machine, by package: the backend's plugin, its engine,
             torch.
-        environment: The results of the backend's checks on that machine.
+        environment: The result of ``check-env`` for the backend on that machine.
         receipt: The device, provider and precision that the engine reports.
         files: A digest of the files that the cell names and of its config, at the time of the run:
             ``--resume`` runs the cell again if they have changed.
         digest: The digest of the artifact's manifest, which contains the digest of every file.
         attempts: The number of starts: more than one if a worker died.
         metrics: The artifact's metrics.
-        max_drop: How much worse than PyTorch's a metric may be, as the cell specifies.
+        max_drop: By how much a metric may be worse than PyTorch's, as the cell specifies.
     """
 
     key: str
@@ -84,7 +87,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The name in messages: ``net.py:build on openvino fp16 threads=2``."""
+        """The name of the cell in messages: ``net.py:build on openvino fp16 threads=2``."""
         return format_label(self.model, self.backend, self.precision, self.params)
 
 
@@ -94,8 +97,9 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     Attributes:
         rows: A row for each cell, in the order of the cells.
         regressions: A sentence for each regression since the baseline.
-        judged: The keys of the cells that are in the baseline: they fail only by regressions.
-        notes: Sentences about the limits of the figures.
+        judged: The keys of the cells with a result in the baseline; only regressions of these cells
+            are failures.
+        notes: Notes on the results, such as versions that differ between machines.
         command: The command that repeats the sweep; empty for a sweep that was called in Python.
     """
 
@@ -119,9 +123,9 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     def failures(self) -> tuple[str, ...]:
         """One sentence for each reason to stop a release.
 
-        Reasons are a cell whose verdict does not pass, a metric further below PyTorch's than the
-        cell allows, and a regression since the baseline. Cells that are in the baseline fail by
-        regressions only: their other problems existed already.
+        Reasons are a cell whose verdict does not pass, a metric that is worse than PyTorch's by
+        more than the cell allows, and a regression since the baseline. For a cell with a result in
+        the baseline, only a regression is a reason: other problems existed already.
         """
         failed = [
             f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
@@ -131,7 +135,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass and whose cells are not in the baseline."""
+        """The rows whose verdict does not pass and whose cells have no result in the baseline."""
         return tuple(
             row
             for row in self.rows
@@ -153,7 +157,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def hosts(self) -> dict[str, list[SweepRow]]:
-        """The rows by the machine that ran them; only figures of one machine are comparable."""
+        """The rows by the machine that ran them; only speeds on the same machine are comparable."""
         hosts: dict[str, list[SweepRow]] = {}
         for row in self.rows:
             hosts.setdefault(row.host, []).append(row)
@@ -204,7 +208,7 @@ def _format_drops(row: SweepRow) -> Iterator[str]:
 
 
 def _group_reasons(rows: Iterable[SweepRow]) -> Iterator[tuple[str, str]]:
-    """Yield the label and the reason of each row; rows with the same reasons are listed once."""
+    """Yield (label, reason) pairs of the rows; rows with the same reasons are listed once."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         groups.setdefault(tuple(_row_reasons(row)), []).append(row.label)

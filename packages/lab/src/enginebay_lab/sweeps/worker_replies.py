@@ -1,4 +1,4 @@
-"""Converts a worker's reply to the row of its cell, and moves the artifact to its final folder."""
+"""Converts a worker's reply into a row, and moves the artifact to its final folder."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _RESUME_HINT = "sweep again with --resume"
 
 
 def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
-    """Check a worker's reply and its artifact, and move the artifact to its final folder.
+    """Return the row in a worker's reply, after its artifact is moved to the final folder.
 
-    The folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. The move is atomic, and
+    The final folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. The move is atomic, and
     replaces the artifact of an earlier run of the cell.
 
     Args:
-        cell: The cell.
+        cell: The sweep cell (one model, backend and precision).
         reply: The result of :func:`~enginebay_lab.sweeps.cell_task.run_cell`; not trusted.
-        output: The sweep's folder; None to drop artifacts.
+        output: The sweep's folder; None to delete artifacts.
 
     Returns:
         The row. Its fault is ``damaged`` if the reply is not a row, or the artifact differs from
@@ -81,7 +81,7 @@ def artifact_folder_name(cell: Cell) -> str:
 
 
 def _locate_attempt(path: Path, built: Path, key: str) -> Path:
-    """Resolve the path of an artifact; refuse it unless it is ``built/SWEEP/KEY-RANDOM/NAME``."""
+    """Return the absolute path of an artifact, which must be ``built/SWEEP/KEY-RANDOM/NAME``."""
     attempt = path.resolve()
     parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
     if len(parts) != _ATTEMPT_DEPTH or not parts[1].startswith(f"{key}-"):
@@ -92,7 +92,7 @@ def _locate_attempt(path: Path, built: Path, key: str) -> Path:
 
 
 def _unmoved_row(row: SweepRow, err: EnginebayError | OSError | ValueError) -> SweepRow:
-    """Return the row of an artifact that could not be moved."""
+    """Return the row with a fault, for an artifact that could not be moved."""
     if isinstance(err, ValueError):
         return lost_row(row, "damaged", one_line(err), _RESUME_HINT)
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
