@@ -72,10 +72,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Run the sweep, and print a row for each cell (one model, backend and precision).
+    """Run the sweep, and print a row for each combination of model, backend and precision.
 
     Returns:
-        1 if a cell is not verified, a metric dropped too much, or a regression was found; else 0.
+        1 if a verdict does not pass, a metric dropped too much, or a regression was found; else 0.
     """
     from enginebay.commands import progress
     from enginebay_lab.sweeps.read_cells import read_cells
@@ -110,7 +110,7 @@ def run(args: Namespace) -> int:
 
 
 def _default_report(output: Path | None) -> Path | None:
-    """Return the report's path in the folder of ``--output``; None if no page can be made."""
+    """Return the path of the report in the folder ``output``; None if no page can be made."""
     from enginebay.errors import MissingDependencyError
     from enginebay_lab.reports.output_files import check_packages
 
@@ -136,7 +136,7 @@ def _print_folder(folder: Path, swept: Sweep, resume_command: str) -> None:
 
 
 def _list_errors(swept: Sweep) -> Iterator[str]:
-    """Yield the errors of a sweep: failed cells, metrics that dropped, and regressions."""
+    """Yield the errors of a sweep: the number of failures, dropped metrics, and regressions."""
     failed = Counter(row.verdict for row in swept.wrong)
     if failed:
         counts = ", ".join(f"{count} {verdict}" for verdict, count in failed.items())

@@ -71,7 +71,7 @@ class EvaluationLoop:
             self._drop_engine(name, reason)
 
     def restore(self, shard: Shard) -> None:
-        """Load the results of an incomplete shard, and continue after the shard's last item."""
+        """Load the results of an incomplete shard (range of items), and continue after it."""
         for name in shard.lost.keys() - self._current.lost.keys():  # failed in the earlier run
             self._drop_engine(name, shard.lost[name])
         self._current.merge(shard)
@@ -82,7 +82,7 @@ class EvaluationLoop:
         """Evaluate the remaining items, and yield the results of each shard (range of items).
 
         Args:
-            reader: Reads the items.
+            reader: The reader of the items.
             watch: Called after each chunk with the number of items read so far.
 
         Raises:
@@ -109,7 +109,7 @@ class EvaluationLoop:
             yield self._finish_shard(reader)
 
     def incomplete_shard(self, reader: ItemReader) -> Shard:
-        """Return the results on the items since the last complete shard."""
+        """Return the results on the items after the last complete shard (range of items)."""
         first = self._current.start
         return self._current.to_shard(reader.item_digests(first, first + self._current.count))
 

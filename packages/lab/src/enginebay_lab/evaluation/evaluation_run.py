@@ -1,4 +1,4 @@
-"""One evaluation: the artifacts, metrics and data, and the digests that identify result rows."""
+"""One evaluation: the artifacts, metrics and data, and the keys of the result rows."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class MetricSource(NamedTuple):
     """Builds instances of one metric, one for each artifact.
 
     Attributes:
-        name: The metric's name in rows and messages.
+        name: The metric's name in results and messages.
         build: The function that returns a new instance.
         identity: The metric's name, followed by a digest of its source file and attributes.
         against: ``target`` to compare outputs with targets, ``reference`` with PyTorch's outputs.

@@ -61,7 +61,7 @@ class ShardAccumulator:
         self.count += len(items)
 
     def merge(self, shard: Shard) -> None:
-        """Append the results of the next shard.
+        """Append the results of the next shard (range of items).
 
         Raises:
             MetricError: A metric cannot merge its states.
@@ -113,7 +113,7 @@ class TotalAccumulator(ShardAccumulator):
         self.digest = TotalDigest()
 
     def merge(self, shard: Shard) -> None:
-        """Append the results of the next shard, and the digests of its items."""
+        """Append the results of the next shard (range of items), and the digests of its items."""
         super().merge(shard)
         self.digest.add(shard.items)
 

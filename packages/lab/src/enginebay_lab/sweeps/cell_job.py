@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 
 class CellJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A sweep cell, and what only the client (the process that runs the sweep) knows about it.
+    """A sweep cell (one model, backend and precision), with facts that only the client knows.
+
+    The client is the process that runs the sweep.
 
     Attributes:
         cell: The cell, with an absolute path of its folder.
         files: The SHA-256 of each file by its path, for each text of the cell that names files.
         config: The contents of the cell's deploy config, including the configs that it inherits.
         data: The name of the data set, from the cell or from the deploy config.
-        output: The sweep's folder; empty to drop artifacts.
+        output: The sweep's folder; empty to delete artifacts.
         attempts: The folder inside ``output`` in which workers build artifacts if they can write to
             this folder.
         command: The command that deploys only this cell.

@@ -79,11 +79,11 @@ def run_cell(data: bytes) -> bytes:
 
 
 def _run_here(job: CellJob, *, is_fresh: bool) -> bytes:
-    """Run a cell in this process, and return its encoded result row.
+    """Run one combination of the sweep in this process, and return the encoded result row.
 
     Raises:
-        ModelSourceError: The model's code failed, and this process has run other cells.
-        ModelError: The model's forward failed, and this process has run other cells.
+        ModelSourceError: The model's code failed, and this process has run other combinations.
+        ModelError: The model's forward failed, and this process has run other combinations.
     """
     try:
         with (
@@ -112,7 +112,7 @@ def _run_in_fresh_process(job: CellJob) -> bytes:
 
 @contextmanager
 def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
-    """Yield a folder for the cell's artifact, and whether the client can read this folder."""
+    """Yield a folder for the artifact, and whether the sweep's client can read this folder."""
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
@@ -127,7 +127,7 @@ def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
 
 
 def _start_row(job: CellJob) -> SweepRow:
-    """Return the row of a cell before its first step, with the verdict ``failed``."""
+    """Return the row of a combination before its first step, with the verdict ``failed``."""
     return _replace(
         SweepRow.of(job.cell, "failed"),
         files=job.files_digest,
@@ -137,11 +137,11 @@ def _start_row(job: CellJob) -> SweepRow:
 
 
 def _make_row(job: CellJob, folder: Path, *, is_fresh: bool) -> SweepRow:
-    """Run the steps of a cell, and return its row; a failed step is recorded in the row.
+    """Run one combination of the sweep, and return its row, which also records errors.
 
     Raises:
-        ModelSourceError: The model's code failed, and this process has run other cells.
-        ModelError: The model's forward failed, and this process has run other cells.
+        ModelSourceError: The model's code failed, and this process has run other combinations.
+        ModelError: The model's forward failed, and this process has run other combinations.
     """
     row = _start_row(job)
     try:
@@ -212,7 +212,7 @@ def _code_folders(job: CellJob) -> set[Path]:
 
 
 def _input_shapes(cell: Cell) -> Shapes:
-    """Return the shapes of the inputs that the cell specifies."""
+    """Return the shapes of the inputs that a combination of the sweep specifies."""
     with suppress(EnginebayError):  # deploying reports wrong parameters
         params = get_backend(cell.backend).params_from(cell.params)
         if params.input_shapes:
@@ -225,7 +225,7 @@ def _data_set(job: CellJob) -> DataSet | None:
 
 
 def _cell_options(cell: Cell, options: type[ExportOptions | VerifyOptions]) -> dict[str, Any]:
-    """Return the fields of ``options`` that the cell specifies, as a dict by field name."""
+    """Return the fields of ``options`` that a sweep cell specifies, as a dict by field name."""
     values = {name: getattr(cell, name, None) for name in options.__struct_fields__}
     return {name: value for name, value in values.items() if value not in (None, "")}
 
@@ -234,7 +234,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
     """Deploy the model, and return the row with the verdict and the artifact.
 
     Raises:
-        EnginebayError: The model or the cell is wrong, or the disk is full.
+        EnginebayError: The model or an option is wrong, or the disk is full.
     """
     cell = job.cell
     with typed(job.command):

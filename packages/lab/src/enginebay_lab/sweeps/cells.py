@@ -71,7 +71,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """A hexadecimal digest of all fields except the folder; equal cells have equal keys."""
+        """A hexadecimal digest of all fields except ``folder``, which identifies the sweep cell."""
         moved = msgspec.structs.replace(self, folder="")
         # Parameters in a different order are the same cell.
         plain = msgspec.json.encode(moved, order="deterministic")
@@ -79,12 +79,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The name of the cell in messages: ``net.py:build on openvino fp16``."""
+        """The name of this combination in messages: ``net.py:build on openvino fp16``."""
         return format_label(self.model, self.backend, self.precision, self.params)
 
 
 def format_label(model: str, backend: str, precision: str, params: Mapping[str, object]) -> str:
-    """Return the name of a cell, and of the cell's row, in messages.
+    """Return the name of a sweep cell (one model, backend and precision) in messages.
 
     Example:
         >>> format_label("net.py:build", "openvino", "fp16", {"threads": 2})

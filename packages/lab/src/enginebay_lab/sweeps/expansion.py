@@ -29,7 +29,7 @@ MAX_CELLS = 1_000_000
 
 
 class PlacedCell(NamedTuple):
-    """A cell, and the key path of the entry in ``models`` or ``include`` that defines the cell."""
+    """A sweep cell, and the key path of the ``models`` or ``include`` entry that defines it."""
 
     cell: Cell
     path: KeyPath
@@ -40,7 +40,7 @@ Backends = dict[str, "Backend | None"]
 
 
 def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
-    """Return the cells of a matrix: not the excluded cells, and at the end the included cells.
+    """Return the combinations of a matrix except those in ``exclude``, then those in ``include``.
 
     Args:
         matrix: The matrix; problems are added to ``matrix.problems``.
@@ -175,7 +175,7 @@ def _own_params(backend: Backend | None, params: Mapping[str, object]) -> dict[s
 
 
 def _expand_includes(matrix: Matrix, backends: Backends) -> Iterator[PlacedCell]:
-    """Yield the cells of ``include``; missing fields come from the model's table or defaults."""
+    """Yield the combinations in ``include``; the model's table and defaults fill missing fields."""
     model_fields = {entry.fields["model"]: entry.fields for entry in matrix.models}
     for entry in matrix.include:
         inherited = {**matrix.defaults, **model_fields.get(entry.fields["model"], {})}
@@ -198,7 +198,7 @@ def _is_match(cell: Cell, fields: Mapping[str, Any]) -> bool:
 def _explain_no_match(
     entry: MatrixTable, cells: Mapping[str, PlacedCell]
 ) -> tuple[str, str | None]:
-    """Return the message and the hint for an ``exclude`` entry that does not match any cell."""
+    """Return the message and the hint for an ``exclude`` entry that excludes nothing."""
     for name, value in entry.fields.items():
         if name == "params":
             continue

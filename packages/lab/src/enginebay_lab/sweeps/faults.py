@@ -25,14 +25,14 @@ class CellLostError(EnginebayError):
 
 
 def lost_row(row: SweepRow, fault: str, reason: str, hint: str = "") -> SweepRow:
-    """Return the row with the verdict ``lost``, so that ``--resume`` runs the cell again."""
+    """Return the row with the verdict ``lost``; ``--resume`` then runs the combination again."""
     return msgspec.structs.replace(
         row, verdict="lost", fault=fault, reason=reason, hint=hint, artifact=None, digest=""
     )
 
 
 def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
-    """Return the row of a cell that failed because of a full, read-only or broken disk."""
+    """Return the row with the fault ``disk``: the disk is full, read-only or broken."""
     reason = str(err) if isinstance(err, EnginebayError) else one_line(err)
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"

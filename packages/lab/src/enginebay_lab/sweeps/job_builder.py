@@ -67,8 +67,8 @@ def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
     The message contains the contents of the cell's config, but only the digests of other files.
 
     Args:
-        cell: The cell.
-        output: The sweep's folder; None to drop artifacts.
+        cell: The sweep cell (one model, backend and precision).
+        output: The sweep's folder; None to delete artifacts.
         token: The name of a folder, which :func:`attempts_folder` yields.
 
     Raises:
@@ -79,7 +79,7 @@ def build_job(cell: Cell, output: Path | None, token: str) -> bytes:
 
 
 def digest_cell_files(cell: Cell) -> str:
-    """Return a digest of a cell's config and files; empty if the cell names no file.
+    """Return a digest of the config and files that a sweep cell names; empty without files.
 
     Raises:
         ConfigError: The config cannot be read.
@@ -129,7 +129,7 @@ def _find_texts(value: object) -> Iterator[str]:
 
 
 def _deploy_command(cell: Cell) -> str:
-    """Return the shell command that deploys the cell; it can be run in any folder."""
+    """Return the shell command that deploys one combination; it can be run in any folder."""
     words = ["enginebay", "deploy", cell.model, "--backend", cell.backend]
     fields = msgspec.to_builtins(cell)  # without defaults
     flags = {name: fields[name] for name in _DEPLOY_FLAGS if name in fields} | cell.params

@@ -29,7 +29,7 @@ class MatrixTable(NamedTuple):
 
     Attributes:
         path: The path of the table in the file.
-        fields: The fields of a cell that the table sets.
+        fields: The fields of a :class:`~enginebay_lab.Cell` that the table sets.
     """
 
     path: KeyPath
@@ -40,7 +40,7 @@ class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of a sweep that are not fields of a cell (one model, backend and precision).
 
     Attributes:
-        models: The models; each a text, or a table with the fields of its cells.
+        models: The models; each is a text, or a table with ``model`` and other fields of a cell.
         backends: The backends' names; by default all installed backends.
         precisions: The precisions; by default the default of each backend.
         params: The backends' parameters; a list of values is an axis of the matrix.
@@ -57,7 +57,9 @@ class MatrixKeys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(NamedTuple):
-    """A sweep before its expansion into cells; values are converted to their types.
+    """A sweep before its expansion into cells (one model, backend and precision each).
+
+    The values are converted to the types of their keys.
 
     Attributes:
         name: The sweep's name in messages: its file, or ``the sweep``.
@@ -86,7 +88,7 @@ class Matrix(NamedTuple):
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the key path of a cell's value: in the cell's table or, if absent, in the defaults."""
+        """Return the key path of a value: in the table at ``path`` or, if absent, in the defaults."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):

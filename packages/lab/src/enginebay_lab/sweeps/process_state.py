@@ -20,7 +20,7 @@ _cell_numbers = count()
 
 
 def is_first_cell() -> bool:
-    """Return true on the first call in a process, whose state no earlier cell can have changed."""
+    """Return true on the first call in a process: no earlier model can have changed its state."""
     return next(_cell_numbers) == 0
 
 
@@ -67,7 +67,7 @@ def _module_folder(module: ModuleType) -> Path | None:
 
 
 def _read_torch_names() -> list[tuple[object, dict[str, object]]]:
-    """Return modules and classes of torch whose attributes a model may replace, and these."""
+    """Return the attributes of modules and classes of torch that a model's code may replace."""
     if not find_spec("torch"):
         return []
     import torch

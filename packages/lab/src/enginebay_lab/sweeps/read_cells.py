@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_cells(source: object) -> list[Cell]:
-    r"""Return the cells of a sweep, without duplicates.
+    r"""Return the cells of a sweep (one model, backend and precision each), without duplicates.
 
     The order is by model, then backend, precision and parameters, as in the file; included cells
     come last. No model is run, and torch is not imported.
@@ -63,7 +63,7 @@ def read_cells(source: object) -> list[Cell]:
 
 
 def _check_cells(cells: Iterable[PlacedCell], matrix: Matrix, backends: Backends) -> None:
-    """Check cells without running a model or an engine; add problems to ``matrix.problems``."""
+    """Check sweep cells without running a model; add problems to ``matrix.problems``."""
     checked = set[tuple[object, ...]]()
 
     def is_new(*values: object) -> bool:

@@ -1,4 +1,4 @@
-"""Pairs the rows of a sweep with the rows of the same cells in a baseline."""
+"""Pairs the rows of a sweep with a baseline's rows of the same models and backends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 class RowPairs(NamedTuple):
-    """The rows of a sweep and of its baseline: pairs of the same cell, and rows without a pair.
+    """Pairs of a sweep's row and a baseline's row, and the rows without a pair.
+
+    Both rows of a pair are about the same model, backend, precision and parameters.
 
     Attributes:
-        same: The sweep's row and the baseline's row of each cell that is in both.
-        new: Rows of the sweep whose cells are not in the baseline.
-        gone: Rows of the baseline whose cells are not in the sweep.
+        same: The pairs: the sweep's row and the baseline's row.
+        new: Rows of the sweep without a pair.
+        gone: Rows of the baseline without a pair.
     """
 
     same: list[tuple[SweepRow, SweepRow]]

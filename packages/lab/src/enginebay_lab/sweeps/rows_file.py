@@ -1,4 +1,4 @@
-"""The result file of a sweep, to which a row is written as soon as a cell has ended."""
+"""The result file of a sweep; each row is written as soon as its combination has ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RowsFile(Journal):
             self._unlock = cleanup.pop_all()
 
     def append(self, row: SweepRow) -> None:
-        """Write the row of a cell; do nothing if the file already has a row of this cell.
+        """Write a row; do nothing if the file already has a row with the same key.
 
         Raises:
             EnginebayError: The disk is full or read-only; earlier rows stay.
@@ -99,7 +99,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _lock_rows(path: Path, cleanup: ExitStack) -> None:
-    """Lock the rows file; the operating system releases the lock of a killed process."""
+    """Lock the result file; the operating system releases the lock of a killed process."""
     import fcntl
 
     # A file of its own next to the rows, which are replaced: a lock belongs to an inode.
@@ -132,7 +132,7 @@ def read_rows(path: str | Path) -> tuple[SweepRow, ...]:
     """Return the rows of a sweep, which may still be running.
 
     Args:
-        path: The rows file, or the sweep's folder.
+        path: The result file ``rows.jsonl``, or the sweep's folder.
 
     Raises:
         UsageError: The file does not exist, contains no rows, or contains rows of another version.

@@ -119,7 +119,7 @@ def sweep(
 
 
 def _is_stale(cells: Mapping[str, Cell], row: SweepRow) -> bool:
-    """Return true if the row's cell is in this sweep, and the cell's files have changed."""
+    """Return true if the row's combination is in this sweep, and its files have changed."""
     if row.key not in cells:
         return False
     try:
@@ -162,7 +162,7 @@ def _run_cells(
 def _make_tasks(
     cells: Sequence[Cell], folder: Path | None, token: str, unsent: list[SweepRow]
 ) -> Iterator[ExecutorTask]:
-    """Yield a task for each cell; if a cell's files are missing, add its row to ``unsent``."""
+    """Yield a task for each sweep cell; if its files are missing, add its row to ``unsent``."""
     for cell in cells:
         try:
             job = build_job(cell, folder, token)
@@ -186,11 +186,11 @@ def _outcome_row(cell: Cell, outcome: TaskOutcome, folder: Path | None) -> Sweep
 
 
 class _SweepProgress:
-    """Counts the cells that have ended, and passes the counts to the caller as text.
+    """Counts the combinations that have ended, and passes the counts to the caller as text.
 
     Args:
-        cells: All cells.
-        rows: The rows of an earlier run, by the keys of their cells.
+        cells: All combinations of the sweep.
+        rows: The rows of an earlier run, by key.
         set_detail: Called with the text after each change.
     """
 
@@ -207,12 +207,12 @@ class _SweepProgress:
                 self.end_cell(rows[cell.key])
 
     def begin_cell(self, key: str, host: str) -> None:  # noqa: ARG002  # as run_tasks calls it
-        """Count a cell that a worker has begun; not every executor reports this."""
+        """Count a combination that a worker has begun; only some executors report this."""
         self._running.add(key)
         self._show_counts()
 
     def end_cell(self, row: SweepRow) -> None:
-        """Count a cell that has a row."""
+        """Count a combination that has ended with a row."""
         self._running.discard(row.key)
         self._ended += 1
         self._not_verified += row.verdict != "verified"

@@ -74,7 +74,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, cell: Cell, verdict: str) -> SweepRow:
-        """Return a row with the cell's fields and a verdict, and without a result."""
+        """Return a row with the fields of a sweep cell and a verdict, but without a result."""
         return cls(
             key=cell.key,
             model=cell.model,
@@ -87,7 +87,7 @@ class SweepRow(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The name of the cell in messages: ``net.py:build on openvino fp16 threads=2``."""
+        """The name of the row in messages: ``net.py:build on openvino fp16 threads=2``."""
         return format_label(self.model, self.backend, self.precision, self.params)
 
 
@@ -95,7 +95,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     """The result of :func:`enginebay_lab.sweep`.
 
     Attributes:
-        rows: A row for each cell, in the order of the cells.
+        rows: A row for each cell (one model, backend and precision), in the order of the cells.
         regressions: A sentence for each regression since the baseline.
         judged: The keys of the cells with a result in the baseline; only regressions of these cells
             are failures.
@@ -123,9 +123,9 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     def failures(self) -> tuple[str, ...]:
         """One sentence for each reason to stop a release.
 
-        Reasons are a cell whose verdict does not pass, a metric that is worse than PyTorch's by
-        more than the cell allows, and a regression since the baseline. For a cell with a result in
-        the baseline, only a regression is a reason: other problems existed already.
+        Reasons are a verdict that does not pass, a metric that is worse than PyTorch's by more than
+        ``max_drop``, and a regression since the baseline. If the baseline has a result of the same
+        combination, only a regression is a reason: other problems existed already.
         """
         failed = [
             f"{row.label} is {row.verdict}" + (f": {row.reason}" if row.reason else "")
@@ -135,7 +135,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
 
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
-        """The rows whose verdict does not pass and whose cells have no result in the baseline."""
+        """The rows whose verdict does not pass, without combinations that the baseline contains."""
         return tuple(
             row
             for row in self.rows

@@ -28,7 +28,7 @@ _RESUME_HINT = "sweep again with --resume"
 
 
 def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
-    """Return the row in a worker's reply, after its artifact is moved to the final folder.
+    """Return the row in a worker's reply, after moving the artifact to its final folder.
 
     The final folder is ``OUTPUT/artifacts/MODEL-on-BACKEND-PRECISION-KEY``. The move is atomic, and
     replaces the artifact of an earlier run of the cell.
@@ -67,7 +67,7 @@ def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
 
 
 def artifact_folder_name(cell: Cell) -> str:
-    """Return the name of a cell's artifact folder, which is readable and unique.
+    """Return a readable and unique name for the folder of a sweep cell's artifact.
 
     Example:
         >>> from enginebay_lab import Cell
