@@ -121,6 +121,7 @@ def run(args: Namespace) -> int:
     model = args.model
     if args.against and model is None:
         model = _find_model(args.artifacts)
+    # The code of the model may print, but stdout is only for the result, which may be JSON.
     with progress() as watch, stdout_on_stderr():
         measured = benchmark(
             args.artifacts,

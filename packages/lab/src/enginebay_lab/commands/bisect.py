@@ -50,6 +50,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         action="store_true",
         help="compare each module separately, even if the whole artifact agrees",
     )
+    # The model is exported again, and an artifact does not contain the user's rewriters.
     eb.ExportOptions.add_arguments(parser, only=("rewriters",))
     eb.VerifyOptions.add_arguments(parser, only=("rtol", "atol", "timeout"))
     add_report_flag(parser)

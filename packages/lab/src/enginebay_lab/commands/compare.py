@@ -61,6 +61,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         return  # without a backend the help would list the parameters of all of them
     names = _compared_backends(argv)
     group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
+    # add_work_dir() and --precision have added these flags already.
     added = {"work_dir", "precision"}
     for params in _params_classes(names):
         params.add_arguments(group, skip=added)  # a parameter of several backends is a single flag

@@ -99,6 +99,7 @@ def run(args: Namespace) -> int:
                 command=repeatable_command(args.argv),
             )
     except KeyboardInterrupt:
+        # The folder does not exist if Ctrl-C was pressed before the sweep began.
         if args.output is not None and args.output.is_dir():
             rows = short_path(args.output.absolute() / ROWS_FILE)
             print_message(f"rows so far: {rows}; continue with: {_resume_command(args)}")
@@ -114,6 +115,7 @@ def _default_report(output: Path | None) -> Path | None:
     from enginebay.errors import MissingDependencyError
     from enginebay_lab.reports.output_files import check_packages
 
+    # For a file instead of a folder, sweep() raises an error that names --output.
     if output is None or (output.exists() and not output.is_dir()):
         return None
     try:

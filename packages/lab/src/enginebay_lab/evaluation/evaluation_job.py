@@ -119,6 +119,7 @@ def _digest_content(name: str) -> str:
     if not path.exists():
         return ""
     if path.is_dir():
+        # By sizes: reading the contents of a large data set would take long.
         files = sorted(entry for entry in path.rglob("*") if entry.is_file())
         return _digest_lines(f"{e.relative_to(path)} {e.stat().st_size}" for e in files)
     if is_zipfile(path):  # its checksums spare reading large data, such as an .npz file

@@ -105,6 +105,7 @@ def _evaluate_range(evaluation: _OpenEvaluation, task: ShardTask) -> ShardReply:
     loop.start_engines(run.subjects)  # engines that failed in an earlier task start again
     loop.begin(model)
     part = run.data.part(task.start, task.stop)
+    # The loop counts the items from the start of the part.
     shards = [
         msgspec.structs.replace(shard, start=task.start + shard.start)
         for shard in loop.evaluate_shards(ItemReader(part, run.inputs))

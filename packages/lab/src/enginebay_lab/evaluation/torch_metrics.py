@@ -30,6 +30,8 @@ def find_torch_metric(name: str) -> Callable[[], Metric]:
     """
     try:
         import torchmetrics
+
+        # Classes such as BinaryAccuracy and MulticlassF1Score are only in this module.
         import torchmetrics.classification
     except ImportError as err:
         raise MissingDependencyError(

@@ -59,6 +59,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
         for worker, versions in workers.items():
             required = {**expected, "enginebay": __version__}
             _check_versions(f"the worker {worker}", versions["packages"], required)
+        # Dask runs equal "pure" tasks only once, and an overdue task is sent again unchanged.
         yield client.get_executor(pure=False)
 
 

@@ -109,6 +109,7 @@ def _is_far_apart(ours: NumpyArray, theirs: NumpyArray) -> bool:
     if ours.shape != theirs.shape:
         return True
     with np.errstate(all="ignore"):  # a value may be infinite
+        # Outputs may be complex, and differences of unsigned integers would wrap around.
         first, second = ours.astype(np.complex128), theirs.astype(np.complex128)
         distances = np.abs(first - second)
         finite = np.isfinite(distances)

@@ -24,7 +24,7 @@ def check_backend(name: str) -> EnvReport:
     return get_backend(name).check_env()
 
 
-@cache
+@cache  # a worker's process runs many cells with the same backend
 def list_versions(name: str) -> dict[str, str]:
     """Return the versions of Enginebay, the backend's plugin, its engine and torch, by package.
 

@@ -46,6 +46,7 @@ def _lock_machine() -> Iterator[None]:
     with suppress(OSError):  # another user's file, which can be read
         _LOCK.touch()
     try:
+        # /tmp is writable for every user: a symbolic link at this path must not be followed.
         descriptor = os.open(_LOCK, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:  # no such folder: measure without a lock
         yield

@@ -245,7 +245,7 @@ def _add_deployment(row: SweepRow, job: CellJob, model: ModelSource, folder: Pat
             backends=[cell.backend],
             precisions=[cell.precision] if cell.precision else (),
             params=cell.params,
-            seconds=0,
+            seconds=0,  # measure_speed() measures later, under the machine's lock
             config=job.config,
             data=_data_set(job),
             export=ExportOptions(**_cell_options(cell, ExportOptions)),

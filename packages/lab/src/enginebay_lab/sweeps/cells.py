@@ -17,6 +17,7 @@ NonNegativeFloat = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 NonNegativeInt = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
+# Without defaults, a field that a later version adds does not change the keys of existing cells.
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A sweep cell: the deployment of one model on one backend at one precision.
 

@@ -92,6 +92,7 @@ def _describe_job(cell: Cell, output: Path | None, token: str) -> CellJob:
     config = read_config(Path(cell.folder, cell.config)) if cell.config else None
     data = cell.data or _config_data(config or {})
     texts = [cell.model, data, *cell.inputs, *cell.rewriters]
+    # The built-in metric "accuracy" or the device "cpu" is no file, even if a file has this name.
     texts += [name for name in cell.metrics if ":" in name]
     texts += [text for text in _find_texts(cell.params) if "/" in text]
     named = ((text, find_files(text, cell.folder)) for text in texts if text)

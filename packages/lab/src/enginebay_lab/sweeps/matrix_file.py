@@ -88,7 +88,7 @@ class Matrix(NamedTuple):
         return self.problems.collecting(self.find_path(path, *keys))
 
     def find_path(self, path: KeyPath, *keys: str) -> KeyPath:
-        """Return the key path of a value: in the table at ``path`` or, if absent, in the defaults."""
+        """Return the key path of a value: in the table at ``path`` or, if absent, in defaults."""
         shared = ("precisions",) if keys == ("precision",) else keys
         for candidate in ((*path, *keys), shared):
             if _is_in_table(self.table, candidate):

@@ -96,6 +96,7 @@ def _check_inputs(cell: Cell, path: KeyPath, matrix: Matrix) -> None:
     for text in cell.inputs:
         file = text.rpartition("=")[2]
         with matrix.collecting(path, "inputs"):
+            # parse_inputs() would load the file, and from the current folder instead of the cell's.
             if not file.endswith((".npy", ".npz")):
                 parse_inputs([text])
             elif not Path(cell.folder, file).exists():

@@ -156,6 +156,7 @@ def _run_cells(
         tasks = _make_tasks(cells, folder, token, unsent)
         for outcome in run_tasks(tasks, used, on_begin=progress.begin_cell):
             yield _outcome_row(by_key[outcome.key], outcome, folder)
+        # Only now: _make_tasks() fills this list while run_tasks() reads the tasks.
         yield from unsent
 
 

@@ -136,6 +136,7 @@ class Sweep(Result, msgspec.Struct, frozen=True, kw_only=True, tag_field="kind",
     @property
     def wrong(self) -> tuple[SweepRow, ...]:
         """The rows whose verdict does not pass, without combinations that the baseline contains."""
+        # An engine that is built for another machine is unverified, but has an artifact: it passes.
         return tuple(
             row
             for row in self.rows

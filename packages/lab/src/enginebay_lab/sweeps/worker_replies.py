@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 #: The depth of an artifact below the attempts folder: ``SWEEP/KEY-RANDOM/NAME``.
 _ATTEMPT_DEPTH = 3
-#: Fields that describe the cell; their values in a reply are ignored.
+#: Fields that describe the cell; their values in a reply are ignored. The precision is not among
+#: them: if the cell has none, the worker reports the backend's default.
 _CELL_FIELDS = ("key", "model", "backend", "params", "max_drop")
 _RESUME_HINT = "sweep again with --resume"
 
