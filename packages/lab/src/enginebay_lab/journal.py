@@ -32,7 +32,7 @@ class Journal:
     """A JSON Lines file with one record on each line, to which several processes may append.
 
     Args:
-        path: The file; None to write nothing.
+        path: The file; None to write no file.
         kind: The value of the field ``kind`` in each line, such as ``sweep row``.
     """
 

@@ -126,7 +126,7 @@ def _unstack(count: int, stacked: Mapping[str, PackedArray]) -> list[Arrays]:
 
 
 def _stack_outputs(results: Sequence[Arrays]) -> list[_StackedOutputs]:
-    """Stack the outputs of items; a new stack begins where the shapes or dtypes change."""
+    """Return the outputs in stacks; a new stack begins where the shapes or dtypes change."""
     groups: list[list[Arrays]] = []
     last_shape: object = None
     for result in results:

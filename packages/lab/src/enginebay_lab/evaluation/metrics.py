@@ -34,7 +34,7 @@ class _MeanMetric:
 
     @property
     def metric_state(self) -> dict[str, float]:
-        """The sum and the count, for :meth:`merge_state`."""
+        """The state for :meth:`merge_state`: the sum and the count."""
         return {"sum": self._sum, "count": self._count}
 
     def merge_state(self, state: Mapping[str, float]) -> None:
@@ -67,7 +67,7 @@ class TopK(_MeanMetric):
         self._k = k
 
     def update(self, outputs: object, target: object) -> None:
-        """Add an item to the mean.
+        """Add the outputs and the target of an item to the mean.
 
         Raises:
             InputError: The target does not fit the outputs.
@@ -101,7 +101,7 @@ class TopK(_MeanMetric):
         self._add_sum(float(np.count_nonzero(hits)), len(rows))
 
     def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
-        """Add items, which are stacked along a new first axis, to the mean."""
+        """Add several items, stacked along a new first axis, to the mean."""
         self.update(outputs, targets)
 
 
@@ -114,7 +114,7 @@ class MeanAbsoluteError(_MeanMetric):
     higher_is_better = False
 
     def update(self, outputs: object, target: object) -> None:
-        """Add an item to the mean.
+        """Add the outputs and the target of an item to the mean.
 
         Raises:
             InputError: The target does not fit the outputs.
@@ -122,7 +122,7 @@ class MeanAbsoluteError(_MeanMetric):
         self.update_many(_single_output(outputs)[None], np.asarray(target)[None])
 
     def update_many(self, outputs: NumpyArray, targets: NumpyArray) -> None:
-        """Add items, which are stacked along a new first axis, to the mean.
+        """Add several items, stacked along a new first axis, to the mean.
 
         Raises:
             InputError: The targets do not fit the outputs.
@@ -149,7 +149,7 @@ class Cosine(_MeanMetric):
     against = "reference"
 
     def update(self, outputs: object, reference: object) -> None:
-        """Add an item to the mean."""
+        """Add the artifact's and PyTorch's outputs for an item to the mean."""
         vector, expected = _flatten_outputs(outputs), _flatten_outputs(reference)
         length = float(np.linalg.norm(vector) * np.linalg.norm(expected))
         if length:

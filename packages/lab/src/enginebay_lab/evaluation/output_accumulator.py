@@ -32,7 +32,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
         count: The number of items.
         agreed: The number of items whose decisions (argmax or integer outputs) equal PyTorch's.
         decided: The number of items that have decisions.
-        worst: The distance from PyTorch's outputs, and the negated index, of each worst item.
+        worst: The items that differ most from PyTorch's outputs: distances and negated indices.
         errors: The errors of metrics that raised, by the metrics' names.
         metrics: The states of the other metrics by name; the metric object itself if states of this
             metric cannot be merged.
@@ -47,7 +47,7 @@ class AccumulatorState(msgspec.Struct, frozen=True):
 
 
 class OutputAccumulator:
-    """Accumulates metrics, agreement and worst items of one artifact, or of PyTorch.
+    """Accumulates metrics, agreement with PyTorch and worst items of an artifact or of PyTorch.
 
     Args:
         sources: The metrics.

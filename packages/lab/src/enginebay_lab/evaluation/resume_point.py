@@ -30,8 +30,8 @@ def resume_in_order(
         has_model: True if the artifacts are compared with a PyTorch model.
 
     Returns:
-        The merged results of the complete shards; a reader at the next item to evaluate; and the
-        results of the incomplete shard, or None.
+        The merged results of the complete shards (ranges of items); a reader at the next item to
+        evaluate; and the results of the incomplete shard, or None.
     """
     totals, reader, shards = load_checkpoint(run, subjects, has_model=has_model)
     for shard in find_unchanged_shards(reader, shards):
@@ -77,7 +77,7 @@ def load_checkpoint(
 
 
 def find_unchanged_shards(reader: ItemReader, shards: Sequence[Shard]) -> Iterator[Shard]:
-    """Read the items of shards in order, and yield each shard whose items have not changed."""
+    """Read the items of shards (ranges of items) in order; yield the unchanged shards."""
     for shard in sorted(shards, key=lambda shard: shard.start):
         stop = shard.start + shard.count
         reader.skip_items(stop - reader.count)

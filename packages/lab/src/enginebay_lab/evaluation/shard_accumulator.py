@@ -76,7 +76,7 @@ class ShardAccumulator:
         self.count += shard.count
 
     def to_shard(self, items: ItemDigests) -> Shard:
-        """Return the accumulated results as a shard.
+        """Return the accumulated results as a shard (results on a range of items).
 
         Args:
             items: The digests of the accumulated items.
@@ -91,7 +91,7 @@ class ShardAccumulator:
         )
 
     def start_next(self) -> None:
-        """Remove all results, and start a new shard after the last item."""
+        """Remove all results, and start a new shard (range of items) after the last item."""
         self.start, self.count = self.start + self.count, 0
         for accumulator in (self._reference, *self._artifacts.values()):
             if accumulator is not None:

@@ -31,7 +31,7 @@ class ShardTask(msgspec.Struct, frozen=True):
     """A task for a worker: a range of an evaluation's items.
 
     Attributes:
-        job: The evaluation.
+        job: The description of the evaluation.
         start: The index of the first item, a multiple of the number of items in a shard.
         stop: The index after the last item.
     """
@@ -45,7 +45,7 @@ class ShardReply(msgspec.Struct, frozen=True, kw_only=True):
     """The reply of a worker: the results of a task.
 
     Attributes:
-        shards: The results of each shard, in order.
+        shards: The results of each shard (range of items), in order.
         model: A digest of the model's weights and source file; empty without a model.
     """
 

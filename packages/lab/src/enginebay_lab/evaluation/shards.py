@@ -23,7 +23,7 @@ SHARD_ITEMS = 64
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """The results on a range of items.
+    """The results of an evaluation on a range of items.
 
     Attributes:
         start: The index of the first item in the data set.
@@ -41,7 +41,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """The number of items."""
+        """The number of items in the range."""
         return len(self.items.targets) // DIGEST_BYTES
 
     def pack_metrics(self) -> Shard:

@@ -109,7 +109,7 @@ class TorchMetric:
         self._metric.update(_to_tensors(outputs), _to_tensors(target))
 
     def compute(self) -> object:
-        """Return the value over all items."""
+        """Return the metric's value over all items."""
         import warnings
 
         with warnings.catch_warnings():

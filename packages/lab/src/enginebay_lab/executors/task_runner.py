@@ -34,14 +34,14 @@ MAX_ATTEMPTS = 2
 
 
 class _StartEvent(NamedTuple):
-    """A worker has started a task."""
+    """The event that a worker has started a task."""
 
     key: str
     host: str
 
 
 class _EndEvent(NamedTuple):
-    """A future has ended, with a result, an error or a cancellation."""
+    """The event that a future has ended, with a result, an error or a cancellation."""
 
     key: str
     future: Future[bytes]

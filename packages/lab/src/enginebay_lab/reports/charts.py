@@ -23,7 +23,7 @@ _QUANTILES = 101
 
 
 class Figure(NamedTuple):
-    """A plot.
+    """A plot of a report's page.
 
     Attributes:
         title: The heading above the plot.

@@ -37,7 +37,7 @@ EXPECTED_SOURCES = (
 
 
 class VerifyDocument(msgspec.Struct, frozen=True):
-    """The document of ``verify --json``.
+    """The JSON document that ``verify --json`` prints.
 
     Attributes:
         artifact: The artifact's folder.
@@ -49,7 +49,7 @@ class VerifyDocument(msgspec.Struct, frozen=True):
 
 
 class _DeployDocument(msgspec.Struct, frozen=True):
-    """The document of ``deploy --json`` and of ``inspect --json``."""
+    """The JSON document that ``deploy --json`` and ``inspect --json`` print."""
 
     artifact: str
     manifest: Manifest

@@ -41,7 +41,7 @@ class ReportEntry(ComparisonRow, frozen=True, kw_only=True):
 
     @property
     def is_pytorch(self) -> bool:
-        """True for the PyTorch model, with which a benchmark compares artifacts."""
+        """True for the entry of the PyTorch model, with which a benchmark compares artifacts."""
         return self.backend == "pytorch" and self.manifest is None and not self.verdict
 
     @property
@@ -139,7 +139,7 @@ def _share_end(one: str, other: str) -> bool:
 
 
 def _add_labels(entries: list[ReportEntry]) -> list[ReportEntry]:
-    """Return labelled entries: backend and precision, and the folder if these are not unique."""
+    """Return the entries with labels: backend, precision and, if not unique, the folder."""
     plain = [
         "PyTorch" if entry.is_pytorch else f"{entry.backend} {entry.precision}".rstrip()
         for entry in entries

@@ -129,7 +129,7 @@ class _RecordCollector:
                 )
 
     def check_not_empty(self) -> None:
-        """Check that the report is not empty.
+        """Check that the report has contents.
 
         Raises:
             UsageError: No result and no artifact was added.

@@ -30,7 +30,7 @@ class SameModelCheck:
         self._recorded: dict[Hashable, tuple[str, dict[str, NumpyArray]]] = {}
 
     def check_artifact(self, artifact: Artifact) -> None:
-        """Check an artifact; the first artifact that is checked is always accepted.
+        """Check that an artifact is of the same model as earlier artifacts; accept the first one.
 
         Raises:
             UsageError: The model differs; the message names both artifacts and the difference.
@@ -49,7 +49,11 @@ class SameModelCheck:
                 )
 
     def check_manifest(self, path: str, manifest: Manifest) -> None:
-        """Check the inputs and outputs in a manifest, as :meth:`check_artifact` does."""
+        """Check that a manifest's inputs and outputs fit the model of the earlier artifacts.
+
+        Raises:
+            UsageError: The inputs or outputs are those of a different model.
+        """
         if self._manifest is None:
             self._path, self._manifest = path, manifest
             return

@@ -154,7 +154,7 @@ def _figure_cells(row: SweepRow, metrics: Sequence[str]) -> list[TableCell]:
 
 
 def _lost_table(rows: Sequence[SweepRow]) -> PageTable:
-    """Return a table of the lost cells, with the fault and the reason of each."""
+    """Return a table of combinations without a result, with the fault and reason of each."""
     columns = ("Model", "Backend", "Fault", "Host", "Attempts", "Reason")
     return make_table(
         "Lost: no result",

@@ -76,7 +76,7 @@ class _BaselineComparison:
         self.uncompared: Counter[str] = Counter()
 
     def compare_rows(self, row: SweepRow, before: SweepRow) -> None:
-        """Record each regression of a row from ``before``, its row in the baseline."""
+        """Record the regressions of a row since ``before``, the matching row of the baseline."""
         if before.verdict == "lost":
             self.uncompared["cells that were lost in the baseline, so not compared"] += 1
         elif row.verdict == "lost":

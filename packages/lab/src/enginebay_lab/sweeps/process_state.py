@@ -29,7 +29,8 @@ def restored_process(folders: Iterable[Path]) -> Iterator[None]:
     """After the block, undo a model's changes to imports, folder, environment and torch.
 
     Args:
-        folders: The folders of the model's code; modules imported from them are removed.
+        folders: The folders of the model's code; modules that the block imports from these folders
+            are removed.
     """
     path, modules = list(sys.path), set(sys.modules)
     current, environment = Path.cwd(), dict(os.environ)
