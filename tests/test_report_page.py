@@ -319,7 +319,7 @@ def test_layer_errors_and_times_are_plotted(example_report: lab.Report, show: An
     assert errors.locator(".legend li").count() == 2
     assert "it leaves PyTorch there" in page.locator(".summary").inner_text()
     wrong = page.locator("table:has(caption:text-is('Error of each layer')) tbody td:last-child")
-    assert wrong.all_inner_texts() == ["–", "alone", "through the engine"]
+    assert wrong.all_inner_texts() == ["–", "alone", "accumulated"]
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +360,7 @@ def test_sweep_page_shows_verdicts_figures_and_lost_cells(swept: lab.Report, sho
     page = show(swept)
     assert page.inner_text("h1") == "Sweep of 4 models"
     assert page.locator(".summary li").all_inner_texts() == [
-        "1 worse than in the baseline.",
+        "1 regression since the baseline.",
         "21 of 24 verified, 1 crashed, 1 failed, 1 lost: 4 models, on 2 machines.",
     ]
     assert "b.py on ncnn fp32: mismatched" in page.inner_text(".worse")

@@ -86,7 +86,7 @@ def test_absent_scheduler_is_refused_with_a_hint() -> None:
     ):
         pass
     assert caught.value.hint == (
-        "dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786"
+        "start one at tcp://HOST:8786: dask scheduler --host HOST --port 8786"
     )
 
 
@@ -118,4 +118,7 @@ def test_workers_of_a_different_version_are_refused(
         dask_executor(cluster.address),
     ):
         pass
-    assert caught.value.hint == "pip install enginebay==9.9 there, or install its version here"
+    assert (
+        caught.value.hint
+        == "pip install enginebay==9.9 on that machine, or install its version here"
+    )

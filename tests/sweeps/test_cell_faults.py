@@ -40,7 +40,7 @@ def test_different_model_file_on_the_worker_loses_the_cell(net) -> None:
     row = receive_row(cell_of(), run_cell(job), None)
     assert (row.verdict, row.fault) == ("lost", "not seen")
     assert row.reason == f"{row.host} has a different file '{net}', expected sha256 {digest}"
-    assert row.hint == "put it on a file system that all machines mount at the same path"
+    assert row.hint == "put the file on a file system that all machines mount at the same path"
 
 
 def test_unreadable_data_folder_loses_the_cell(net, tmp_path) -> None:
@@ -52,7 +52,7 @@ def test_unreadable_data_folder_loses_the_cell(net, tmp_path) -> None:
     row = receive_row(cell, reply_from_elsewhere(cell, output, data), output)
     assert (row.verdict, row.fault, row.artifact) == ("lost", "not seen", None)
     assert row.reason == f"{row.host} cannot read '{data}'"
-    assert row.hint == "put it on a file system that all machines mount at the same path"
+    assert row.hint == "put the file on a file system that all machines mount at the same path"
 
 
 def test_reply_cannot_choose_names_or_paths(net, tmp_path) -> None:
@@ -113,7 +113,7 @@ NESTED = b"\x91" * 100_000 + b"\xc0"
 def test_invalid_reply_is_a_damaged_cell(tmp_path, reply) -> None:
     row = receive_row(cell_of(), reply, tmp_path)
     assert (row.key, row.verdict, row.fault) == (cell_of().key, "lost", "damaged")
-    assert row.reason.startswith("its worker did not send a row: ")
+    assert row.reason.startswith("the worker's reply is not a row: ")
     assert row.hint == "sweep again with --resume"
 
 
@@ -153,7 +153,9 @@ def test_full_disk_loses_the_cell(net, tmp_path) -> None:
     assert (row.verdict, row.fault, row.artifact) == ("lost", "disk", None)
     assert row.reason.startswith(f"on {row.host}: the artifact ")
     assert row.reason.endswith(" cannot be written: File too large")
-    assert row.hint == "free disk space there, or make it writable, then sweep again with --resume"
+    assert (
+        row.hint == "free disk space, or make the folder writable, then sweep again with --resume"
+    )
 
 
 def test_artifact_removed_before_arrival_is_a_damaged_cell(net, tmp_path) -> None:
@@ -176,6 +178,6 @@ def test_foreign_files_in_the_artifact_folder_are_not_replaced(net, tmp_path) ->
         f'on {row.host}: "{first.artifact}" also contains "notes.txt", which is not part of the '
         "artifact"
     )
-    assert row.hint == "move it away, then sweep again with --resume"
+    assert row.hint == "move the folder away, then sweep again with --resume"
     assert notes.read_text() == "mine"
     assert eb.open_artifact(first.artifact).digest == first.digest

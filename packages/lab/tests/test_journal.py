@@ -86,7 +86,7 @@ def test_a_line_that_was_cut_short_is_ignored(
         ),
         (
             b'{"kind":"test row","schema":1,"new":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
-            "'{}' contains no test rows: it is nested too deeply",
+            "'{}' contains no test rows: the JSON is nested too deeply",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_file_with_other_content_is_refused(tmp_path: Path, data: bytes, messa
     with pytest.raises(UsageError) as caught:
         names(file)
     assert str(caught.value).startswith(message.format(file))
-    assert caught.value.hint == "name another file"
+    assert caught.value.hint == "name a different file"
     assert file.read_bytes() == data
 
 

@@ -128,11 +128,11 @@ class Journal:
                 if number == 1
                 else f"line {number} of '{self.path}' contains no {self._kind}"
             )
-            raise UsageError(f"{headline}: {err}", hint="name another file") from err
+            raise UsageError(f"{headline}: {err}", hint="name a different file") from err
         raise UsageError(
             f"'{self.path}' contains {head.kind}s of version {head.schema}; expected {self._kind}s "
             f"of version {SCHEMA}",
-            hint="name another file",
+            hint="name a different file",
         )
 
 
@@ -162,7 +162,7 @@ def decode_json(data: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(data, type=kind)
     except RecursionError as err:
-        raise msgspec.DecodeError("it is nested too deeply") from err
+        raise msgspec.DecodeError("the JSON is nested too deeply") from err
     except UnicodeDecodeError as err:
         raise msgspec.DecodeError(str(err)) from err
 

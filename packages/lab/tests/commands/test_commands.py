@@ -244,7 +244,7 @@ def test_benchmark_needs_a_model_to_compare_with(here: Path, deployed: None, cli
     (here / "net.py").unlink()
     ran = cli("benchmark", "net-build-loopback", "--against", "pytorch")
     error, hint = ran.err.splitlines()
-    assert (ran.code, hint) == (2, "hint: name it: --model MODEL")
+    assert (ran.code, hint) == (2, "hint: name the model: --model MODEL")
     assert error == (
         "error: no PyTorch model to compare with: no artifact names a model that still exists"
     )
@@ -266,7 +266,10 @@ def test_benchmark_refuses_inputs_that_do_not_fit(deployed: None, cli: Run) -> N
     ran = cli("benchmark", "net-build-loopback", "--seconds", "0")
     assert (ran.code, ran.err) == (2, "error: 'seconds' is 0, expected a positive number\n")
     ran = cli("benchmark", "net-build-loopback", "--batch", "1,x")
-    assert ran.err == "error: '1,x' is not a list of numbers\nhint: write them as 1,8\n"
+    assert (
+        ran.err
+        == "error: '1,x' is not a list of numbers\nhint: separate the numbers by commas: 1,8\n"
+    )
     ran = cli("benchmark", "net-build-loopback", "--model", "net.py:build")
     assert ran.err.splitlines()[0] == ("error: a model is used only for a comparison with PyTorch")
     assert cli("benchmark", "nowhere").code == 1

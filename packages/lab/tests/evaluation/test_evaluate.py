@@ -87,7 +87,9 @@ def test_without_a_model_there_are_values_only(cli: Run) -> None:
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "accuracy")
     assert ran.code == 0
     assert ran.out.splitlines()[1].split()[:7] == ["good", "accuracy", "0.9", "-", "-", "40", "-"]
-    assert ran.out.endswith("no model was passed, so nothing is compared; add --model MODEL\n")
+    assert ran.out.endswith(
+        "metrics are not compared with PyTorch's; to compare, add --model MODEL\n"
+    )
     ran = cli("evaluate", "good", "--data", "data.npz", "--metric", "accuracy", "--max-drop", "1")
     assert (ran.code, ran.err) == (
         2,

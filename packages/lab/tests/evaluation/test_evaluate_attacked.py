@@ -159,7 +159,8 @@ def test_items_that_cannot_be_evaluated_are_refused(here: Path) -> None:
         return str(caught.value)
 
     assert (
-        message("bare.npz") == "item 0 of 'bare.npz' has no target, and metric 'accuracy' needs one"
+        message("bare.npz")
+        == "item 0 of 'bare.npz' has no target, which metric 'accuracy' requires"
     )
     assert message("other.npz").startswith("item 0 of 'other.npz': unknown input 'z': ")
     assert message("wide.npz").startswith(
@@ -188,10 +189,12 @@ def test_artifacts_with_different_inputs_are_refused(here: Path, cli: Run) -> No
         2,
         (
             "error: 'good' and 'other' have different inputs: x float32, and z float32\n"
-            "hint: evaluate them one by one\n"
+            "hint: evaluate the artifacts one by one\n"
         ),
     )
-    assert cli("evaluate", "good", "good", *DATA).err.startswith("error: 'good' is named twice")
+    assert cli("evaluate", "good", "good", *DATA).err.startswith(
+        "error: artifact 'good' is named twice"
+    )
     assert cli("evaluate", "nowhere", *DATA).code == 1
     with pytest.raises(UsageError, match="no artifact to evaluate"):
         lab.evaluate([], "data.npz", "accuracy")
@@ -232,7 +235,7 @@ def test_resume_does_not_measure_existing_rows_again(here: Path, cli: Run) -> No
         2,
         (
             "error: 'rows.jsonl' already exists\n"
-            "hint: add --resume to continue it, or name a different file\n"
+            "hint: add --resume to continue the evaluation, or name a different file\n"
         ),
     )
     ran = cli("evaluate", "good", *words, "--output", "rows.jsonl", "--resume", "--json")
@@ -390,7 +393,7 @@ def test_a_file_with_other_contents_is_not_changed(here: Path, cli: Run) -> None
     ran = cli("evaluate", "good", *DATA, "--resume")
     assert (ran.code, ran.err) == (
         2,
-        "error: nothing to resume\nhint: name the file: --output ROWS\n",
+        "error: nothing to resume: no file is named\nhint: name the file: --output ROWS\n",
     )
     ran = cli("evaluate", "good", *DATA, "--output", "nowhere/rows.jsonl")
     assert (ran.code, ran.err) == (1, "error: 'nowhere/rows.jsonl': No such file or directory\n")

@@ -177,7 +177,7 @@ def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor:
             evaluate_both("rows.jsonl", executor, **given)
         return str(caught.value), caught.value.hint
 
-    hint = "write it as on the command line: "
+    hint = "pass a text, as on the command line: "
     unnamed = "cannot be sent to an executor's workers"
     assert refused(model=torch.nn.Linear(4, 3)) == (
         f"the model, of type Linear, {unnamed}",
@@ -197,11 +197,11 @@ def test_objects_without_a_name_are_refused_on_an_executor(here: Path, executor:
             "metric 'own.py:Alone' cannot be evaluated on an executor, since its states cannot be "
             "merged: it has no 'merge_state'"
         ),
-        "evaluate in one process, or define metric_state and merge_state(state)",
+        "evaluate without an executor, or define metric_state and merge_state(state)",
     )
     assert not (here / "rows.jsonl").exists()
     assert refused(metrics="own.py:Sets") == (
-        "the state of a metric cannot be sent to the client: a set cannot be stored",
+        "the state of a metric cannot be sent to the client: a set cannot be encoded",
         "metric_state must be a dict of numbers, arrays, and lists of these",
     )
 
@@ -247,7 +247,8 @@ def test_a_worker_with_different_files_is_refused(here: Path) -> None:
     nowhere = failure(folder="/nowhere")
     assert str(nowhere) == f"folder '/nowhere' does not exist (on {HOST})"
     assert (
-        nowhere.hint == "start the workers where they see the same files, or copy the files there"
+        nowhere.hint
+        == "start the workers where the files exist, or copy the files to these machines"
     )
     assert str(failure(files={"nothing.npz": "1"})) == (
         f"'nothing.npz' does not exist in '{here}' (on {HOST})"

@@ -120,7 +120,7 @@ def test_each_task_has_one_outcome_and_a_fault_fails_only_its_task(
         assert found[str(number)].value == str(number).encode()
     assert _fault(found["crash"]) == ("crashed", "its process ended with SIGSEGV")
     assert _fault(found["nested"]) == ("crashed", "'sh' ended with SIGSEGV")
-    assert _fault(found["hang"]) == ("time limit", f"it exceeded its time limit of {soon} s")
+    assert _fault(found["hang"]) == ("time limit", f"the task exceeded its time limit of {soon} s")
     assert _fault(found["wrong"]) == ("raised", "'the task' raised ValueError: no")
     assert _fault(found["gone"])[0] == "raised"
     assert _fault(found["refused"]) == ("raised", "not this")
@@ -241,7 +241,10 @@ def test_a_task_whose_worker_stopped_is_sent_again_once(soon: int) -> None:
     assert (outcome.value, outcome.attempts, outcome.fault) == (b"a", 2, None)
     executor = _Stopping(2, begins=True)
     (outcome,) = run_tasks([_task("a", limit=0.5)], executor)
-    assert _fault(outcome) == ("no answer", "there, which started it, has not answered within 1 s")
+    assert _fault(outcome) == (
+        "no answer",
+        "there, which started the task, has not answered within 1 s",
+    )
     assert (outcome.attempts, outcome.host) == (2, "there")
     assert all(future.cancelled() for future in executor.sent)
 

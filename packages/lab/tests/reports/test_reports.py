@@ -152,7 +152,7 @@ def test_artifacts_of_different_models_are_refused(here: Path, other: str, diffe
     assert str(
         caught.value
     ) == f"'{here}/good' and '{here}/{other}' are not of the same model: " + (difference)
-    assert caught.value.hint == "report each model by itself"
+    assert caught.value.hint == "make a separate report for each model"
 
 
 def test_sources_that_cannot_be_reported_are_refused(here: Path) -> None:
@@ -179,12 +179,12 @@ def test_sources_that_cannot_be_reported_are_refused(here: Path) -> None:
         ("nowhere", f"'nowhere' does not exist; {EXPECTED}"),
         ("foreign", f"'foreign' {neither}"),
         (".", f"'.' {neither}"),
-        ("some.json", f"'some.json' has no kind; {EXPECTED}"),
+        ("some.json", f"'some.json' has no field 'kind'; {EXPECTED}"),
         ("list.json", f"'list.json' {none}: Expected `object`, got `array`; {EXPECTED}"),
         ("text.json", f"'text.json' {none}: {malformed}; {EXPECTED}"),
         ("empty.json", f"'empty.json' {none}: it is empty; {EXPECTED}"),
-        ("deep.json", f"'deep.json' {none}: it is nested too deeply; {EXPECTED}"),
-        ("within.json", f"'within.json' {none}: it is nested too deeply; {EXPECTED}"),
+        ("deep.json", f"'deep.json' {none}: the JSON is nested too deeply; {EXPECTED}"),
+        ("within.json", f"'within.json' {none}: the JSON is nested too deeply; {EXPECTED}"),
         ("rows.json", "'rows.json' contains no rows, so there is nothing to report"),
         ("cut.json", "'cut.json' is damaged: Expected `str`, got `int` - at `$.rows[0].backend`"),
         ("error.json", "'error.json' contains only the error of a command: no model"),
@@ -206,7 +206,7 @@ def test_sources_that_cannot_be_reported_are_refused(here: Path) -> None:
 
 
 def test_hints_suggest_the_similar_file_or_the_folders(here: Path) -> None:
-    for source, hint in [(".", "name the folders in it: enginebay report ./*/"), ("god", "good")]:
+    for source, hint in [(".", "name its subfolders: enginebay report ./*/"), ("god", "good")]:
         with pytest.raises(UsageError) as caught:
             lab.report(source)
         assert caught.value.hint is not None
@@ -218,7 +218,7 @@ def test_a_report_replaces_a_report_and_nothing_else(here: Path) -> None:
     found.save("out.json")
     found.save("out.json")
     for name, message in [
-        ("net.py", "'net.py' does not end with .html or .json, expected one of them"),
+        ("net.py", "the report's name 'net.py' does not end with .html or .json"),
         ("net.py/a/out.json", f"'{here}/net.py' is not a folder"),
         ("all/comparison.json", "'all/comparison.json' exists and is not a report, so it is not "),
         ("folder.json", "'folder.json' exists and is not a report, so it is not replaced"),

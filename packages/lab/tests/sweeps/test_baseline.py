@@ -86,7 +86,7 @@ def test_the_order_of_verdicts(now: str, then: str) -> None:
     worse, notes = find_regressions([row], [before])
     if then == "lost":
         assert worse == ()
-        assert notes == ("cells that were lost in the baseline, so not compared: 1",)
+        assert notes == ("cells without a result in the baseline, so not compared: 1",)
     elif now == "lost":
         assert worse == (f"{LABEL}: lost ({then} in the baseline): ",)
     else:
@@ -113,7 +113,7 @@ def test_a_lost_cell_is_a_regression_with_its_reason() -> None:
 def test_cells_that_are_gone_and_new() -> None:
     new = [change(ROW, key=f"n{n}", model=f"n{n}.py") for n in range(5)]
     assert find_regressions(new, [ROW]) == (
-        (f"{LABEL}: gone (verified in the baseline)",),
+        (f"{LABEL}: not in this sweep (verified in the baseline)",),
         (
             (
                 "cells that are not in the baseline: n0.py on openvino fp16, "
@@ -213,7 +213,12 @@ def test_messages_about_metrics() -> None:
             (f"{LABEL}: no accuracy (0.97 in the baseline)",),
             (),
         ),
-        (change(key, metrics=()), ROW, (), ("metrics of the baseline that were not requested: 1",)),
+        (
+            change(key, metrics=()),
+            ROW,
+            (),
+            ("metrics of the baseline that this sweep did not request: 1",),
+        ),
         (ROW, change(ROW, metrics=(accuracy(None),)), (), ()),
         (
             change(ROW, metrics=(accuracy(0.5, count=9),)),
@@ -295,7 +300,7 @@ def test_a_missing_measurement_is_a_regression() -> None:
     assert compare_rows(change(ROW, speed=failed)) == (f"{message}: it ran out of time",)
     assert find_regressions([change(ROW, speed=None, key="2")], [ROW]) == (
         (),
-        ("cells whose speed was not requested: 1",),
+        ("cells whose speed this sweep did not request: 1",),
     )
     assert find_regressions([ROW], [change(ROW, speed=None)]) == ((), ())
 

@@ -24,11 +24,19 @@ backends = ["loopback", "ncnn"]
 
 #: What is wrong in a file, the message, and the hint.
 WRONG = [
-    ("", "'sweep.toml' has no cells", 'models = ["file.py:attr"]'),
-    ("models = []", "'sweep.toml' has no cells", 'models = ["file.py:attr"]'),
+    (
+        "",
+        "'sweep.toml' contains no combination of a model and a backend",
+        'models = ["file.py:attr"]',
+    ),
+    (
+        "models = []",
+        "'sweep.toml' contains no combination of a model and a backend",
+        'models = ["file.py:attr"]',
+    ),
     (
         'models = ["tiny.onnx"]\nbackends = []',
-        "'sweep.toml' has no cells",
+        "'sweep.toml' contains no combination of a model and a backend",
         'models = ["file.py:attr"]',
     ),
     (
@@ -205,7 +213,7 @@ WRONG = [
     ),
     (
         f"{BASE}params = {{work_dir = 'a'}}",
-        "sweep.toml: params.work_dir: 'work_dir' is not a parameter of a cell: the sweep sets it",
+        "sweep.toml: params.work_dir: parameter 'work_dir' is not allowed: the sweep sets it",
         None,
     ),
     (
@@ -226,7 +234,7 @@ WRONG = [
     (f"{BASE}[[exclude]]", "sweep.toml: exclude.0: the exclude is empty", "write backend = …"),
     (
         f"{BASE}[[exclude]]\nbackend = 'ncnn'\n[[exclude]]\nbackend = 'loopback'",
-        "'sweep.toml' has no cells",
+        "'sweep.toml' contains no combination of a model and a backend",
         'models = ["file.py:attr"]',
     ),
     (
@@ -241,7 +249,7 @@ WRONG = [
     ),
     (
         BASE + "[[include]]\nmodel = 'tiny.onnx'\nbackend = 'ncnn'\nseed = 1\n" * 2,
-        "sweep.toml: include.1: the same cell as include.0",
+        "sweep.toml: include.1: the same combination as include.0",
         "remove one of them",
     ),
     (
@@ -274,9 +282,9 @@ def test_mistakes_in_python_name_their_keys(here: Path, loopback: str) -> None:
             "cells.0.seconds: -1 does not fit cells.0.seconds: expected float >= 0.0",
         ),
         ([{"model": "tiny.onnx"}], "cells.0: 'backend' is missing"),
-        ([], "the sweep has no cells"),
+        ([], "the sweep contains no combination of a model and a backend"),
         (["tiny.onnx"], "cells.0 is a str, expected a Cell or a mapping"),
-        (3, "the cells are a int, expected the path of a file, a mapping, or a list"),
+        (3, "'cells' is of type int, expected the path of a file, a mapping, or a list"),
         (
             [{"model": "tiny.onnx", "backend": "ncnn", "params": {"gain": object()}}],
             (

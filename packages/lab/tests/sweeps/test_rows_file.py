@@ -88,7 +88,7 @@ def test_without_resume_an_existing_file_is_not_changed(file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         RowsFile(file, resume=False)
     assert str(caught.value) == f"'{file}' already exists"
-    assert caught.value.hint == "add --resume to continue it, or name a different folder"
+    assert caught.value.hint == "add --resume to continue the sweep, or name a different folder"
     assert file.read_bytes() == before
     RowsFile(file, resume=True).close()  # no lock was left
 
@@ -131,7 +131,7 @@ def test_only_one_sweep_writes_to_a_file(file: Path) -> None:
         with pytest.raises(UsageError) as caught:
             RowsFile(file, resume=True)
         assert str(caught.value) == message
-        assert caught.value.hint == "wait until it has ended, or name a different folder"
+        assert caught.value.hint == "wait until that sweep has ended, or name a different folder"
         other = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
         )
@@ -212,7 +212,9 @@ def test_files_without_rows(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     for path in ("out/rows.jsonl", "out/below/rows.jsonl"):
-        with pytest.raises(UsageError, match=r"/out' is not a folder\nhint: name a different one"):
+        with pytest.raises(
+            UsageError, match=r"/out' is not a folder\nhint: name a different folder"
+        ):
             RowsFile(tmp_path / path, resume=False)
 
 

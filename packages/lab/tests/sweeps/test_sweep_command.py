@@ -32,7 +32,7 @@ MODEL      BACKEND    VERDICT  MAX ERROR  SIZE  DEPLOY
 tiny.onnx  ncnn fp32  lost             -     -       -
 tiny.onnx  ncnn fp16  lost             -     -       -
 
-tiny.onnx on ncnn fp32 threads=2   started 2 times, since workers died
+tiny.onnx on ncnn fp32 threads=2   started 2 times, because workers died
 tiny.onnx on ncnn fp32             nothing to compare with
 tiny.onnx on ncnn fp16             it is wrong
                                    hint: look
@@ -159,7 +159,11 @@ def test_unverified_fails_where_the_cell_does_not_allow_it(cli: Any, found: Any)
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["sweep.toml", "--resume"], "nothing to resume", "add --output FOLDER"),
+        (
+            ["sweep.toml", "--resume"],
+            "nothing to resume: no folder is named",
+            "add --output FOLDER",
+        ),
         (["sweep.toml", "--workers", "0"], "--workers is 0, expected 1 or more", None),
         (
             ["sweep.toml", "--workers", "1", "--scheduler", "tcp://127.0.0.1:1"],

@@ -73,22 +73,22 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=float,
         default=10.0,
         metavar="N",
-        help="time limit for each row; a measurement ends earlier if the medians of its short "
-        "windows agree (default: 10)",
+        help="time limit in seconds for each row; a measurement ends earlier if the medians of "
+        "its short groups of calls agree (default: 10)",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="time limit for loading an engine, and for each window (default: 1800)",
+        help="time limit for loading an engine, and for each group of timed calls (default: 1800)",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="write each window and each row to this file as soon as it is measured, as a line of "
-        "JSON",
+        help="write each group of timed calls and each row to this file as soon as it is "
+        "measured, as a line of JSON",
     )
     add_inputs(parser, "the first inputs that the first artifact was verified with, else generated")
     add_run_flags(parser)
@@ -99,7 +99,9 @@ def _parse_numbers(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in text.split(","))
     except ValueError:
-        raise UsageError(f"'{text}' is not a list of numbers", hint="write them as 1,8") from None
+        raise UsageError(
+            f"'{text}' is not a list of numbers", hint="separate the numbers by commas: 1,8"
+        ) from None
 
 
 def run(args: Namespace) -> int:
@@ -153,5 +155,5 @@ def _find_model(artifacts: list[Path]) -> str:
             return opened.named_model()
     raise UsageError(
         "no PyTorch model to compare with: no artifact names a model that still exists",
-        hint="name it: --model MODEL",
+        hint="name the model: --model MODEL",
     )

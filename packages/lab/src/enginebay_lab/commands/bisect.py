@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--model",
         metavar="MODEL",
-        help=f"the model, if it is not where the artifact was deployed from: {MODEL_HELP}",
+        help=f"the PyTorch model (default: the one that the artifact was made from): {MODEL_HELP}",
     )
     add_inputs(parser, "the inputs that the artifact was verified with")
     parser.add_argument(

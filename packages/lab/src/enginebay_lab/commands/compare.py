@@ -60,7 +60,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
     if {"-h", "--help"} & set(argv) and not ("--all" in argv or named_backends(argv)):
         return  # without a backend the help would list the parameters of all of them
     names = _compared_backends(argv)
-    group = parser.add_argument_group(f"parameters of {', '.join(names)}, for those that have them")
+    group = parser.add_argument_group(
+        f"parameters of {', '.join(names)}, each for backends that declare it"
+    )
     # add_work_dir() and --precision have added these flags already.
     added = {"work_dir", "precision"}
     for params in _params_classes(names):

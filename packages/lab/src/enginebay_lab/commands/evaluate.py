@@ -60,8 +60,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "--max-drop",
         type=float,
         metavar="X",
-        help="fail with exit code 1 if an artifact's metric is worse than PyTorch's by more "
-        "than this",
+        help="fail with exit code 1 if an artifact's metric is worse than PyTorch's by more than X",
     )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="write each row to this file, as a line of JSON"
@@ -69,16 +68,17 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="continue with the file of --output: rows in it are not measured again",
+        help="continue the evaluation that wrote the file of --output: rows in this file are not "
+        "measured again",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=1800.0,
         metavar="SECONDS",
-        help="time limit for an engine to load, and for each item (default: 1800)",
+        help="time limit for loading an engine, and for each chunk of items (default: 1800)",
     )
-    add_executor_flags(parser, "the items", "all in one process")
+    add_executor_flags(parser, "the evaluation", "1")
     add_report_flag(parser)
 
 

@@ -18,7 +18,7 @@ def add_executor_flags(parser: ArgumentParser, work: str, default: str) -> None:
 
     Args:
         parser: The command's parser.
-        work: What the workers run, as a noun in the help texts, such as ``the items``.
+        work: What the workers run, as a noun in the help texts, such as ``the sweep``.
         default: The default number of processes, as a text in the help of ``--workers``.
     """
     parser.add_argument(

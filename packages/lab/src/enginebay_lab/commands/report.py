@@ -34,14 +34,14 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         nargs="+",
         type=Path,
         help="the folder of a comparison, a sweep or an artifact, or a file that a command wrote "
-        "with --json, --output or --report; all paths must be about the same model, except sweeps",
+        "with --json, --output or --report; except for sweeps, all are about the same model",
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="the file to write: .html for a page, .json for its data; replaces an older report "
-        f"(default: {_OUTPUT}; none with --json)",
+        help="the file to write: .html for a page, .json for the page's data; an older report is "
+        f"replaced (default: {_OUTPUT}; none with --json)",
     )
 
 

@@ -28,7 +28,7 @@ def add_report_flag(parser: ArgumentParser) -> None:
         "--report",
         type=Path,
         metavar="FILE",
-        help="also write the result as a page (.html), or as the page's data (.json)",
+        help="also write a report on the result: a page (.html), or the page's data (.json)",
     )
 
 

@@ -67,7 +67,9 @@ class EvaluationJournal(Journal):
         lines = self.read(EvaluationRow) if resume else []
         # Without a row in this dict, an artifact whose engine failed is evaluated again.
         self.rows = {row.key: row for _, row in lines if row.key and not row.error}
-        self.open(resume=resume, hint="add --resume to continue it, or name a different file")
+        self.open(
+            resume=resume, hint="add --resume to continue the evaluation, or name a different file"
+        )
         self._checkpoint_path: Path | None = None
         self._key = ""
         self._last_save = time.monotonic()

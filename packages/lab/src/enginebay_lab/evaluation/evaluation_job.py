@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from enginebay_lab.evaluation.evaluation_run import EvaluationRun
 
-SAME_FILES_HINT = "start the workers where they see the same files, or copy the files there"
+SAME_FILES_HINT = "start the workers where the files exist, or copy the files to these machines"
 
 
 class EvaluationJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ def describe_job(
             raise UsageError(
                 f"metric '{source.name}' cannot be evaluated on an executor, since its states "
                 f"cannot be merged: {source.unmergeable}",
-                hint="evaluate in one process, or define metric_state and merge_state(state)",
+                hint="evaluate without an executor, or define metric_state and merge_state(state)",
             )
     if run.data.named is None:
         raise _unnamed_error(run.data.description, "data.npz, a folder, or file.py:attr")
@@ -144,7 +144,7 @@ def _check_name(value: object, role: str, example: str) -> str:
 def _unnamed_error(role: str, example: str) -> UsageError:
     return UsageError(
         f"{role} cannot be sent to an executor's workers",
-        hint=f"write it as on the command line: {example}",
+        hint=f"pass a text, as on the command line: {example}",
     )
 
 

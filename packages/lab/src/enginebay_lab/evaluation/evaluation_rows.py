@@ -128,7 +128,7 @@ class Evaluation(
         if self.data.targets:
             notes.append(f"the targets are numbered by {self.data.targets}")
         if not self.reference:
-            notes.append("no model was passed, so nothing is compared; add --model MODEL")
+            notes.append("metrics are not compared with PyTorch's; to compare, add --model MODEL")
         yield Fields([("note", note) for note in notes])
 
     def failures(self, max_drop: float | None = None) -> list[str]:

@@ -53,7 +53,7 @@ def open_subjects(
     for artifact in listed:
         subject = use_artifact(artifact, lambda opened, named=artifact: _subject_of(named, opened))  # type: ignore[misc]  # mypy cannot infer a default's type
         if subject.name in subjects:
-            raise UsageError(f"'{subject.name}' is named twice", hint="remove one of them")
+            raise UsageError(f"artifact '{subject.name}' is named twice", hint="remove one of them")
         subjects[subject.name] = subject
     return list(subjects.values())
 
@@ -80,7 +80,7 @@ def common_task(subjects: Sequence[EvaluationSubject]) -> Task | None:
         if other.preparation() != task.preparation():
             raise UsageError(
                 f"the tasks of '{first}' and '{name}' prepare inputs or targets differently",
-                hint="evaluate them one by one",
+                hint="evaluate the artifacts one by one",
             )
     return task
 
@@ -101,7 +101,7 @@ def common_specs(
             raise UsageError(
                 f"'{first.name}' and '{other.name}' have different {kind}: "
                 f"{_list_specs(specs)}, and {_list_specs(others_specs)}",
-                hint="evaluate them one by one",
+                hint="evaluate the artifacts one by one",
             )
         dims = {spec.name: spec.dims for spec in others_specs}
         specs = tuple(

@@ -171,7 +171,7 @@ class _ShardMerger:
             raise ModelError(
                 f"the model on {host} differs from the model on other workers in its weights or "
                 "its source file",
-                hint="set a fixed random seed where it is built, or load its weights from a file",
+                hint="build the model with a fixed random seed, or load its weights from a file",
             )
 
     def _resume_hint(self) -> str:

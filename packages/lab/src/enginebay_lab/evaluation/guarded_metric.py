@@ -60,7 +60,7 @@ class GuardedMetric:
         """
         if target is None:
             raise InputError(
-                f"item {number} of {self._data} has no target, and metric '{self.name}' needs one",
+                f"item {number} of {self._data} has no target, which metric '{self.name}' requires",
                 hint="add targets (in an .npz file: the key 'target'), or use the metric 'cosine'",
             )
         item = f"item {number} of {self._data}"

@@ -103,7 +103,7 @@ def find_torch_model(model: object) -> ModelSource:
         raise UsageError(
             f"'{source.description}' is an ONNX file, expected a PyTorch model to compare the "
             "artifacts with",
-            hint="name the PyTorch model that it was exported from, or omit --model",
+            hint="name the PyTorch model that was exported to this file, or omit --model",
         )
     return source
 

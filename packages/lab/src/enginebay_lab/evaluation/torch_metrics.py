@@ -133,7 +133,7 @@ class TorchMetric:
         # torchmetrics has no public access to the states' reductions.
         for name, default in metric._defaults.items():
             if not _merge_values(metric._reductions[name], default, default):
-                return f"its state '{name}' has no reduction that is exact for parts"
+                return f"the reduction of its state '{name}' depends on how the items are split"
         return "" if metric._defaults else "it has no state"
 
     @property

@@ -45,7 +45,7 @@ def dask_executor(address: str) -> Iterator[Executor]:
         text = f": {err}" if str(err) else f" within {CONNECT_SECONDS:g} s"
         raise UsageError(
             f"no Dask scheduler answers at '{address}'{text}",
-            hint="dask scheduler --host HOST --port 8786 starts one at tcp://HOST:8786",
+            hint="start one at tcp://HOST:8786: dask scheduler --host HOST --port 8786",
         ) from err
     _check_versions("the scheduler", versions, expected)
     with Client(address, timeout=CONNECT_SECONDS) as client:
@@ -54,7 +54,8 @@ def dask_executor(address: str) -> Iterator[Executor]:
         workers = client.get_versions(packages=["enginebay"])["workers"]
         if not workers:
             raise UsageError(
-                f"the scheduler at '{address}' has no worker", hint=f"dask worker {address}"
+                f"the scheduler at '{address}' has no worker",
+                hint=f"start a worker: dask worker {address}",
             )
         for worker, versions in workers.items():
             required = {**expected, "enginebay": __version__}
@@ -85,7 +86,7 @@ def _check_versions(owner: str, versions: Mapping[str, object], expected: dict[s
             actual = f"{name} {versions[name]}" if versions.get(name) else f"no {name}"
             raise UsageError(
                 f"{owner} has {actual}; expected {version}, the version on this machine",
-                hint=f"pip install {name}=={version} there, or install its version here",
+                hint=f"pip install {name}=={version} on that machine, or install its version here",
             )
 
 

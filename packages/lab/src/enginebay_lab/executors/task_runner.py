@@ -229,7 +229,7 @@ class _TasksInFlight:
                 sent.deadline = None  # until the second worker reports its start
                 yield from self._send_task(sent)
                 continue
-            worker = f"{sent.host}, which started it," if sent.host else "a worker"
+            worker = f"{sent.host}, which started the task," if sent.host else "a worker"
             waited = sent.task.limit + GRACE_SECONDS
             reason = f"{worker} has not answered within {waited:g} s"
             yield sent.fail_with(TaskFault("no answer", reason))
@@ -240,10 +240,10 @@ def _decode_outcome(reply: bytes, sent: _SentTask) -> TaskOutcome:
     try:
         outcome = msgspec.msgpack.decode(reply, type=TaskOutcome)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
-        reason = f"its worker's reply is not an outcome: {one_line(err)}"
+        reason = f"the worker's reply cannot be decoded: {one_line(err)}"
         return sent.fail_with(TaskFault("damaged", reason))
     if (outcome.value is None) == (outcome.fault is None):
-        return sent.fail_with(TaskFault("damaged", "its worker sent an outcome without a value"))
+        return sent.fail_with(TaskFault("damaged", "the worker's reply is not a result or a fault"))
     return msgspec.structs.replace(outcome, key=sent.task.key, attempts=sent.attempts)
 
 
@@ -252,7 +252,7 @@ def _read_future(future: Future[bytes]) -> bytes | TaskFault:
     try:
         return future.result()
     except CancelledError as err:
-        return TaskFault("worker died", f"the executor cancelled it: {one_line(err)}")
+        return TaskFault("worker died", f"the executor cancelled the task: {one_line(err)}")
     except Exception as err:  # noqa: BLE001  # executors have errors of their own
         # By name: Dask's KilledWorker can be named only where Dask is installed.
         died = isinstance(err, BrokenExecutor) or type(err).__name__ == "KilledWorker"

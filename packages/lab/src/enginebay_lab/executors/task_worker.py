@@ -77,7 +77,7 @@ def _run_task(task: ExecutorTask) -> TaskOutcome:
     try:
         return TaskOutcome(value=call_in_child(task.function, task.data, task.limit))
     except ChildTimeoutError:
-        fault = TaskFault("time limit", f"it exceeded its time limit of {task.limit:g} s")
+        fault = TaskFault("time limit", f"the task exceeded its time limit of {task.limit:g} s")
     except ChildCrashedError as err:
         # Without an ending, the task raised it: a process that the task itself started crashed.
         reason = f"its process {err.ending}" if err.ending else str(err).partition("; ")[0]

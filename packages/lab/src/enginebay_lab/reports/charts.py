@@ -53,8 +53,8 @@ def plot_latencies(benchmark: Benchmark, labels: dict[str, str]) -> Iterator[Fig
                 [labels.get(row.name, row.name) for row in rows],
                 [row.quantiles[5:96] for row in rows],  # without outliers
             ),
-            note="The box holds the middle half of the calls, with the median as its line; the "
-            "whiskers reach from 5 % to 95 % of them.",
+            note="The box contains the middle half of the durations, and its line is the median; "
+            "the whiskers reach from the 5th to the 95th percentile.",
         )
 
 
@@ -72,7 +72,7 @@ def plot_accuracy_against_speed(entries: Sequence[ReportEntry]) -> Iterator[Figu
                 f"{metric[0].upper()}{metric[1:]} against speed",
                 draw_scatter(dots),
                 legend,
-                f"To the right: the duration of a call for one item. Upwards: {metric}.",
+                f"Horizontal axis: the duration of a call for one item. Vertical axis: {metric}.",
             )
 
 
@@ -136,8 +136,8 @@ def plot_layer_noise(sensitivity: Sensitivity) -> Figure | None:
             lambda value: f"{value:.0f} dB",
             logarithmic=False,
         ),
-        note="The output's signal-to-noise ratio with this layer alone in 8 bits: the shorter, "
-        "the costlier.",
+        note="The output's signal-to-noise ratio with only this layer in 8 bits. The shorter the "
+        "bar, the larger the error.",
     )
 
 
@@ -153,7 +153,7 @@ def plot_layer_errors(bisection: Bisection) -> Figure | None:
         draw_bars(
             [place.title for place in places], {"through": through, "alone": alone}, human_error
         ),
-        ("through the engine, from the input", "alone, fed with the reference's tensors"),
+        ("accumulated from the model's input", "alone, on the layer's inputs in the reference"),
         "The largest absolute difference from the reference, on a logarithmic axis, in the order "
         "in which the modules end. A layer that is wrong alone causes the errors after it.",
     )
@@ -180,8 +180,8 @@ def plot_layer_times(row: BenchmarkRow, label: str) -> Figure | None:
             human_seconds,
             logarithmic=False,
         ),
-        note="The median of a layer's runs with the engine's profiler on, by the modules "
-        "that it computes"
+        note="The median duration of each layer in the engine's profiler; a layer is labelled with "
+        "the modules that it computes"
         + (
             f"; the slowest {_MAX_BARS} of {len(row.layers)}."
             if len(row.layers) > _MAX_BARS

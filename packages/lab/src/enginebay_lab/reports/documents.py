@@ -105,13 +105,13 @@ def read_document(path: Path) -> object:
         return _LINE_READERS[head.kind](path)
     kind = _DOCUMENT_TYPES.get(head.kind)
     if kind is None:
-        problem = f"is of kind '{head.kind}'" if head.kind else "has no kind"
+        problem = f"is of kind '{head.kind}'" if head.kind else "has no field 'kind'"
         raise UsageError(f"'{path}' {problem}; expected {EXPECTED_SOURCES}")
     if head.schema != SCHEMA:
         raise UsageError(
             f"'{path}' is a {head.kind} of schema {head.schema}, expected schema {SCHEMA} of this "
             "Enginebay",
-            hint="create it again",
+            hint="create the file again",
         )
     try:
         record = decode_json(data, kind)

@@ -70,7 +70,7 @@ def list_limits(report: Findings, entries: Sequence[ReportEntry]) -> Iterator[st
     for benchmark in list_benchmarks(report):
         if benchmark.baseline:
             baseline = labels.get(benchmark.baseline, benchmark.baseline)
-            yield f"Speed is relative to {baseline}, with its 95 % interval, if both agreed."
+            yield f"Speed is relative to {baseline}, with its 95 % interval, if both runs agreed."
         yield from benchmark.notes
     for entry in entries:
         for row in entry.speeds:

@@ -35,12 +35,12 @@ def check_output(path: str | Path) -> Path:
     check_text(str(path))
     if path.suffix not in _SUFFIXES:
         raise UsageError(
-            f"'{path}' does not end with .html or .json, expected one of them",
-            hint=f"name it {path.with_suffix('.html').name}" if path.stem else None,
+            f"the report's name '{path}' does not end with .html or .json",
+            hint=f"name the report {path.with_suffix('.html').name}" if path.stem else None,
         )
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise UsageError(f"'{above}' is not a folder", hint="name a different one")
+        raise UsageError(f"'{above}' is not a folder", hint="name a different folder")
     if path.exists() and not (path.is_file() and _is_report(path)):
         raise UsageError(
             f"'{path}' exists and is not a report, so it is not replaced",

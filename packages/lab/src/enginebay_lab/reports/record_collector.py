@@ -158,7 +158,7 @@ class _RecordCollector:
             raise UsageError(
                 f"'{path}' contains neither {ROWS_FILE} nor {MANIFEST_FILE}; expected "
                 f"{EXPECTED_SOURCES}",
-                hint=f"name the folders in it: enginebay report {path}/*/" if is_parent else None,
+                hint=f"name its subfolders: enginebay report {path}/*/" if is_parent else None,
             )
 
     def _add_artifact(self, artifact: Artifact) -> None:
@@ -177,7 +177,7 @@ class _RecordCollector:
         if not self._last_artifact:
             raise UsageError(
                 "a verdict without its artifact cannot be reported",
-                hint="report(artifact, verdict)",
+                hint="pass the artifact before its verdict: report(artifact, verdict)",
             )
         reported = self.artifacts[self._last_artifact]
         manifest = msgspec.structs.replace(reported.manifest, verification=verification)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: The allowed distance between two references' outputs, relative to the sum of absolute values.
 #: Different threads and processors change roundings by 1e-6; different weights change much more.
 _MAX_RELATIVE_DISTANCE = 1e-2
-_HINT = "report each model by itself"
+_HINT = "make a separate report for each model"
 
 
 class SameModelCheck:

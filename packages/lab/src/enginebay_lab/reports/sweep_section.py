@@ -52,8 +52,8 @@ def describe_sweep(sweep: Sweep) -> dict[str, object]:
 
 def summarize_sweep(sweep: Sweep) -> Iterator[str]:
     """Yield sentences that count the regressions, verdicts, models and machines of a sweep."""
-    if sweep.regressions:
-        yield f"{len(sweep.regressions)} worse than in the baseline."
+    if count := len(sweep.regressions):
+        yield f"{count} regression{'s' * (count > 1)} since the baseline."
     counts = dict.fromkeys((*VERDICTS, _LOST), 0)
     for row in sweep.rows:
         counts[row.verdict] = counts.get(row.verdict, 0) + 1

@@ -164,7 +164,7 @@ def outputs_table(entry: ReportEntry) -> PageTable:
     """Return a table with a row for each output of an artifact."""
     return make_table(
         f"Outputs of {entry.label}",
-        ("Output", "Agrees", "Max error", "Relative", "Places off", "Worst place", "Tolerance", ""),
+        ("Output", "Agrees", "Max error", "Relative", "Mismatches", "Worst entry", "Tolerance", ""),
         [_output_row(output) for output in entry.outputs],
     )
 
@@ -194,7 +194,7 @@ def accuracy_table(evaluation: Evaluation, labels: dict[str, str]) -> PageTable:
     return make_table(
         "Accuracy",
         (
-            *("Backend", "Metric", "Value", "PyTorch", "Drop", "Items", "Decides alike"),
+            *("Backend", "Metric", "Value", "PyTorch", "Drop", "Items", "Agreement"),
             *("Worst items", "Lost"),
         ),
         [
@@ -218,7 +218,7 @@ def sensitivity_table(sensitivity: Sensitivity) -> PageTable:
     """Return a table with a row for each layer of an 8-bit engine, the largest error first."""
     return make_table(
         f"Layers of {sensitivity.backend} {sensitivity.precision}",
-        ("Layer", "Operator", "Signal above noise"),
+        ("Layer", "Operator", "Signal-to-noise ratio"),
         [
             (
                 TableCell(node.node),
@@ -234,15 +234,13 @@ def bisection_table(bisection: Bisection) -> PageTable:
     """Return a table with a row for each call of a module, in the order in which the calls end."""
     return make_table(
         "Error of each layer",
-        ("Module", "Through the engine", "Alone", "Wrong"),
+        ("Module", "Accumulated", "Alone", "Wrong"),
         [
             (
                 TableCell(place.title),
                 number_cell(place.accumulated, human_error),
                 number_cell(place.alone, human_error),
-                TableCell(
-                    "alone" if place.wrong_alone else "through the engine" if place.wrong else ""
-                ),
+                TableCell("alone" if place.wrong_alone else "accumulated" if place.wrong else ""),
             )
             for place in bisection.places
         ],

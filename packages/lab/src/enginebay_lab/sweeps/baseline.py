@@ -50,7 +50,9 @@ def find_regressions(
     for row, before in pairs.same:
         comparison.compare_rows(row, before)
     for before in pairs.gone:
-        comparison.regressions.append(f"{before.label}: gone ({before.verdict} in the baseline)")
+        comparison.regressions.append(
+            f"{before.label}: not in this sweep ({before.verdict} in the baseline)"
+        )
     notes = [f"{text}: {count}" for text, count in comparison.uncompared.items()]
     if pairs.new:
         notes.insert(0, f"cells that are not in the baseline: {_list_labels(pairs.new)}")
@@ -78,7 +80,7 @@ class _BaselineComparison:
     def compare_rows(self, row: SweepRow, before: SweepRow) -> None:
         """Record the regressions of a row since ``before``, the matching row of the baseline."""
         if before.verdict == "lost":
-            self.uncompared["cells that were lost in the baseline, so not compared"] += 1
+            self.uncompared["cells without a result in the baseline, so not compared"] += 1
         elif row.verdict == "lost":
             text = f"lost ({before.verdict} in the baseline): {row.reason}"
             self._add_regression(row, before, text)
@@ -102,7 +104,7 @@ class _BaselineComparison:
                 continue
             # With a different key, the cell's options differ: it may request fewer metrics.
             if metric is None and row.key != before.key:
-                self.uncompared["metrics of the baseline that were not requested"] += 1
+                self.uncompared["metrics of the baseline that this sweep did not request"] += 1
             elif metric is None or metric.value is None:
                 error = f": {metric.error}" if metric and metric.error else ""
                 text = f"no {earlier.metric} ({earlier.value:.6g} in the baseline){error}"
@@ -119,7 +121,7 @@ class _BaselineComparison:
         if then is None:
             return
         if now is None and row.key != before.key:
-            self.uncompared["cells whose speed was not requested"] += 1
+            self.uncompared["cells whose speed this sweep did not request"] += 1
         elif now is None:
             failure = f": {row.speed.failure}" if row.speed and row.speed.failure else ""
             text = f"not measured ({_format_call(then)} per call in the baseline){failure}"

@@ -63,7 +63,7 @@ def check_files(files: Mapping[str, str]) -> None:
             raise CellLostError(
                 "not seen",
                 f"{host_name()} {problem}",
-                hint="put it on a file system that all machines mount at the same path",
+                hint="put the file on a file system that all machines mount at the same path",
             )
 
 

@@ -61,7 +61,9 @@ def expand_matrix(matrix: Matrix, backends: Backends) -> list[PlacedCell]:
         key = placed.cell.key
         if key in included:
             first = ".".join(map(str, included[key].path))
-            matrix.problems.wrong(placed.path, f"the same cell as {first}", "remove one of them")
+            matrix.problems.wrong(
+                placed.path, f"the same combination as {first}", "remove one of them"
+            )
         included.setdefault(key, placed)
     added = {key: placed for key, placed in included.items() if key not in remaining}
     return list({**remaining, **added}.values())

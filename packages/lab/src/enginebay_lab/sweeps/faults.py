@@ -37,7 +37,7 @@ def disk_fault_row(row: SweepRow, host: str, err: Exception) -> SweepRow:
     if isinstance(err, OSError):
         where = f"'{err.filename}'" if err.filename else "a file"
         reason = f"{where} cannot be written: {err.strerror or err}"
-    hint = "free disk space there, or make it writable, then sweep again with --resume"
+    hint = "free disk space, or make the folder writable, then sweep again with --resume"
     return lost_row(row, "disk", f"on {host}: {reason}", hint)
 
 

@@ -125,7 +125,7 @@ def read_matrix(source: object) -> Matrix:
     if isinstance(source, Sequence):
         return _read_sequence(source)
     raise UsageError(
-        f"the cells are a {type(source).__name__}, expected the path of a file, a mapping, or a "
+        f"'cells' is of type {type(source).__name__}, expected the path of a file, a mapping, or a "
         "list"
     )
 

@@ -56,7 +56,10 @@ def read_cells(source: object) -> list[Cell]:
     cells = expand_matrix(matrix, backends)
     matrix.raise_first()
     if not cells:
-        raise ConfigError(f"{matrix.name} has no cells", hint='models = ["file.py:attr"]')
+        raise ConfigError(
+            f"{matrix.name} contains no combination of a model and a backend",
+            hint='models = ["file.py:attr"]',
+        )
     _check_cells(cells, matrix, backends)
     matrix.raise_first()
     return [placed.cell for placed in cells]
@@ -132,7 +135,7 @@ def _check_params(engine: Backend, cell: Cell, path: KeyPath, matrix: Matrix) ->
     for name, value in cell.params.items():
         with matrix.collecting(path, "params", name):
             if name in ("precision", "work_dir"):
-                raise ParamsError(f"'{name}' is not a parameter of a cell: the sweep sets it")
+                raise ParamsError(f"parameter '{name}' is not allowed: the sweep sets it")
             check_shared_param(name, [engine])
             fields[name].convert(value)
     if len(matrix.problems) > before or cell.config:

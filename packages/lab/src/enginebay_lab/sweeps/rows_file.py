@@ -54,7 +54,7 @@ class RowsFile(Journal):
             _lock_rows(path, cleanup)
             if resume:
                 self._remove_stale_rows(path, is_stale)
-            hint = "add --resume to continue it, or name a different folder"
+            hint = "add --resume to continue the sweep, or name a different folder"
             self.open(resume=resume, hint=hint)
             self._unlock = cleanup.pop_all()
 
@@ -94,7 +94,7 @@ def _make_folder(folder: Path) -> None:
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     for path in (above, folder):
         if path.exists() and not path.is_dir():
-            raise UsageError(f"'{path}' is not a folder", hint="name a different one")
+            raise UsageError(f"'{path}' is not a folder", hint="name a different folder")
     folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -111,7 +111,7 @@ def _lock_rows(path: Path, cleanup: ExitStack) -> None:
     except BlockingIOError as err:
         raise UsageError(
             f"another sweep writes to '{path}'",
-            hint="wait until it has ended, or name a different folder",
+            hint="wait until that sweep has ended, or name a different folder",
         ) from err
     except OSError:
         return  # a file system without locks

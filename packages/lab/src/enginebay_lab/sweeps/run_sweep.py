@@ -88,7 +88,9 @@ def sweep(
     listed = read_cells(cells)
     earlier = read_rows(baseline) if isinstance(baseline, str | PathLike) else baseline
     if resume and output is None:
-        raise UsageError("nothing to resume", hint="name the folder: --output FOLDER")
+        raise UsageError(
+            "nothing to resume: no folder is named", hint="name the folder: --output FOLDER"
+        )
     folder = None if output is None else Path(output)
     with ExitStack() as stack:
         rows: dict[str, SweepRow] = {}

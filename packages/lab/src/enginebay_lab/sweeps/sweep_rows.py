@@ -196,7 +196,7 @@ def _row_notes(rows: Sequence[SweepRow]) -> Iterator[str]:
     for note, count in counts.most_common(_MAX_NOTES):
         yield note if count == 1 else f"{note} ({count} cells)"
     if len(counts) > _MAX_NOTES:
-        yield f"{len(counts) - _MAX_NOTES} more in the rows"
+        yield f"{len(counts) - _MAX_NOTES} more notes are in the rows"
 
 
 def _format_drops(row: SweepRow) -> Iterator[str]:
@@ -223,8 +223,8 @@ def _row_reasons(row: SweepRow) -> Iterator[str]:
     if row.reason:
         yield row.reason
     if row.speed and row.speed.failure:
-        yield f"it could not be measured: {row.speed.failure}"
+        yield f"its speed could not be measured: {row.speed.failure}"
     if row.attempts > 1:
-        yield f"started {row.attempts} times, since workers died"
+        yield f"started {row.attempts} times, because workers died"
     if row.hint:
         yield f"hint: {row.hint}"

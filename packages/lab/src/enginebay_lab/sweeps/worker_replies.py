@@ -52,7 +52,7 @@ def receive_row(cell: Cell, reply: bytes, output: Path | None) -> SweepRow:
         # The rows file is JSON, which cannot hold every MessagePack value.
         msgspec.json.decode(msgspec.json.encode(row), type=SweepRow)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as err:
-        reason = f"its worker did not send a row: {one_line(err)}"
+        reason = f"the worker's reply is not a row: {one_line(err)}"
         return lost_row(empty, "damaged", reason, _RESUME_HINT)
     if output is None or row.artifact is None:
         return rename_artifact(row, "")
@@ -87,7 +87,7 @@ def _locate_attempt(path: Path, built: Path, key: str) -> Path:
     parts = attempt.relative_to(built).parts if attempt.is_relative_to(built) else ()
     if len(parts) != _ATTEMPT_DEPTH or not parts[1].startswith(f"{key}-"):
         raise ArtifactError(
-            f"the artifact is at '{path}', expected a folder of its cell in '{built}'"
+            f"the artifact is at '{path}', expected a folder '{key}-…' in '{built}'"
         )
     return attempt
 
@@ -99,6 +99,6 @@ def _unmoved_row(row: SweepRow, err: EnginebayError | OSError | ValueError) -> S
     if isinstance(err, ArtifactError) and not isinstance(err.__cause__, OSError):
         return lost_row(row, "damaged", str(err), _RESUME_HINT)
     if isinstance(err, ArtifactExistsError):
-        hint = f"move it away, then {_RESUME_HINT}"
+        hint = f"move the folder away, then {_RESUME_HINT}"
         return lost_row(row, "disk", f"on {host_name()}: {err}", hint)
     return disk_fault_row(row, host_name(), err)
