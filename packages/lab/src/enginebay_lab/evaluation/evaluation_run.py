@@ -57,13 +57,13 @@ class EvaluationRun:
 
     @property
     def has_earlier_rows(self) -> bool:
-        """True if the journal contains rows of an earlier run."""
+        """True if the journal (result file) contains rows of an earlier run."""
         return bool(self.journal and self.journal.rows)
 
     def read_finished_rows(self) -> dict[str, list[EvaluationRow]]:
         """Return the rows that an earlier run wrote for the same items, by the artifact's name.
 
-        An artifact is left out if the row of a metric is missing. If the journal contains any rows,
+        An artifact is left out if the row of a metric is missing. If the result file has any rows,
         the whole data set is read to compute its digest.
         """
         if self.journal is None or not self.has_earlier_rows:
@@ -82,7 +82,7 @@ class EvaluationRun:
     def write_rows(
         self, subject: EvaluationSubject, rows: Sequence[EvaluationRow], data_digest: str
     ) -> list[EvaluationRow]:
-        """Append an artifact's rows to the journal, and return them with their keys.
+        """Append an artifact's rows to the result file, and return the rows with their keys.
 
         Raises:
             OSError: The file cannot be written.

@@ -52,7 +52,7 @@ def evaluate_on_executor(
         InputError: An item does not fit the inputs.
         ModelError: The model raised, or differs between workers.
         EnginebayError: A metric raised on PyTorch's outputs, or workers failed to evaluate some
-            items. The journal's checkpoint contains the finished shards.
+            items. The checkpoint contains the results on the other items.
     """
     names = {subject.name for subject in subjects}
     artifacts = {name: digest for name, digest in job.artifacts.items() if name in names}
@@ -120,7 +120,7 @@ class _ShardMerger:
             yield ExecutorTask(str(start), FUNCTION, task, limit)
 
     def add_outcome(self, outcome: TaskOutcome) -> None:
-        """Add the results of a finished task.
+        """Add the results of a task that has ended.
 
         Raises:
             EnginebayError: The task failed.
@@ -160,7 +160,7 @@ class _ShardMerger:
         )
 
     def save_checkpoint(self) -> None:
-        """Write the results so far to the journal's checkpoint."""
+        """Write the results so far to the checkpoint file of the evaluation."""
         assert self._run.journal is not None
         self.totals.save_checkpoint(self._run.journal, self._waiting.values())
 

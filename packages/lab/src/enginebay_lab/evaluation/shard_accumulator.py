@@ -118,10 +118,10 @@ class TotalAccumulator(ShardAccumulator):
         self.digest.add(shard.items)
 
     def save_checkpoint(self, journal: EvaluationJournal, later_shards: Iterable[Shard]) -> None:
-        """Write the results to the checkpoint of a journal.
+        """Write the results to the checkpoint file of an evaluation.
 
         Args:
-            journal: The journal.
+            journal: The result file and the checkpoint of the evaluation.
             later_shards: The shards that cannot be merged yet, because they are incomplete or
                 follow a missing shard.
 

@@ -34,7 +34,7 @@ _MAX_LABELS = 3
 def find_regressions(
     rows: Sequence[SweepRow], baseline: Sequence[SweepRow]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the regressions of a sweep from an earlier sweep, the baseline.
+    """Return the regressions of a sweep since an earlier sweep, the baseline.
 
     The two rows of each cell (one model, backend and precision) are compared. Regressions are: a
     worse verdict (later in :data:`VERDICTS`); a metric that dropped by more than the cell's

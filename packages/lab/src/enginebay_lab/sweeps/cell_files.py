@@ -43,10 +43,10 @@ def find_files(text: str, folder: str = "") -> dict[str, str]:
 
 
 def check_files(files: Mapping[str, str]) -> None:
-    """Check that this machine has the client's files, with equal contents at equal paths.
+    """Check that this machine has the same files as the client, at the same paths.
 
     Args:
-        files: The result of :func:`find_files` on the client.
+        files: The result of :func:`find_files` on the client, the machine that runs the sweep.
 
     Raises:
         CellLostError: A file is missing or different.

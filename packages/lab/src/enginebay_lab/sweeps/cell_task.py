@@ -112,7 +112,7 @@ def _run_in_fresh_process(job: CellJob) -> bytes:
 
 @contextmanager
 def _make_cell_folder(job: CellJob) -> Iterator[tuple[Path, bool]]:
-    """Yield a folder for the artifact, and whether the sweep's client can read this folder."""
+    """Yield a folder for the artifact, and whether the process that runs the sweep can read it."""
     if job.attempts and Path(job.attempts).is_dir():
         shared = Path(job.attempts, f"{job.cell.key}-{secrets.token_hex(4)}")
         try:
@@ -287,7 +287,7 @@ def _fixed_weights() -> AbstractContextManager[None]:
 
 
 def _encode_row(job: CellJob, row: SweepRow, *, is_shared: bool) -> bytes:
-    """Return the encoded row; without the artifact if the client cannot read its folder."""
+    """Return the encoded row; without the artifact if only this machine can read its folder."""
     if row.artifact is not None and not is_shared:
         row = rename_artifact(row, "")
         if job.attempts:
