@@ -105,7 +105,7 @@ def test_scheduler_without_workers_is_refused(tmp_path: Path) -> None:
         dask_executor(cluster.address),
     ):
         pass
-    assert caught.value.hint == f"dask worker {cluster.address}"
+    assert caught.value.hint == f"start a worker: dask worker {cluster.address}"
 
 
 def test_workers_of_a_different_version_are_refused(
