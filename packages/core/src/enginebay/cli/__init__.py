@@ -1,8 +1,8 @@
-"""The command line: one file for each command, which parses arguments and prints results.
+"""The command line: each command is a module that parses arguments and prints results.
 
-A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, in this package or
-under an entry point of ``enginebay.commands``. Only the requested module is imported. Data goes to
-stdout, messages go to stderr.
+The module has the functions ``add_arguments(parser, argv)`` and ``run(args)``. It is in this
+package, or an entry point of the group ``enginebay.commands`` names it. Only the module of the
+requested command is imported. Data goes to stdout, messages go to stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, and return its exit code.
 
     Args:
         argv: The arguments after the program's name; by default the process's arguments.
@@ -105,7 +105,7 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
     Args:
         name: The command's name.
         module: The command's module.
-        argv: The arguments that will be parsed: the backend that they name adds its flags.
+        argv: The arguments that will be parsed. If they name a backend, its flags are added.
     """
     from enginebay.cli.parser import Parser
 
@@ -116,7 +116,7 @@ def command_parser(name: str, module: ModuleType, argv: list[str]) -> Parser:
 
 
 def parser_options(module: ModuleType) -> dict[str, Any]:
-    """Return the keyword arguments for a command's parser."""
+    """Return the keyword arguments with which a command's :class:`Parser` is created."""
     from enginebay.cli.installed_commands import read_summary
 
     text = read_summary(module.__name__)
@@ -128,7 +128,7 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
 
 
 def add_common(parser: ArgumentParser) -> None:
-    """Add the flags that every command has."""
+    """Add the flags that all commands have: ``--traceback``, ``--json`` and ``--verbose``."""
     parser.add_argument(
         "--traceback", action="store_true", help="print the traceback of an error, with its causes"
     )

@@ -39,14 +39,14 @@ def add_model_name(parser: ArgumentParser) -> None:
 
 
 def read_model(args: Namespace) -> str:
-    """Return the model's name from the command line, with a suffix for its weights."""
+    """Return the model's name on the command line, with a suffix that selects the weights."""
     from enginebay.models import name_weights
 
     return name_weights(args.model, pretrained=args.pretrained, file=args.weights)
 
 
 def add_inputs(parser: ArgumentParser, default: str) -> None:
-    """Add ``--input``, repeatable."""
+    """Add the repeatable flag ``--input``; ``default`` describes the inputs without this flag."""
     parser.add_argument(
         "--input",
         dest="inputs",
@@ -60,7 +60,7 @@ def add_inputs(parser: ArgumentParser, default: str) -> None:
 
 
 def add_dynamic(parser: ArgumentParser) -> None:
-    """Add ``--dynamic``, repeatable."""
+    """Add the repeatable flag ``--dynamic``."""
     parser.add_argument(
         "--dynamic",
         action="append",
@@ -72,7 +72,7 @@ def add_dynamic(parser: ArgumentParser) -> None:
 
 
 def add_data(parser: ArgumentParser, purpose: str) -> None:
-    """Add ``--data``, ``--take`` and ``--seed``."""
+    """Add ``--data``, ``--take`` and ``--seed``; ``purpose`` describes how the data is used."""
     parser.add_argument(
         "--data",
         metavar="DATA",
@@ -87,7 +87,7 @@ def add_data(parser: ArgumentParser, purpose: str) -> None:
 
 
 def add_int8_keep(parser: ArgumentParser) -> None:
-    """Add ``--int8-keep``, repeatable."""
+    """Add the repeatable flag ``--int8-keep``."""
     parser.add_argument(
         "--int8-keep",
         action="append",
@@ -139,14 +139,19 @@ def add_allow_env(parser: ArgumentParser) -> None:
 
 
 def add_artifact(parser: ArgumentParser) -> None:
-    """Add ``ARTIFACT`` and the flags for running it."""
+    """Add ``ARTIFACT``, and the flags for running an artifact."""
     parser.add_argument("artifact", metavar="ARTIFACT", type=Path)
     add_inputs(parser, "the artifact's first recorded inputs, or generated values")
     add_run_flags(parser)
 
 
 def artifact_inputs(artifact: Artifact, texts: list[str]) -> Mapping[str, Array] | str | None:
-    """Return ``--input`` as arrays by name, or the path of a .npz file with several samples."""
+    """Convert the values of ``--input``.
+
+    Returns:
+        The arrays by input name. If the value is a .npz file with several samples, the path of this
+        file. None without values.
+    """
     from enginebay.tensors import inputs_for, parse_inputs
 
     if not texts:
@@ -172,7 +177,7 @@ def add_run_flags(parser: ArgumentParser) -> None:
 
 
 def environment(allowed: bool) -> Mapping[str, str] | None:
-    """Return the environment variables that a config may read; None if it may read none."""
+    """Return the environment variables that a config may read; None if ``allowed`` is False."""
     import os
 
     return os.environ if allowed else None
@@ -220,7 +225,7 @@ def repeatable_command(argv: Sequence[str], *more: str) -> str:
 
     Args:
         argv: The arguments that the user typed, which may contain relative paths.
-        more: Flags to add, with the values of defaults that depend on the installation.
+        more: Arguments to append, such as a default that depends on the installed backends.
     """
     change_folder = shlex.join(["cd", str(Path.cwd())])
     text = f"{change_folder} && {shlex.join(['enginebay', *argv, *more])}"

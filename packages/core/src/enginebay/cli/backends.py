@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """List the installed backends, plugins and commands; return 0 even if some are broken."""
+    """Print the installed backends, plugins and commands; return 0 even if some are broken."""
     if args.load:
         _load_plugins(show_chains=args.traceback)
     backends, plugins, commands = list_backends(), list_plugins(), installed_commands()
@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
 
 
 def _load_plugins(*, show_chains: bool) -> None:
-    """Import every plugin, so that the lists show which ones are broken."""
+    """Import every plugin to detect broken ones; ``show_chains`` prints their tracebacks."""
     import warnings
     from contextlib import suppress
 

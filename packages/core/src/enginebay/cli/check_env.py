@@ -57,7 +57,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Check each backend; return exit code 3 if a named backend has a failed check."""
+    """Check the backends; return 3 if the command line names backends and a check fails, else 0."""
     from enginebay.plugins import list_backends
 
     names = args.names or [status.name for status in list_backends()]
@@ -103,7 +103,7 @@ def _check_backend(name: str, args: Namespace) -> dict[str, Any]:
 def _raise_strict_fault() -> None:
     """Raise a broken plugin's error if ENGINEBAY_STRICT_PLUGINS is set.
 
-    Otherwise the error of one plugin would be printed under the name of another backend.
+    Without this function, one plugin's error would be printed under the name of another backend.
     """
     from enginebay.plugins import list_backends, list_plugins
 

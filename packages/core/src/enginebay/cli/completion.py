@@ -37,7 +37,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print the script, which contains the names of the installed backends."""
+    """Print the script, which contains the names of the installed backends; return 0."""
     import shtab
 
     script = shtab.complete(_build_parser(), args.shell)
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
 
 
 def _build_parser() -> ArgumentParser:
-    """Return a parser that has every command as a subparser, for shtab."""
+    """Return the parser from which shtab writes the script: each command is a subparser."""
     import shtab
 
     from enginebay.cli import add_common, parser_options

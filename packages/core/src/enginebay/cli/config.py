@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Run the requested action."""
+    """Run the action ``show``, ``check`` or ``schema``; return 1 if a check finds errors."""
     if bool(args.file) == (args.action == "schema"):
         problem = "takes no FILE" if args.file else "requires a FILE"
         raise UsageError(f"'config {args.action}' {problem}", hint="enginebay config -h")

@@ -42,9 +42,10 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def _find_backend(argv: list[str]) -> str | None:
-    """Return the backend's name from an unparsed command line.
+    """Return the backend's name from an unparsed command line; None if there is none.
 
-    It is the first argument; if that is a flag, the first argument that names an installed backend.
+    The name is the first argument. If the first argument is a flag, the name is the first argument
+    that is the name of an installed backend.
     """
     words = [word for word in argv if not word.startswith("-")]
     if not words or words[0] == argv[0]:
@@ -56,7 +57,7 @@ def _find_backend(argv: list[str]) -> str | None:
 
 
 def run(args: Namespace) -> int:
-    """Convert the IR, and print the artifact's folder."""
+    """Convert the IR, and print the artifact's verdict and folder; return 0."""
     from enginebay.backend import get_backend
     from enginebay.operations import convert, typed
 

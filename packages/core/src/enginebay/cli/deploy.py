@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Deploy the model, and describe the artifact."""
+    """Deploy the model, and print a description of the artifact; return 0."""
     from enginebay.cli.progress import progress
     from enginebay.config import VerifyOptions
     from enginebay.operations import deploy, typed

@@ -41,11 +41,11 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run a command, and turn any exception into an exit code.
+    """Run a command, and return its exit code or the exit code of its exception.
 
     Args:
-        arguments: The command line; ``--traceback`` and ``--json`` in it change the error report.
-        command: The function to run; it returns an exit code.
+        arguments: The command line. ``--traceback`` and ``--json`` change the error report.
+        command: The function to run, which returns an exit code.
     """
     with own_stdout() as stdout:
         code = None
@@ -78,7 +78,7 @@ def _run_reporting(arguments: list[str], command: Callable[[list[str]], int]) ->
 
 
 def _run_interruptible(arguments: list[str], command: Callable[[list[str]], int]) -> int:
-    """Run the command; raise an interruption again if other code has caught and ignored it."""
+    """Return the command's exit code; raise an interruption that other code has caught."""
     try:
         return command(arguments)
     finally:
@@ -112,7 +112,7 @@ def _explain_failure(err: BaseException) -> _Failure:
 
 @contextmanager
 def _raise_at_signals() -> Iterator[None]:
-    """Raise an exception at SIGTERM and SIGHUP, so that folders and child processes are removed."""
+    """Within the block, raise an exception at SIGINT, SIGTERM and SIGHUP, so that cleanup runs."""
     # A process may run several commands, in tests for example.
     forget_interruption()
     previous = {
@@ -132,10 +132,10 @@ def _raise_at_signals() -> Iterator[None]:
 
 @contextmanager
 def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
-    """Report if the process ends without an exception: by ``os._exit`` or by a native crash.
+    """Within the block, report an end of the process by ``os._exit`` or by a native crash.
 
-    A plugin's ``os._exit(0)`` would look like success. A call in any thread ends the process, so
-    it is reported; a call in a forked child is not.
+    Without a report, a plugin's ``os._exit(0)`` would look like success. A call in any thread is
+    reported, since it ends the process. A call in a forked child process is not reported.
     """
     leave, process = os._exit, os.getpid()
     running = True
@@ -164,7 +164,7 @@ def _report_exits(arguments: list[str], stdout: TextIO) -> Iterator[None]:
 
 
 def _describe_caller(frame: FrameType) -> str:
-    """Return the name and location of the plugin's function that Enginebay has called."""
+    """Return the name and location of the plugin's function that led to a frame."""
     # Plugins are called by pluggy, and their threads by threading.
     ours = ("enginebay", "pluggy", "threading")
     while frame.f_back and str(frame.f_back.f_globals.get("__name__")).split(".")[0] not in ours:
@@ -174,7 +174,7 @@ def _describe_caller(frame: FrameType) -> str:
 
 @contextmanager
 def _shorten_warnings() -> Iterator[None]:
-    """Print Enginebay's warnings in one line, without the location in its source code."""
+    """Within the block, print a warning of Enginebay in one line, without its source location."""
     from enginebay.cli.output import styled
 
     default = warnings.formatwarning
@@ -210,7 +210,7 @@ def _raise_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _imports_torch(frame: FrameType | None) -> bool:
-    """Return True if torch is being imported, which takes a second or two."""
+    """Return True if a frame, or one of its callers, is importing torch."""
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch":
             return True
@@ -247,7 +247,7 @@ def _print_error(arguments: list[str], err: BaseException, message: str, hint: s
 
 
 def _remove_hints(trace: TracebackException | None) -> None:
-    """Remove the notes with hints for Python code: the command line prints its own hint."""
+    """Remove the hints from a traceback's notes: the command line prints the hint separately."""
     if trace is None:
         return
     notes = [note for note in trace.__notes__ or () if not note.startswith(NOTE)]

@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Export the model, and describe the IR."""
+    """Export the model, and print a description of the IR; return 0."""
     from enginebay.config import ExportOptions
     from enginebay.operations import export
     from enginebay.params import parse_shapes

@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Describe an IR file, or an artifact; an artifact's files are checked first."""
+    """Print a description of an IR file, or check and describe an artifact; return 0."""
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 
@@ -114,7 +114,7 @@ def _describe_data(data: DataRecord | None) -> str:
 
 
 def _describe_task(task: Mapping[str, object] | None) -> str:
-    """Return a task's kind, and the reason if this installation cannot read the task."""
+    """Return a task's kind; if this installation cannot read the task, also return the reason."""
     from enginebay.tasks import explain_unread_task
 
     if task is None:

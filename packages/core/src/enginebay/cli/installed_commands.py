@@ -1,4 +1,4 @@
-"""Names and summaries of all installed commands, found without importing the commands."""
+"""Names and summaries of all installed commands, read without importing the commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMARY = re.compile(r'"""(?:``[^`]*``: )?(.+?)\.?(?:""")?$')
 
 
 def installed_commands() -> list[BackendStatus]:
-    """Return the commands of other distributions; one with a name of core's is disabled."""
+    """Return other distributions' commands; a command with a core command's name is disabled."""
     from enginebay.plugins import (
         list_commands,  # not at the top: core's own commands start without it
     )
@@ -35,7 +35,9 @@ def all_commands() -> list[str]:
 
 
 def read_summary(module: str) -> str:
-    """Return the summary in the first line of a module's docstring, without importing it.
+    """Return the summary from a module's docstring, without importing the module.
+
+    The summary is the first line without the command's name. Without such a line, it is empty.
 
     Example:
         >>> read_summary("enginebay.cli.deploy")
@@ -52,12 +54,12 @@ def read_summary(module: str) -> str:
 
 
 def module_of(name: str) -> str:
-    """Return the module of one of core's own commands."""
+    """Return the name of the module of a core command."""
     return f"enginebay.cli.{name.replace('-', '_')}"
 
 
 def import_command(name: str) -> ModuleType:
-    """Import the module of one command.
+    """Import and return the module of one command.
 
     Raises:
         UsageError: The command does not exist.

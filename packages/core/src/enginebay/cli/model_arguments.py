@@ -48,7 +48,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the export options and the verification options, each under a heading."""
+    """Add the flags of export and verification, under two headings."""
     from enginebay.config import ExportOptions, VerifyOptions
 
     ExportOptions.add_arguments(parser.add_argument_group("export options"))
@@ -61,12 +61,12 @@ def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def named_backends(argv: Sequence[str]) -> list[str]:
-    """Return the backends that ``--backend A,B`` and further ``--backend`` flags name."""
+    """Return the names in all ``--backend`` flags; one flag may have several: ``A,B``."""
     return [name for value in flag_values("--backend", argv) for name in value.split(",") if name]
 
 
 def chosen_backend(argv: Sequence[str]) -> str:
-    """Return the backend that the command line or config file names, or else the default.
+    """Return the backend that the command line or the config file names, or the default.
 
     Raises:
         UsageError: The command line names several backends.
@@ -94,7 +94,7 @@ def chosen_backend(argv: Sequence[str]) -> str:
 
 
 def model_options(args: Namespace) -> dict[str, Any]:
-    """Return the arguments of :func:`enginebay.deploy` from the parsed flags of this module."""
+    """Convert the flags of this module to keyword arguments of :func:`enginebay.deploy`."""
     from enginebay.backend import get_backend
 
     backend = get_backend(chosen_backend(args.argv))
@@ -106,7 +106,7 @@ def model_options(args: Namespace) -> dict[str, Any]:
 
 
 def shared_options(args: Namespace) -> dict[str, Any]:
-    """Return the arguments of :func:`enginebay.deploy` that do not depend on the backend."""
+    """Convert the flags that do not depend on the backend, as :func:`model_options` does."""
     from enginebay.config import ExportOptions, read_table
     from enginebay.tensors import parse_inputs
 

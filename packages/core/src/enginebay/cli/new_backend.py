@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Write the package into ``enginebay-NAME``, and print the next command."""
+    """Write the package into ``enginebay-NAME``, and print the next command to run; return 0."""
     files = [path.as_posix() for path in write_package(args.name)]
     if args.json:
         print_json({"backend": args.name, "files": files})
@@ -48,8 +48,8 @@ def write_package(name: str, parent: str | Path = ".") -> list[Path]:
         The paths of the files, starting with ``pyproject.toml``.
 
     Raises:
-        UsageError: The name has forbidden characters, or an installed backend or distribution, or
-            one of Enginebay's own backends, has this name.
+        UsageError: The name has forbidden characters, or is the name of an installed backend, of
+            an installed distribution, or of one of Enginebay's backends.
         ArtifactExistsError: The folder exists.
     """
     _check_name(name)
@@ -82,7 +82,7 @@ def _check_name(name: str) -> None:
 
 
 def _describe_conflict(name: str) -> str:
-    """Return a message if a backend or distribution has the name; otherwise an empty text."""
+    """Return a message if a backend or distribution has the name already; otherwise ``""``."""
     from importlib_metadata import PackageNotFoundError, version
 
     from enginebay.plugins import KNOWN_DISTRIBUTIONS, list_backends

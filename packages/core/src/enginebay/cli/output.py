@@ -1,7 +1,7 @@
 """Printing for all commands: JSON, tables and fields on stdout, messages on stderr.
 
-Output to a file or a pipe is plain and complete, with one line for each row, for grep. On a
-terminal, rows are wrapped at words. ``rich`` is imported for a terminal only: it is slow to import.
+In a file or a pipe, each table row is one plain and complete line, for ``grep``. On a terminal,
+cells are wrapped at words. ``rich`` is imported for a terminal only, since its import is slow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLOURS = {
 
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
-    """Redirect prints of a model's code to stderr: stdout is for the command's data."""
+    """Within the block, redirect prints of a model's code to stderr: stdout is for data."""
     from contextlib import redirect_stdout
 
     with redirect_stdout(sys.stderr):
@@ -58,9 +58,10 @@ def print_message(text: str) -> None:
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
-    """Return the text in a style of rich, if ``stream`` is a terminal.
+    """Return a text with the escape codes of a rich style, or unchanged without a terminal.
 
-    FORCE_COLOR styles the text for any stream, NO_COLOR for none.
+    With the environment variable FORCE_COLOR, the text is styled for any ``stream``. With NO_COLOR,
+    the text is never styled.
     """
     if not (stream.isatty() or os.environ.get("FORCE_COLOR")):
         return text
@@ -70,7 +71,7 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:
-    """Print a result's blocks on stdout; on a terminal, with colours and wrapped at words."""
+    """Print a result's blocks (tables, fields and lines of text) on stdout."""
     for block in blocks:
         if isinstance(block, Table):
             print_table(block.header, block.rows, right=block.right)
@@ -90,13 +91,13 @@ def print_table(
     """Print aligned columns on stdout.
 
     On a terminal, cells are wrapped at words. If the terminal is too narrow for the longest words,
-    each row is printed as fields, one below the other.
+    the cells of a row are printed one below the other.
 
     Args:
         header: The columns' names.
-        rows: One text for each column.
-        right: The columns of numbers, which are aligned to the right.
-        digests: The columns of digests, which may be cut off on a narrow terminal.
+        rows: The rows, with one text for each column.
+        right: The names of columns with numbers, which are right-aligned.
+        digests: The names of columns with digests, which may be cut off on a narrow terminal.
     """
     lines = [tuple(map(printable, row)) for row in rows]
     columns = list(zip(header, *lines, strict=True))
@@ -183,7 +184,7 @@ def _make_console(stream: TextIO) -> Console:
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print ``name  value`` lines on stdout; omit empty values, and show repeated names once."""
+    """Print ``name  value`` lines on stdout; omit empty values, and print a repeated name once."""
     for name, label, value in labelled(fields):
         text = styled(value, "yellow", sys.stdout) if name == "warning" else _colour_verdict(value)
         print_labelled(label, text, wrap=name not in _COPIED)

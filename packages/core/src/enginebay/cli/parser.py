@@ -1,4 +1,4 @@
-"""argparse with Enginebay's errors: one line and a hint, exit code 2, JSON with --json."""
+"""An argparse parser that raises Enginebay's errors, which have a hint and exit code 2."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _INSTEAD = {
 
 
 class Parser(ArgumentParser):
-    """A parser that raises an error where argparse would print its usage and exit.
+    """A parser that raises an error where argparse would print the usage and exit.
 
     Args:
-        examples: Command lines at the end of the help, which are not wrapped.
+        examples: Command lines to print, without wrapping, at the end of the help.
     """
 
     def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
@@ -45,18 +45,18 @@ class Parser(ArgumentParser):
 
     @property
     def examples(self) -> list[str]:
-        """The example command lines, with the default backend filled in."""
+        """The example command lines, with the default backend in place of ``{backend}``."""
         from enginebay.backend import DEFAULT_BACKEND
 
         return [line.replace("{backend}", DEFAULT_BACKEND) for line in self._examples]
 
     def format_help(self) -> str:
-        """Return the help with its examples."""
+        """Return the help, followed by the examples."""
         lines = [f"  {line}\n" for line in self.examples]
         return super().format_help() + (f"\nexamples:\n{''.join(lines)}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
-        """Raise the error of a wrong command line.
+        """Raise an error about a wrong command line.
 
         Raises:
             UsageError: Always.
@@ -74,5 +74,5 @@ class Parser(ArgumentParser):
         raise UsageError(message, hint=hint)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """Print the help; raise an OSError of the stream, which argparse would ignore."""
+        """Print the help; raise any OSError of the stream: argparse would ignore the error."""
         (file or sys.stdout).write(self.format_help())

@@ -19,10 +19,10 @@ _INTERVAL_SECONDS = 10.0
 
 @contextmanager
 def progress() -> Iterator[Callable[[Step], None]]:
-    """Yield a function that shows a step.
+    """Yield a function that is called with each step of a command, and shows the step on stderr.
 
-    On a terminal, the lines of the steps are removed before the final table is printed. They remain
-    after an error, or if stdout is redirected.
+    On a terminal, the lines of the steps are removed before the final table is printed. The lines
+    remain after an error, or if stdout is redirected.
     """
     if not sys.stderr.isatty():
         with _print_regularly() as watch:
@@ -37,7 +37,10 @@ def progress() -> Iterator[Callable[[Step], None]]:
 
 @contextmanager
 def _print_regularly() -> Iterator[Callable[[Step], None]]:
-    """Print the running step regularly: many CI systems stop a job that prints nothing."""
+    """Yield a function that is called with each step; print the current step every ten seconds.
+
+    Many CI systems stop a job that prints nothing.
+    """
     ended, start = Event(), monotonic()
     steps: list[Step] = []
 

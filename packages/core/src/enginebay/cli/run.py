@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Run the artifact once, or once for each image, and describe the outputs."""
+    """Run the artifact once, or once for each image, and print the results; return 0."""
     from enginebay.artifact import open_artifact
     from enginebay.operations import load
     from enginebay.tensors import parse_inputs
@@ -89,7 +89,7 @@ def run(args: Namespace) -> int:
 def _pick_inputs(
     artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, TensorSpec | NumpyArray]
 ) -> Mapping[str, Array]:
-    """Return the flags' inputs, or else the first recorded sample's, or else generated values."""
+    """Return the inputs from the flags; by default, the first recorded or generated inputs."""
     from enginebay.tensors import inputs_for
 
     samples = [] if arrays else artifact.samples()
@@ -97,7 +97,7 @@ def _pick_inputs(
 
 
 def _check_output(path: Path) -> None:
-    """Raise an error before the run if the file cannot be written."""
+    """Raise an error unless the path is a .npz file in an existing folder."""
     if path.suffix != ".npz":
         raise UsageError(
             f"expected a .npz file for the outputs, found '{path}'", hint=f"--output {path}.npz"
@@ -137,7 +137,7 @@ def _describe_output(name: str, array: NumpyArray) -> dict[str, Any]:
 
 
 def _json_number(value: float) -> float | str:
-    """Convert NaN and infinities to text, because JSON cannot represent them."""
+    """Return a number for JSON; NaN and infinity as text, because JSON has no such numbers."""
     return value if math.isfinite(value) else str(value)
 
 

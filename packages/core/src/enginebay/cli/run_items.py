@@ -1,4 +1,4 @@
-"""``enginebay run ARTIFACT --image cat.png``: predictions for files, by the artifact's task."""
+"""``enginebay run ARTIFACT --image cat.png``: print predictions for files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_item_arguments(parser: ArgumentParser) -> None:
 
 
 def check_item_flags(args: Namespace) -> None:
-    """Check the combination of flags before any file is read.
+    """Check the combination of the flags ``--image``, ``--draw`` and ``--output``.
 
     Raises:
         UsageError: The flags cannot be combined.
@@ -89,7 +89,7 @@ class ItemRun:
         artifact: An artifact with a task.
         files: The files to preprocess, such as images.
         arrays: The model's other inputs, by name.
-        drawing: The image to write with the predictions drawn on it; None to write none.
+        drawing: The path at which :meth:`draw` will write an image; None to write no image.
 
     Raises:
         UsageError: The artifact has no task, an input is missing or specified twice, or the task
@@ -124,7 +124,7 @@ class ItemRun:
         self._arrays = arrays
 
     def run(self, wrapper: Wrapper) -> Iterator[FilePredictions]:
-        """Run the artifact on each file."""
+        """Run the artifact on each file, and yield the predictions."""
         from enginebay.tensors import inputs_for
 
         for file, inputs in self._items:
@@ -132,7 +132,7 @@ class ItemRun:
             yield FilePredictions(file, self._task.read_outputs(outputs, file), outputs)
 
     def draw(self, results: FilePredictions, path: Path) -> None:
-        """Write an image with the predictions drawn on it."""
+        """Draw the predictions on the image from the file, and write the result to ``path``."""
         self._task.draw(results.file, results.predictions, path)
 
 
@@ -147,14 +147,14 @@ def _require_task(artifact: Artifact) -> Task:
 
 
 def item_document(results: Sequence[FilePredictions]) -> list[dict[str, Any]]:
-    """Return the predictions as plain JSON values."""
+    """Return each file with its predictions as plain JSON values."""
     import msgspec
 
     return [{"image": str(r.file), "found": msgspec.to_builtins(r.predictions)} for r in results]
 
 
 def print_predictions(results: Sequence[FilePredictions]) -> None:
-    """Print a row for each prediction, with a column for each field."""
+    """Print a table with a row for each prediction, and a column for each field."""
     rows = [(d["image"], row) for d in item_document(results) for row in d["found"]]
     fields = list(rows[0][1]) if rows else []
     print_table(

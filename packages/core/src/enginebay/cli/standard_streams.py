@@ -19,13 +19,15 @@ _BUFFER = 2**20
 
 @contextmanager
 def own_stdout() -> Iterator[TextIO]:
-    """Reserve stdout for the command: redirect all other writes to descriptor 1 to stderr.
+    """Within the block, reserve stdout for the command, and redirect all other output to stderr.
 
-    Engines write to it in C++, broken plugins by ``os.write``, and one such line would spoil a JSON
-    document. A character that stdout's encoding lacks is escaped, as on stderr.
+    Engines write to descriptor 1 in C++, and broken plugins by ``os.write``. One such line would
+    make a JSON document invalid. A character that stdout's encoding does not support is escaped, as
+    on stderr.
 
     Yields:
-        ``sys.stdout``, unchanged if it is not descriptor 1, for example in a test.
+        The stream for the command's output: the unchanged ``sys.stdout`` if this does not write to
+        descriptor 1, for example in a test.
     """
     _open_closed_streams()
     before, descriptor = sys.stdout, os.dup(_STDOUT)
@@ -47,7 +49,7 @@ def own_stdout() -> Iterator[TextIO]:
 
 
 def discard(stream: TextIO) -> None:
-    """Redirect a stream to the null device, so that closing it raises no error."""
+    """Redirect a stream to the null device, so that closing the stream raises no error."""
     # Python flushes stdout at exit, which would fail again.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
@@ -55,9 +57,10 @@ def discard(stream: TextIO) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open the streams that the shell has closed, as with ``>&-``.
+    """Open stdout and stderr on the null device if the shell has closed them, as with ``>&-``.
 
-    Otherwise the next opened file would get the descriptor, and engines would print into it.
+    Otherwise the next opened file would get descriptor 1 or 2, and engines would print into this
+    file.
     """
     for number, name in ((_STDOUT, "stdout"), (_STDERR, "stderr")):
         try:

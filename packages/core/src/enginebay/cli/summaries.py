@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_verdict() -> Iterator[None]:
-    """Suppress a verdict's warnings: the command prints them itself."""
+    """Within the block, suppress the warnings of a verdict: the command prints them itself."""
     from enginebay.verdict import VerdictWarning
 
     with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def quiet_verdict() -> Iterator[None]:
 
 
 def receipt_fields(receipt: Receipt | None) -> list[tuple[str, str]]:
-    """Return labelled lines with the engine that ran and its fallbacks."""
+    """Return pairs of a label and a text: the engine that ran, and each of its fallbacks."""
     if receipt is None:
         return []
     return [("engine", receipt.describe()), *(("fallback", text) for text in receipt.fallbacks)]
