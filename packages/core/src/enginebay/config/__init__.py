@@ -1,8 +1,8 @@
 """Deploy configs: files that specify an export, an engine and the engine's parameters.
 
-A config is a TOML, JSON, YAML or Python file; Python is read without being executed. A file
-inherits from others with ``_base_``; ``read_config`` returns the merged result as plain values.
-Names are imported lazily, because ``--help`` must not load the readers.
+A config is a TOML, JSON, YAML or Python file; Python is read without being executed. With the key
+``_base_``, a file inherits from other files, its bases; ``read_config`` returns the merged config
+as plain values. Names are imported lazily, because ``--help`` must not import the readers.
 """
 
 from __future__ import annotations

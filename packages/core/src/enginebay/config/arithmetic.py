@@ -1,4 +1,4 @@
-"""Arithmetic on constants; the size of each result is checked before it is computed."""
+"""Arithmetic on constants; the size of a result is checked before the computation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OPERATORS: dict[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
 
 
 def apply_unary(operation: ast.unaryop, value: object) -> object:
-    """Apply a unary operator to a number.
+    """Return the result of a unary operator on a number.
 
     Raises:
         ValueError: The value is not a number, or does not support the operator.
@@ -47,7 +47,7 @@ def apply_unary(operation: ast.unaryop, value: object) -> object:
 
 
 def apply_binary(operation: ast.operator, left: object, right: object, budget: Budget) -> object:
-    """Apply a binary operator to numbers; also join and repeat texts, lists and tuples.
+    """Return the result of a binary operator; texts, lists and tuples can be joined and repeated.
 
     Raises:
         ValueError: The operator does not support the values, the divisor is zero, or the result is
@@ -72,7 +72,7 @@ def _apply_operator(operation: ast.operator | ast.unaryop, *operands: object) ->
 
 
 def _joined_size(operation: ast.operator, left: Any, right: Any) -> int:
-    """Return the length of two joined sequences, or of a repeated sequence."""
+    """Return the length of the joined or repeated sequence; raise if nothing can be joined."""
     items, other = (right, left) if isinstance(left, int) else (left, right)
     if isinstance(items, str | list | tuple):
         if isinstance(operation, ast.Add) and type(left) is type(right):

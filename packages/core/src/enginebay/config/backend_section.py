@@ -1,4 +1,4 @@
-"""Read ``backend_config``: the backend's parameters, also from the keys of other toolkits."""
+"""Read ``backend_config``: the backend's parameters, also under the names of other toolkits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def backend_params(
     Args:
         params_class: The backend's params class.
         sections: The config's sections.
-        problems: Collects the errors, and notes about keys without effect; an invalid value is
-            replaced by its default.
-        over: Fields that override the config's.
+        problems: Collects the errors, and notes about keys without effect. An invalid value is
+            replaced by the field's default.
+        over: Values by field name, which override the config.
     """
     reader = _SectionReader(params_class, problems)
     reader.read_keys(sections.backend_config, ())
@@ -51,7 +51,7 @@ def backend_params(
 
 
 def _read_other_sections(sections: Sections) -> dict[str, Any]:
-    """Return the backend's parameters that follow from the section about the IR."""
+    """Return the backend's parameters that ``ir_config`` or ``onnx_config`` sets."""
     ir, values = sections.ir, dict[str, Any]()
     if ir.save_file:
         values["file_name"] = PurePath(ir.save_file).stem
@@ -63,7 +63,7 @@ def _read_other_sections(sections: Sections) -> dict[str, Any]:
 
 
 class _SectionReader:
-    """Reads the section's keys: fields of the params class, and other toolkits' names for them."""
+    """Reads the keys of ``backend_config``: the names of fields, and the keys of other toolkits."""
 
     def __init__(self, params_class: type[BackendParams], problems: Problems) -> None:
         self._fields = {
@@ -78,7 +78,12 @@ class _SectionReader:
         self._aliases: dict[str, Mapping[str, Any]] = {dotted: {} for dotted in self._keys}
 
     def collect_fields(self) -> dict[str, Any]:
-        """Return fields by name; the field's own key wins over aliases, and the last alias wins."""
+        """Return the values by field name.
+
+        A key with the name of a field overrides the keys of other toolkits, and these override
+        ``model_inputs``. If several keys of other toolkits set the same field, the last one in
+        :meth:`~enginebay.BackendParams.config_keys` applies.
+        """
         result = dict(self._shapes)
         for fields in self._aliases.values():
             result.update(fields)
@@ -121,7 +126,7 @@ class _SectionReader:
 
 
 def _convert_value(field: Field, value: object) -> object:
-    """Convert a value to the field's type; the case of letters in a choice is ignored."""
+    """Convert a value to the field's type; a choice may be written in upper or lower case."""
     if isinstance(value, str) and value not in field.choices:
         for choice in field.choices:
             if isinstance(choice, str) and choice.casefold() == value.casefold():

@@ -28,11 +28,11 @@ def read_config(
 
     Args:
         path: A ``.py``, ``.toml``, ``.json`` or ``.yaml`` file.
-        environment: The variables for ``{{$NAME:default}}`` in ``.py`` files: pass ``os.environ``
-            if the file may read them. By default such a template is an error.
+        environment: The environment variables for templates like ``{{$NAME:default}}`` in ``.py``
+            files: pass ``os.environ`` to allow such templates. By default they are errors.
 
     Returns:
-        The config in plain dicts, lists, tuples, texts, numbers, bools and None.
+        The config as plain dicts, lists, tuples, texts, numbers, bools and None.
 
     Raises:
         ConfigError: The file or one of its bases cannot be read, contains an expression that
@@ -57,12 +57,12 @@ def read_config(
 def read_table(
     path: str | PathLike[str], *, environment: Mapping[str, str] | None = None
 ) -> LocatedDict:
-    """Read a config like :func:`read_config`, and record the location of every key."""
+    """Read a config like :func:`read_config`; return a dict with the location of every key."""
     return _Loader(environment).read_file(_absolute_path(path), None)
 
 
 class _Loader:
-    """Reads a config and its bases, each file once."""
+    """Reads a config and the files that it inherits from (its bases); no file is read twice."""
 
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self._environment = environment
@@ -71,7 +71,7 @@ class _Loader:
         self._open: list[Path] = []  # the files that are being read, each the base of the next
 
     def read_file(self, path: Path, named_at: Location | None) -> LocatedDict:
-        """Read a file and merge it with its bases."""
+        """Return the contents of a file, merged with the contents of its bases."""
         if path in self._done:
             return self._done[path]
         if path in self._open:

@@ -1,7 +1,7 @@
-"""Limits on the size of a config, which must not be able to exhaust the machine.
+"""Limits on the size of a config, so that no config exhausts memory or computing time.
 
-The limits are a hundred times the needs of the largest known deploy configs. A file and its bases
-share them.
+The limits are a hundred times the needs of the largest known deploy configs. They apply to a config
+together with the files that it inherits from.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Budget:
         self._left = dict(LIMITS)
 
     def spend(self, kind: Literal["files", "values", "characters"], count: int = 1) -> None:
-        """Subtract from the remaining number of files, values or characters.
+        """Subtract ``count`` from the remaining number of files, values or characters.
 
         Raises:
             ValueError: The limit is exceeded.
@@ -39,10 +39,11 @@ class Budget:
             raise ValueError(f"the config has more than {LIMITS[kind]} {kind}")
 
     def check_value(self, value: object, depth: int = 0) -> None:
-        """Check a value and its keys, but not the values in it.
+        """Check a value and, for a dict, the keys; nested values are not checked.
 
         Raises:
-            ValueError: The value is too large, too deep, or of a type that configs cannot contain.
+            ValueError: The value is too large, nested too deep, or of a type that configs cannot
+                contain.
         """
         self.spend("values", len(value) if isinstance(value, range) else 1)
         if depth > MAX_DEPTH:
@@ -63,7 +64,7 @@ class Budget:
             raise ValueError(f"a config cannot contain a {kind}")  # noqa: TRY004  # the caller adds the location
 
     def check_all(self, value: object, location: Location, depth: int = 0) -> None:
-        """Check a value and all its items; an item that occurs twice counts twice.
+        """Check a value and all nested values; a value that occurs twice counts twice.
 
         Raises:
             ConfigError: A value is too large or nested too deep, or a limit is exceeded.

@@ -14,9 +14,9 @@ class Location(NamedTuple):
 
     Attributes:
         path: The absolute path of the file.
-        line: The line from 1; 0 if the file's parser reports no lines.
-        column: The column from 1.
-        keys: The keys and indices from the root to the value; empty if there is a line.
+        line: The line number, from 1; 0 if the file's parser reports no lines.
+        column: The column number, from 1.
+        keys: The keys and indices from the config to the value; empty if ``line`` is set.
 
     Example:
         >>> str(Location("a.py", 2, 5)), str(Location("a.toml").at_key("backend_config"))
@@ -48,7 +48,7 @@ class LocatedDict(dict[Any, Any]):
 
     Attributes:
         locations: A location for each key that was read from a file.
-        variables: Keys of a config that its files use as variables, not as sections.
+        variables: The top-level keys that a config's files use as variables, not as sections.
     """
 
     __slots__ = ("locations", "variables")
@@ -59,7 +59,7 @@ class LocatedDict(dict[Any, Any]):
         self.variables: frozenset[str] = frozenset()
 
     def find(self, path: tuple[object, ...]) -> Location | None:
-        """Return the location of the value at a path of keys, or of the nearest known parent.
+        """Return the location of the value at a path of keys, or of the nearest located parent.
 
         Example:
             >>> here = Location("a.py", 1, 1)
@@ -83,7 +83,7 @@ class LocatedDict(dict[Any, Any]):
 
 
 def display_path(path: str) -> str:
-    """Return a path for messages: relative if it is below the current folder."""
+    """Return a path for messages: relative if the file is below the current folder."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 

@@ -10,10 +10,11 @@ DELETE = "_delete_"
 
 
 def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
-    """Merge a config into its base: dicts are merged, any other value replaces the base's value.
+    """Return a config merged into its base.
 
-    A dict of the child with ``_delete_=True`` replaces the base's dict instead. A number as key of
-    the base matches the same number as text in the child: JSON and TOML have only text keys.
+    Dicts are merged; any other value of the child replaces the base's value. A dict of the child
+    with ``_delete_=True`` replaces the base's dict. A key like ``"0"`` in the child matches the key
+    0 in the base, since keys in JSON and TOML are always texts.
 
     Raises:
         ConfigError: The child has a dict where the base has a value of another type.
@@ -41,7 +42,7 @@ def merge_into(child: LocatedDict, base: LocatedDict) -> LocatedDict:
 
 
 def join_bases(tables: list[LocatedDict]) -> LocatedDict:
-    """Join several bases, which must not conflict.
+    """Return one dict with the keys of several bases, which must not conflict.
 
     Raises:
         ConfigError: Two bases have different values for one name.
@@ -73,7 +74,7 @@ def plain(value: object) -> Any:
 
 
 def _without_delete(value: object) -> object:
-    """Return a copy without the keys ``_delete_`` at any depth; they only control the merging."""
+    """Return a copy of a value without the keys ``_delete_``, at any depth."""
     if isinstance(value, LocatedDict):
         items = {key: _without_delete(item) for key, item in value.items() if key != DELETE}
         return LocatedDict(items, value.locations)

@@ -15,12 +15,12 @@ _WHERE = ("backend_config", "model_inputs")
 
 
 def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
-    """Return ``input_shapes``, ``min_shapes`` and ``max_shapes`` for the params.
+    """Return the fields ``input_shapes``, ``min_shapes`` and ``max_shapes`` of the params.
 
     Args:
-        content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``; a
-            list in place of the inner dict sets all three shapes, and ``opt_shapes`` is another
-            name for ``input_shapes``. The size -1 stands for any size.
+        content: ``[{"input_shapes": {"x": {"min_shape": …, "opt_shape": …, "max_shape": …}}}]``. A
+            list of sizes in place of the innermost dict is a fixed shape, ``opt_shapes`` is
+            another name for ``input_shapes``, and a size of -1 means any size.
         problems: Collects the errors.
     """
     shapes: dict[str, dict[str, Any]] = {field: {} for field in _RANGE.values()}

@@ -1,4 +1,4 @@
-"""Options of export and verification, for :func:`enginebay.deploy` and the other verbs."""
+"""Options of export and verification, for :func:`enginebay.deploy` and similar functions."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ class ExportOptions(Declared):
     """Options of the export of a model to an IR.
 
     Attributes:
-        ir: The IR; by default the backend's preferred ones in order, until one works.
+        ir: The IR to export; by default the backend's IRs are tried in order of preference.
         exporter: The ONNX exporter; by default dynamo, or torchscript if dynamo fails.
-        opset: The ONNX operator set, from 7 on; by default the exporter's own.
+        opset: The version of the ONNX operator set, at least 7; by default the exporter's default.
         input_names: Names of the inputs, instead of the parameter names of ``forward``.
         output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
             result.
         rewriters: Additional rewriter sets; as text ``file.py:attr`` or ``module:attr``, where attr
             is a set or a list of sets.
-        cuts: Names of marks in the model, or of an ONNX file's tensors, in the order of the model:
-            the artifact gets one engine for each part, and runs them one after the other.
-        task: The model's task, which the artifact stores: a plugin's object, a dict as under 'task'
-            in a manifest, or the path of a JSON file with this dict; by default the task that the
-            model source provides.
+        cuts: Names of the tensors at which the model is divided into parts, in the order of the
+            computation: names from ``enginebay.mark`` or ``enginebay.marks``, or tensors of an ONNX
+            file. The artifact contains one engine for each part.
+        task: The model's task, which is stored in the artifact: a plugin's object, a dict as under
+            'task' in a manifest, or the path of a JSON file with such a dict; by default the task
+            that the model source provides.
         keep_ir: Store the IR in the artifact's folder ``ir``.
 
     Raises:
@@ -58,12 +59,12 @@ class VerifyOptions(Declared):
     """Options for the comparison of an artifact with its model.
 
     Attributes:
-        probes: Largest number of additional inputs to verify on, with other values and sizes; 0
-            verifies on the example alone.
+        probes: Maximum number of probe inputs (generated, similar to the example) to verify on;
+            with 0, only the example is used.
         probes_extreme: Also verify on large values: floats around 1000, at which exponentials
             overflow, and integers beyond 2²⁴, which float32 cannot represent.
-        domain: Lower and upper bound of an input's values in probes, such as ``image=0,1``: in
-            Python ``{"image": (0, 1)}``.
+        domain: Lower and upper bound of an input's values in probe inputs, such as ``image=0,1``;
+            in Python ``{"image": (0, 1)}``.
         compare: Comparators of outputs that are sets, such as ``logits=top-k:5``, ``indices=set``
             (rows in any order), ``file.py:attr``, ``module:attr`` or ``SCHEME:ARGUMENT`` of a
             plugin: ``boxes,scores,labels=detections:0.5``; in Python ``{"indices": "set"}``, or a
@@ -71,12 +72,12 @@ class VerifyOptions(Declared):
             are compared element by element.
         rtol: Relative tolerance, instead of the default for the dtype and the precision.
         atol: Absolute tolerance, instead of the default for the dtype and the precision.
-        allow_mismatch: Publish the artifact even if its numbers differ or its engine crashed.
-        allow_unverified: Publish the artifact even if its numbers could not be verified. An engine
-            that is built for other machines does not need this.
+        allow_mismatch: Publish the artifact even if the outputs differ or the engine crashed.
+        allow_unverified: Publish the artifact even if the outputs could not be verified. This is
+            not required for an engine that is built for other machines.
         strict: Fail if the engine uses a fallback.
-        timeout: Time limit in seconds for the child processes of a conversion, and again for those
-            that load and run the engine.
+        timeout: Time limit in seconds for the child processes that convert the model, and
+            separately for the child processes that load and run the engine.
 
     Raises:
         ParamsError: A field is unknown, or a value is invalid.
@@ -110,7 +111,7 @@ ONLY_OF_DEPLOY = frozenset(
 
 
 def merge_options(options: Options, below: Options) -> Options:
-    """Return ``options``, with values from ``below`` in the fields that are at their default."""
+    """Return ``options``; fields with their default value are taken from ``below``."""
     defaults = type(options)()
     values = {name: getattr(options, name) for name in options.__struct_fields__}
     changed = {name: value for name, value in values.items() if value != getattr(defaults, name)}
@@ -118,14 +119,14 @@ def merge_options(options: Options, below: Options) -> Options:
 
 
 def refuse_options(options: Declared, verb: str) -> None:
-    """Raise an error if a verb other than deploy gets an option that only deploy has.
+    """Raise an error if another function gets an option that only ``deploy`` supports.
 
     Args:
-        options: The options that the verb was called with.
-        verb: The verb's name: ``verify``.
+        options: The options with which the function was called.
+        verb: The function's name, such as ``verify``.
 
     Raises:
-        UsageError: An option that only deploy has is not at its default.
+        UsageError: An option that only ``deploy`` supports does not have its default value.
     """
     defaults = type(options)()
     for name in defaults.__struct_fields__:

@@ -28,7 +28,7 @@ def read_cuts(content: Mapping[str, object], problems: Problems) -> tuple[Cut, .
     """Return the cuts at which ``partition_config`` divides the model into several engines.
 
     Args:
-        content: The section's keys and values; empty if the config has none.
+        content: The section's keys and values; empty if the config has no such section.
         problems: Collects the errors, and notes about keys without effect.
     """
     known = len(problems)
@@ -87,7 +87,7 @@ def _read_marks(names: tuple[str, ...] | str, path: KeyPath, problems: Problems)
 
 
 def _read_mark(name: str, path: KeyPath, problems: Problems) -> str:
-    """Remove MMDeploy's call index from a mark's name; only the first call (0) is supported."""
+    """Return a mark's name without MMDeploy's call index; any index but 0 is an error."""
     call = _CALL.fullmatch(name)
     if call is None:
         return name

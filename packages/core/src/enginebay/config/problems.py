@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Problems(list[ConfigError]):
-    """The errors of one config, in the order in which they were found.
+    """The errors of one config, in the order of their detection.
 
     Args:
-        errors: The first errors.
-        name: The text for the config in messages about top-level keys.
+        errors: The initial errors.
+        name: The words for the config in messages about top-level keys.
 
     Attributes:
         notes: Sentences about valid keys that have no effect, with the reason.
@@ -47,17 +47,17 @@ class Problems(list[ConfigError]):
 
     @contextmanager
     def collecting(self, path: tuple[str | int, ...]) -> Iterator[None]:
-        """Catch an error that the block raises, and add it as a problem of the value at a path."""
+        """Catch an error of the block, and add the error as a problem of the value at a path."""
         try:
             yield
         except (UsageError, BackendNotFoundError) as err:
             self.wrong(path, str(err), err.hint)
 
     def with_places(self, config: Mapping[str, object]) -> Problems:
-        """Return the problems with locations in their messages, in the order of file and line.
+        """Return the problems with locations in their messages, sorted by file and line.
 
         Args:
-            config: The config; without locations, the problems are returned unchanged.
+            config: The config. If it contains no locations, the problems are returned unchanged.
         """
         if not isinstance(config, LocatedDict):
             return self

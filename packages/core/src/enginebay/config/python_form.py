@@ -1,7 +1,7 @@
 """Configs written as Python, evaluated without executing code.
 
-The reader evaluates these forms of expressions; any other form is an error with its location.
-It imports and calls nothing, and looks up only names that the file assigns::
+The reader evaluates the following forms of expressions. Any other form is an error with a location.
+The reader imports and calls nothing, and looks up only names that the file assigns::
 
     name = value                        also several names: a = b = 1
     1, 1.5, "text", True, None          f"{name}" with a name, a number or arithmetic
@@ -47,8 +47,8 @@ class PythonConfig:
 
     Args:
         text: The file's text.
-        path: The file.
-        environment: The environment variables that templates may read; None allows no variable.
+        path: The path of the file.
+        environment: The environment variables that templates may read; None to allow none.
         budget: The limits on the size of the config.
     """
 
@@ -67,11 +67,11 @@ class PythonConfig:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that the file uses as variables, not as sections."""
+        """The names that the file uses as variables, not as sections."""
         return frozenset(self._used | self._templates.used)
 
     def read_bases(self) -> tuple[object, Location | None]:
-        """Return the value of ``_base_`` and its location, or twice None without ``_base_``."""
+        """Return the value and the location of ``_base_``; both are None without ``_base_``."""
         nodes = [node for node in self._tree.body if _assigns_base(node)]
         if not nodes:
             return None, None
@@ -81,7 +81,7 @@ class PythonConfig:
         return self.read_value(nodes[0].value), self._location_of(nodes[0].value)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:
-        """Return the names that the file assigns, with their values."""
+        """Return the values that the file assigns, by name; ``base`` is the merged bases."""
         self._templates.base = base
         result = LocatedDict()
         for node in self._tree.body:
@@ -109,7 +109,7 @@ class PythonConfig:
                 result.locations[target.id] = self._location_of(target)
 
     def read_value(self, node: ast.expr) -> Any:
-        """Evaluate an expression.
+        """Evaluate an expression, and return the value.
 
         Raises:
             ConfigError: The expression contains a form that configs cannot use, or exceeds a limit.
@@ -129,7 +129,7 @@ class PythonConfig:
         return value
 
     def _evaluate_node(self, node: ast.expr) -> object:
-        """Evaluate an expression; the caller adds the location to a ValueError."""
+        """Return the value of an expression; the caller adds the location to a ValueError."""
         match node:
             case ast.Constant():
                 return self._read_constant(node)
@@ -252,7 +252,7 @@ class PythonConfig:
         return numbers
 
     def _run_loop(self, node: ast.ListComp | ast.DictComp) -> Iterator[None]:
-        """Run a comprehension's loop: assign each item to the loop's name, then yield."""
+        """For each item of a comprehension, assign the item to the loop variable, then yield."""
         loop = node.generators[0]
         simple = len(node.generators) == 1 and not loop.ifs and not loop.is_async
         if not simple or not isinstance(loop.target, ast.Name):

@@ -117,6 +117,6 @@ def _custom_type_schema(type_: type) -> dict[str, object]:
 
 
 def _describe_optional(schema: Mapping[str, object], text: str) -> dict[str, object]:
-    """Add a description to the schema of a value, and allow null, which means the default."""
+    """Return a schema with a description; it also allows null, which means the default."""
     described = {"description": text} if text else {}
     return {**described, "anyOf": [schema, {"type": "null"}]}

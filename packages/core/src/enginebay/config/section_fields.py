@@ -1,4 +1,4 @@
-"""Read and check the fields of one section."""
+"""Read and check the fields of one section of a config."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 def read_section(
     kind: type[Section], content: Mapping[str, object], path: KeyPath, problems: Problems
 ) -> Section:
-    """Read one section; a field with an invalid value gets its default.
+    """Convert one section to a struct; an invalid value is replaced by the field's default.
 
     Args:
-        kind: The section's type.
+        kind: The struct class of the section.
         content: The section's keys and values.
-        path: The keys and indices from the config to the section.
+        path: The keys and indices that lead from the config to the section.
         problems: Collects the errors.
     """
     fields = declared_fields(kind)

@@ -38,9 +38,9 @@ def read_sections(config: Mapping[str, object], problems: Problems) -> Sections:
     """Read the sections of a config.
 
     Args:
-        config: The config. The result of :func:`enginebay.config.read_table` records the names that
-            its files use as variables; in other dicts, each name whose value is not a dict is a
-            variable.
+        config: The config. A name that is a variable, and not a section, is ignored. The result of
+            :func:`enginebay.config.read_table` lists the variables; in any other dict, each name
+            whose value is not a dict is a variable.
         problems: Collects the errors, and notes about keys without effect.
     """
     for name, value in config.items():
@@ -101,7 +101,7 @@ def _read_ir(contents: _Contents, name: str, problems: Problems) -> IRSection:
 
 
 def _read_export(contents: _Contents, ir: IRSection, problems: Problems) -> ExportOptions:
-    """Read ``export_config``; sections of other toolkits set the options that are missing there."""
+    """Read ``export_config``; missing options are taken from the sections of other toolkits."""
     others = ExportOptions(
         ir=ir.type,
         opset=ir.opset_version,

@@ -16,16 +16,16 @@ class IRSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """``ir_config`` or ``onnx_config``: options of the export.
 
     Attributes:
-        type: The IR; by default the backend's preferred ones in order, until one works. A section
-            named ``onnx_config`` means ``onnx``.
-        opset_version: The ONNX operator set; by default the exporter's own.
+        type: The IR; by default the backend's IRs are tried in order of preference. In a section
+            named ``onnx_config``, the IR is always ``onnx``.
+        opset_version: The version of the ONNX operator set; by default the exporter's default.
         input_names: Names of the inputs, instead of the parameter names of ``forward``.
         output_names: Names of the outputs, instead of ``output``, ``output_0`` … or the keys of the
             result.
         input_shape: Width and height of the image, for a model with one input: ``[W, H]``.
-        dynamic_axes: Open dimensions: input → axis → name, or input → list of axes. Entries for
-            outputs are ignored: exporters derive them.
-        save_file: Name of the artifact's files, whose suffixes depend on the backend.
+        dynamic_axes: Dynamic dimensions: input → axis → name, or input → list of axes. Entries for
+            outputs are ignored: exporters derive the dynamic dimensions of outputs.
+        save_file: Name of the engine's files; the suffix is replaced by that of the backend.
         export_params: Must be true: every IR contains the weights.
         keep_initializers_as_inputs: Must be false: weights are not inputs.
         optimize: No effect: engines optimise the graph when they load it.
@@ -51,9 +51,10 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """``partition_config``: the cuts of the model into several engines.
 
     Attributes:
-        apply_marks: False leaves the model in one piece.
-        type: MMDeploy's name for the partition; no effect.
-        partition_cfg: MMDeploy's parts, each with the keys of :class:`PartSection`.
+        apply_marks: False if the model must not be divided.
+        type: MMDeploy's name for the partition. It has no effect beside ``partition_cfg``, and is
+            an error without ``partition_cfg``.
+        partition_cfg: The parts of the model; each entry has the keys of :class:`PartSection`.
     """
 
     apply_marks: bool = True
@@ -62,14 +63,14 @@ class PartitionSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class PartSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of ``partition_cfg``: a part of the model between marks.
+    """An entry of ``partition_cfg``: a part of the model between function marks.
 
     Attributes:
-        start: Names of the marks at the start of the part: ``head:input``, ``head:output``.
-        end: Names of the marks at the end of the part.
-        save_file: No effect: each part has a folder.
+        start: Names of the marks at the start of the part, such as ``head:input``.
+        end: Names of the marks at the end of the part, such as ``head:output``.
+        save_file: No effect: the files of each part have a separate folder.
         output_names: No effect: tensors between parts have the names of their marks.
-        dynamic_axes: No effect: open dimensions follow from the model's.
+        dynamic_axes: No effect: dynamic dimensions follow from those of the model.
     """
 
     start: tuple[str, ...] | str = ()
@@ -83,7 +84,7 @@ class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``calib_config``: the calibration data of a quantised engine.
 
     Attributes:
-        calib_file: The data set, in the form of ``--data``.
+        calib_file: The data set, in the form of the flag ``--data``.
         create_calib: True if MMDeploy would write ``calib_file`` from its own data set; then
             ``--data`` must specify the data set.
     """
@@ -93,15 +94,17 @@ class CalibSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def data(self) -> str | None:
-        """The data set; None if the config specifies none."""
+        """The data set in ``calib_file``; None without a data set or with ``create_calib``."""
         return None if self.create_calib else self.calib_file
 
 
 class CodebaseSection(msgspec.Struct, frozen=True, kw_only=True):
-    """``codebase_config``: the codebase of the model, which may define more keys.
+    """``codebase_config``: the codebase of the model, such as MMPretrain.
+
+    A codebase may define further keys.
 
     Attributes:
-        type: The scheme of the plugin's model source, for a MODEL without a scheme.
+        type: The scheme of the plugin's model source, which completes a MODEL without a scheme.
         task: The codebase's name for the model's task.
     """
 
@@ -131,10 +134,10 @@ class Sections(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         backend: The backend's name; None if the config names none.
         backend_config: The backend's section without ``type``, not yet checked.
-        ir: The IR section, which other toolkits use.
-        export: Options of the export, from all sections that specify any.
+        ir: ``ir_config`` or ``onnx_config``, the export options of other toolkits.
+        export: Options of the export, from ``export_config`` and the sections of other toolkits.
         verify: Options of the verification.
-        calib: The calibration data.
+        calib: The section about calibration data.
     """
 
     backend: str | None = None

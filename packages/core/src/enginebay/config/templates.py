@@ -1,6 +1,6 @@
 """Templates in ``.py`` configs: ``{{fileDirname}}``, ``{{_base_.x}}`` and ``{{$NAME:default}}``.
 
-Python parses a template outside a text as a set that contains a set.
+Python parses a template that is not in a text as a set that contains a set.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _LONGEST_NUMBER = 64  # characters
 
 
 class Templates:
-    """Evaluates the templates of one file.
+    """Evaluates the templates of one config file.
 
     Args:
-        path: The file.
-        environment: The environment variables that the file may read; None allows no variable.
+        path: The path of the file.
+        environment: The environment variables that the file may read; None to allow none.
 
     Attributes:
-        base: The values for ``{{_base_.x}}``; set when the bases are known.
-        used: The top-level names of the base that the file refers to.
+        base: The values for ``{{_base_.x}}``, which are set after the bases have been read.
+        used: The top-level names of the bases that the file refers to.
     """
 
     def __init__(self, path: Path, environment: Mapping[str, str] | None) -> None:
@@ -58,7 +58,7 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Evaluate a template outside a text, where an environment variable may be a number.
+        """Return the value of a template that is not in a text; a variable may then be a number.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.
@@ -72,7 +72,7 @@ class Templates:
         """Replace the templates in a text.
 
         Returns:
-            The text, or the base's value if the whole text is one ``{{_base_.x}}``.
+            The new text; if the whole text is one ``{{_base_.x}}``, the base's value of any type.
 
         Raises:
             ConfigError: A template cannot be evaluated, or a template inside a longer text has a
@@ -84,7 +84,7 @@ class Templates:
         return pattern.sub(lambda match: self._evaluate_as_text(match, location), text)
 
     def look_up(self, keys: list[str], location: Location) -> object:
-        """Return the value of ``_base_.a.b``.
+        """Return the value of ``_base_.a.b`` for the keys ``["a", "b"]``.
 
         Raises:
             ConfigError: The key does not exist.

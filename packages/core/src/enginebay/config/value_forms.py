@@ -28,7 +28,7 @@ class ValueConfig:
 
     Args:
         text: The file's text.
-        path: The file, whose suffix selects the format.
+        path: The path of the file; the suffix selects the format.
         budget: The limits on the size of the config.
 
     Attributes:
@@ -62,16 +62,16 @@ class ValueConfig:
         self._table: LocatedDict = _add_locations(content, location, budget)
 
     def read_bases(self) -> tuple[object, Location | None]:
-        """Return the value of ``_base_`` and its location, or twice None without ``_base_``."""
+        """Return the value and the location of ``_base_``; both are None without ``_base_``."""
         return self._table.pop("_base_", None), self._table.locations.pop("_base_", None)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:  # noqa: ARG002  # only .py configs refer to it
-        """Return the values of the file."""
+        """Return the values of the file, by name."""
         return self._table
 
 
 def _add_locations(value: object, location: Location, budget: Budget, depth: int = 0) -> Any:
-    """Add a location to every key, and check the size and the text of every value."""
+    """Return a copy with a location for every key; check the size and text of every value."""
     try:
         budget.check_value(value, depth)
     except ValueError as err:

@@ -13,7 +13,7 @@ _LINE_WIDTH = 88
 def as_python(config: Mapping[str, object]) -> str:
     """Return a config as Python text, with one assignment for each top-level key.
 
-    These keys must be Python names. A nested dict with other keys is written as a literal.
+    Top-level keys must be Python names. A nested dict with other keys is written as ``{…}``.
 
     Example:
         >>> print(as_python({"backend_config": {"type": "ncnn", "axes": {0: "batch"}}}), end="")

@@ -1,4 +1,4 @@
-"""PyYAML's safe loader, with additional checks. Importing this module requires PyYAML."""
+"""PyYAML's safe loader with additional checks; the import of this module requires PyYAML."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import yaml
 
 
 def parse_yaml(text: str) -> object:
-    """Parse a YAML text; an empty text returns an empty dict.
+    """Return the value of a YAML text; for an empty text, an empty dict.
 
     Raises:
-        ValueError: The text is not YAML, or contains more than plain values; the message contains
-            the line and the column.
+        ValueError: The text is not YAML, or contains something other than plain values. The message
+            has the line and the column.
     """
     try:
         content = yaml.load(text, _YamlLoader)  # noqa: S506  # a SafeLoader
@@ -24,7 +24,7 @@ def parse_yaml(text: str) -> object:
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Raise on duplicate keys, and on merge keys, whose expansion can take unlimited time."""
+        """Raise on duplicate keys, and on merge keys: their expansion can take unlimited time."""
         keys = set[tuple[str, str]]()
         for key, _ in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
@@ -35,7 +35,7 @@ class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 keys.add((key.tag, key.value))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """Construct a value; raise if it does not fit its tag, as in ``!!int ''``."""
+        """Return a node's value; raise if the text does not fit the tag, as in ``!!int ''``."""
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, TypeError, AttributeError) as err:
