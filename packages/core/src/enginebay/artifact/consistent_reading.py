@@ -20,12 +20,12 @@ ATTEMPTS = 100
 
 
 def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
-    """Read a folder, and repeat this if another process replaced the folder meanwhile.
+    """Return the result of ``read``; repeat the call if another process replaced the folder.
 
     Args:
         folder: The folder's path.
-        read: A function that reads the folder. If the folder was replaced meanwhile, the result is
-            closed or the exception ignored, and the function is called again.
+        read: A function that reads the folder. If the folder was replaced during the call, the
+            result is closed or the exception is ignored, and the function is called again.
 
     Raises:
         ArtifactError: The folder was replaced at every attempt.
@@ -51,7 +51,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
 
 @contextmanager
 def _watch_folder(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns False once the path leads to another folder or to none."""
+    """Yield a function that returns True while the path leads to the same folder as before."""
     try:
         # Open until the end, so that no new folder gets its inode number.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

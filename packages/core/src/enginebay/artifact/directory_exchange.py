@@ -19,8 +19,8 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 def exchange_directories(first: Path, second: Path) -> None:
     """Exchange the names of two directories.
 
-    On Linux this is atomic. On other systems ``second`` is first renamed to ``.NAME.replaced-…`` in
-    its folder, and keeps this name if the process is killed at that moment.
+    On Linux the exchange is atomic. On other systems, ``second`` is first renamed to
+    ``.NAME.replaced-…`` in the same folder, and keeps this name if the process is then killed.
 
     Raises:
         OSError: The exchange failed; both directories are unchanged.

@@ -1,7 +1,7 @@
-"""The request that loads an artifact's engine; all checks of the artifact come first.
+"""The request to load an artifact's engine, which is built after all checks of the artifact.
 
-``load``, ``verify`` and ``benchmark`` all use it, so that none of them skips a check. It is plain
-data, because the engine may be loaded in a child process.
+``load``, ``verify`` and ``benchmark`` all use this request, so that each of them makes all checks.
+The request is plain data, because the engine may be loaded in a child process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Request to load an engine.
+    """A request to load an artifact's engine.
 
     Attributes:
         backend: The name of the backend that wrote the engine's files.
@@ -39,10 +39,10 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         params: The backend's parameters as plain data.
         inputs: The model's inputs.
         outputs: The model's outputs, in order.
-        parts: The parts of the model, each with its engine; empty if the model was not cut.
-        strict: True to refuse fallbacks.
-        built_for: The machines that the engine is built for if it cannot run on this one; then its
-            graph is loaded with another engine. None if it can run here.
+        parts: The parts of a model that was cut, with one engine for each part; otherwise empty.
+        strict: True to raise an error if the engine uses a fallback.
+        built_for: The machines that the engine is built for, if this machine cannot run the
+            engine: another engine then loads the graph. None if the engine can run here.
     """
 
     backend: str
@@ -56,7 +56,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     built_for: BuiltFor | None = None
 
     def load(self) -> Wrapper:
-        """Load the engine in this process, or its graph if the engine cannot run here.
+        """Return a wrapper of the engine, or of its graph if the engine cannot run here.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -68,7 +68,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return load_parts(backend.load, self.wrapper_request(), self.parts)
 
     def wrapper_request(self) -> WrapperRequest:
-        """Build the request with which the backend loads the whole model.
+        """Return the request with which the backend loads the whole model.
 
         Raises:
             BackendUnavailableError: The backend cannot be used here.
@@ -85,7 +85,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def time_layers(self, inputs: Mapping[str, NumpyArray], runs: int) -> list[TimedLayer]:
-        """Load the engine in this process, and time its layers.
+        """Load the engine in this process, and return the execution times of its layers.
 
         Args:
             inputs: The inputs of each run, by name.
@@ -99,7 +99,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         return time_layers(self.wrapper_request(), inputs, runs)
 
     def allowed_precision(self) -> str:
-        """Return the coarsest of the precisions of the parameters, the inputs and the outputs."""
+        """Return the coarsest precision among the parameters, the inputs and the outputs."""
         backend = get_backend(self.backend)
         requested = backend.allowed_precision(backend.Params.from_mapping(self.params))
         dtypes = {spec.dtype for spec in (*self.inputs, *self.outputs)}
@@ -117,13 +117,13 @@ def load_request(
     Args:
         artifact: The artifact's directory, or an open artifact.
         device: The device to run on; None for the device that the artifact was built for.
-        strict: True to refuse fallbacks.
+        strict: True to raise an error if the engine uses a fallback.
 
     Raises:
         ArtifactError: The artifact is damaged, incomplete, or bound to another engine or device.
         UsageError: The path cannot be encoded in this locale.
-        BackendUnavailableError: The artifact is bound to an engine or device, and its backend
-            cannot be used here; or it is built for other machines.
+        BackendUnavailableError: The artifact is built for other machines, or it is bound to an
+            engine or device and its backend cannot be used here.
     """
     opened = open_artifact(artifact)
     manifest = opened.manifest

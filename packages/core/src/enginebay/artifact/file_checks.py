@@ -56,7 +56,7 @@ def _describe_file(root: Path, path: str) -> FileEntry:
 
 
 def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
-    """Check the paths of the files that the manifest ``where`` lists.
+    """Check the paths of all files in the manifest at ``where``.
 
     Raises:
         ArtifactError: A path is not inside the artifact, or is listed twice.
@@ -73,7 +73,7 @@ def check_paths(entries: tuple[FileEntry, ...], where: Path) -> None:
 
 
 def _is_portable(path: str) -> bool:
-    """Return True if a relative path is normalized, and stays below its root on any system."""
+    """Return True if a relative path is normalized and, on any system, stays below the root."""
     try:
         path.encode()
     except UnicodeEncodeError:  # bytes of a file name that are not UTF-8

@@ -27,7 +27,7 @@ _TIMEOUT_SECONDS = 1800.0
 
 
 class IsolatedWrapper(Wrapper):
-    """Runs an engine in a child process.
+    """A wrapper whose engine runs in a child process.
 
     Args:
         request: The request that loads the engine.
@@ -53,7 +53,7 @@ class IsolatedWrapper(Wrapper):
         super().__init__(inputs=request.inputs, outputs=request.outputs)
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
-        """Send the inputs to the child process, and wait for the outputs."""
+        """Send the inputs to the child process, and return the outputs that it computes."""
         packed = {name: PackedArray.of(array) for name, array in feed.items()}
         self._worker.send(msgspec.msgpack.encode(packed))
         reply = self._worker.receive(_TIMEOUT_SECONDS)
@@ -70,7 +70,7 @@ class IsolatedWrapper(Wrapper):
 
 
 def serve_engine(request: LoadRequest) -> Callable[[bytes], bytes]:
-    """Load an engine, and return a function that runs it; called in the child process."""
+    """In the child process: load an engine, and return a function that answers a request."""
     wrapper = request.load()
 
     def reply_to(message: bytes) -> bytes:

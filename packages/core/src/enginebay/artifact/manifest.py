@@ -71,7 +71,7 @@ class PluginRecord(msgspec.Struct, frozen=True):
 
 
 class IRRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The intermediate representation that the engine's files were made from.
+    """The intermediate representation from which the engine's files were converted.
 
     Attributes:
         kind: ``onnx``, ``torchscript`` or ``exported_program``.
@@ -92,7 +92,7 @@ class ComparatorRecord(msgspec.Struct, frozen=True):
     """A comparator of outputs that are sets.
 
     Attributes:
-        outputs: Names of the outputs that are compared.
+        outputs: Names of the outputs that the comparator compares.
         comparator: The comparator as typed by the user, such as ``detections:0.5``.
     """
 
@@ -131,7 +131,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         engine_version: The version of the engine that ran.
         enginebay_version: The version of Enginebay that compared the outputs.
         time: Time of the run: UTC, ISO 8601.
-        verification: The verdict with its figures.
+        verification: The verdict with the error metrics of the outputs.
         receipt: The engine's receipt; None if the engine crashed.
     """
 
@@ -179,26 +179,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         outputs: The model's outputs, in order.
         model_files: The engine's files, as the backend listed them.
         parts: The parts of the model in the order in which they run; empty if it was not cut.
-        data: The data set of the calibration, else of the verification; None without data.
+        data: The data set for calibration or, without calibration, for verification; None if no
+            data set was used.
         kept: Nodes that an 8-bit engine runs in floating point, as the engine names them.
         task: The model's task as plain data; None if unknown. :attr:`Artifact.task` reads it.
-        comparators: The comparators of outputs that are sets; all other outputs are compared by
-            element.
+        comparators: The comparators of outputs that are sets; all other outputs are compared
+            element by element.
         files: Every file of the artifact except the manifest.
         ir: The IR that the engine was built from; None if the engine's files were passed.
         receipt: The engine's receipt during the verification; None if the engine did not run.
-        verification: The verdict with its figures.
-        model: A name of the model that is valid in any current folder, ``/models/net.py:build`` or
-            ``timm:resnet18``; empty for a Python object.
+        verification: The verdict with the error metrics of the outputs.
+        model: A name of the model that is valid in any current folder, such as
+            ``/models/net.py:build`` or ``timm:resnet18``; empty for a Python object.
         weights: Origin of the weights: ``random (seed 0)``, ``pretrained``, or a file with its
             digest; empty if unknown.
         command: The command that builds the artifact again.
-        pinned: Versions and devices that the machine that loads the artifact must have.
+        pinned: Versions and devices that a machine must have to load the artifact.
         built_for: The machines that the engine is built for; empty if it is built for the machine
             of the build, or for any machine.
-        runs: If ``built_for`` is not empty: the latest result of :func:`enginebay.verify` for each
-            device, the latest last. ``verification`` and ``receipt`` are then copied from the
-            worst of them.
+        runs: The latest result of :func:`enginebay.verify` on each device, sorted by time; empty if
+            ``built_for`` is empty. ``verification`` and ``receipt`` are copied from the worst run.
     """
 
     format: int = MANIFEST_FORMAT
@@ -239,20 +239,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(msgspec.Struct):
-    """The fields that identify an Enginebay manifest of any format."""
+    """The fields that identify an Enginebay manifest of any format version."""
 
     format: int
     enginebay_version: str
 
 
 class _FileList(msgspec.Struct):
-    """The artifact's files, in a manifest of any format."""
+    """The field of a manifest, of any format version, that lists the artifact's files."""
 
     files: tuple[FileEntry, ...]
 
 
 class _MachineFields(_FileList):
-    """Fields that a file must contain: their defaults would describe this machine."""
+    """Fields that a manifest file must contain: their defaults would describe this machine."""
 
     torch_version: str | None
     python: str
@@ -310,7 +310,7 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
 
 
 def is_manifest(path: Path) -> bool:
-    """Return True if a file is an Enginebay manifest of any format."""
+    """Return True if a file is an Enginebay manifest of any format version."""
     try:
         _decode_struct(path.read_bytes(), _Header, path, "")
     except (OSError, ArtifactError):
@@ -319,7 +319,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def listed_paths(path: Path) -> set[str]:
-    """Return the paths of the files that a manifest of any format lists.
+    """Return the paths of the files that a manifest, of any format version, lists.
 
     Raises:
         ArtifactError: The list cannot be decoded.

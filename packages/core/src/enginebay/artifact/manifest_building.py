@@ -43,13 +43,14 @@ def build_manifest(
         ir: The converted IR.
         params: The backend's parameters.
         files: The engine's files, relative to the artifact.
-        verification: The verdict with its figures.
+        verification: The verdict with the error metrics of the outputs.
         receipt: The engine's receipt; None if the engine did not run.
         model: A name of the model that is valid in any current folder; empty for a Python object.
         weights: Origin of the weights; empty if unknown.
         command: The command that builds the artifact again.
         parts: The parts of the model; empty if it was not cut.
-        data: The data set of the calibration, else of the verification; None without data.
+        data: The data set for calibration or, without calibration, for verification; None if no
+            data set was used.
         kept: Nodes that an 8-bit engine runs in floating point.
         task: The record of the model's task; None if unknown.
         comparators: The comparators of outputs that are sets.

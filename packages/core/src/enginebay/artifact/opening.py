@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """An artifact whose files are checked.
+    """An artifact whose files were checked when the artifact was opened.
 
     Attributes:
         path: The artifact's directory, absolute and without symbolic links.
@@ -97,14 +97,14 @@ class Artifact(msgspec.Struct, frozen=True):
         return None
 
     def modules(self) -> dict[str, str]:
-        """Return node name → path of the node's PyTorch module; empty if not recorded."""
+        """Return node name → dotted path of the node's PyTorch module; empty if not recorded."""
         from enginebay.artifact.node_modules import read_modules
 
         return read_modules(self.path)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the original manifest, which contains the digest of every file."""
+        """SHA-256 of the manifest, which lists all files' digests, without later verify runs."""
         # A later verification does not make it another artifact.
         return sha256(manifests.encode_manifest(self.manifest.as_made)).hexdigest()
 
@@ -194,8 +194,8 @@ def open_artifact(artifact: str | Path | Artifact) -> Artifact:
         artifact: The artifact's directory. An open artifact is returned as it is.
 
     Raises:
-        ArtifactError: The directory is not an artifact, or a file or field is not as expected; the
-            message names it.
+        ArtifactError: The directory is not an artifact, or a file or a field of the manifest is
+            wrong; the message names the file or the field.
         UsageError: The path cannot be encoded in this locale.
     """
     if isinstance(artifact, Artifact):
@@ -208,8 +208,8 @@ def use_artifact(artifact: str | Path | Artifact, use: Callable[[Artifact], _T])
 
     Args:
         artifact: The artifact's directory, or an open artifact.
-        use: A function that reads the open artifact. If the artifact at a directory was replaced
-            meanwhile, the function is called again with the new one.
+        use: A function that reads the open artifact. If ``artifact`` is a directory and was
+            replaced during the call, the function is called again with the new artifact.
 
     Returns:
         The result of ``use``.
@@ -280,7 +280,7 @@ def check_pinned(manifest: Manifest, found: Mapping[str, str], *, hint: str = ""
 
     Args:
         manifest: The artifact's manifest.
-        found: The versions and devices of this machine, as from ``Backend.bound_to``.
+        found: The versions and devices of this machine, as ``Backend.bound_to`` returns them.
         hint: The hint of the error; by default the command that built the artifact.
 
     Raises:

@@ -34,16 +34,16 @@ def convert_parts(
     *,
     simulate: bool = False,
 ) -> tuple[Part, ...]:
-    """Convert each part of a model into a separate folder: ``part_0``, ``part_1`` and so on.
+    """Convert the parts of a model into the folders ``part_0``, ``part_1`` and so on.
 
     Args:
         backend: The backend that converts.
         models: The IRs of the parts.
         params: The backend's parameters for the whole model.
         work_dir: The parent of the new folders.
-        progress: A function that is called with the converter's progress.
-        simulate: True if the engines cannot run on this machine. Then each part gets a folder for
-            its graph.
+        progress: A function that is called with messages about the converter's progress.
+        simulate: True if the engines cannot run on this machine. Each part then gets a folder for
+            the graph that another engine runs instead.
 
     Raises:
         ConversionError: A part could not be converted.
@@ -85,7 +85,7 @@ def load_parts(
     Raises:
         ConversionError: An engine cannot load its files.
         FallbackError: A part does not run on the requested device, or ``request.strict`` is set and
-            its receipt lists a fallback.
+            the receipt of a part lists a fallback.
     """
     if not parts:
         return load(request)

@@ -1,7 +1,7 @@
-"""Records of ``verify`` runs, which the manifest of an engine for other machines contains.
+"""Records of ``verify`` runs in the manifest of an artifact that is built for other machines.
 
-Only the manifest is replaced, atomically and by one writer at a time. The artifact's folder is not
-replaced, since it may be a mount point or the current directory of a process.
+A new record replaces the manifest file, atomically and by one writer at a time. The artifact's
+folder is not replaced, since it may be a mount point or the current directory of a process.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _VERDICTS = ("verified", "unverified", "mismatched", "crashed")
 
 
 def run_record(backend: Backend, verification: Verification, receipt: Receipt | None) -> RunRecord:
-    """Build the record of a run that has just ended on this machine.
+    """Return the record of a verification that has just ended on this machine.
 
     Args:
         backend: The engine's backend.
-        verification: The verdict with its figures.
+        verification: The verdict with the error metrics of the outputs.
         receipt: The engine's receipt; None if the engine crashed.
     """
     return RunRecord(
@@ -49,7 +49,7 @@ def run_record(backend: Backend, verification: Verification, receipt: Receipt | 
 
 
 def record_run(artifact: Artifact, run: RunRecord) -> None:
-    """Add a run to the manifest file of an artifact, atomically.
+    """Add a verify run to the manifest file of an artifact, atomically.
 
     Runs that other processes have recorded since the artifact was opened stay in the manifest.
 
@@ -72,7 +72,7 @@ def record_run(artifact: Artifact, run: RunRecord) -> None:
 def add_run(manifest: Manifest, run: RunRecord) -> Manifest:
     """Return a manifest with a new run, which replaces an earlier run on the same device.
 
-    The manifest's verdict becomes the verdict of the worst run.
+    The verdict of the new manifest is the verdict of the worst run.
     """
     runs = (*(old for old in manifest.runs if not _is_same_device(old, run)), run)
     # The latest of the worst runs.

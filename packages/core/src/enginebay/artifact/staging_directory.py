@@ -47,7 +47,7 @@ _REMOVE_PAUSE_SECONDS = 0.02
 
 
 class StagingDirectory:
-    """A directory that will become an artifact.
+    """A temporary directory, in which an artifact is built before it is published.
 
     Attributes:
         dir: The directory for the artifact's files; empty at first.
@@ -61,7 +61,7 @@ class StagingDirectory:
 
     @contextmanager
     def move_away(self) -> Iterator[Path]:
-        """Rename the directory until the end of the block, and yield the temporary path."""
+        """Rename the directory for the duration of the block, and yield the temporary path."""
         # An engine whose files contain absolute paths then fails before it is published.
         moved = self.dir.rename(self.dir.with_name(_new_name(self.target)))
         try:
@@ -112,7 +112,7 @@ class StagingDirectory:
 
 
 def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifact:
-    """Move a complete artifact to another path on the same file system.
+    """Move an artifact to another path on the same file system, and return the moved artifact.
 
     Args:
         source: The artifact's folder.
@@ -184,7 +184,7 @@ def staging(work_dir: str | Path, *, overwrite: bool = False) -> Iterator[Stagin
 
 @contextmanager
 def _explain_disk_errors(target: Path, *, disk_only: bool = False) -> Iterator[None]:
-    """Turn an OSError into an ArtifactError; ``disk_only`` restricts this to disk errors."""
+    """Turn an OSError of the block into an ArtifactError; with ``disk_only``, only disk errors."""
     try:
         yield
     except OSError as error:
@@ -212,7 +212,7 @@ def _remove_empty(folders: list[Path]) -> None:
 
 
 def _remove_staging(directory: Path) -> None:
-    """Remove a staging directory, even if Ctrl-C interrupts or a thread still writes there."""
+    """Remove a staging directory, even after Ctrl-C or while a thread still writes into it."""
     interrupted: KeyboardInterrupt | None = None
     # A second Ctrl-C, or a file that a thread has just written, must not leave the directory
     # behind.
@@ -247,7 +247,7 @@ def _create_staging(target: Path, cleanup: ExitStack) -> Path:
 
 
 def _lock_staging(directory: Path, cleanup: ExitStack) -> bool:
-    """Lock a new staging directory; return False if another process has removed it before."""
+    """Lock a new staging directory; return False if another process removed the directory."""
     import fcntl
 
     with suppress(FileNotFoundError):

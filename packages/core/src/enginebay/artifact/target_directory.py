@@ -17,10 +17,10 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     """Check that a new artifact can be written to this path, and return the absolute path.
 
     The path must be new, or an empty directory. With ``overwrite`` it may also be an artifact,
-    but not one with further files, which would be lost.
+    unless the directory contains other files, which would be deleted.
 
     Raises:
-        ArtifactExistsError: The path exists; the message names the file or folder.
+        ArtifactExistsError: The path exists and cannot be replaced; the message has the reason.
         UsageError: The path cannot be encoded in this locale.
         OSError: The path cannot be inspected.
     """
