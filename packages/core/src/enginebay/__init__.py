@@ -1,11 +1,11 @@
 """Enginebay turns a PyTorch model into a verified artifact on any inference engine.
 
-Importing this module imports nothing else: every name below is imported when it is first used.
+``import enginebay`` is fast: a public name is imported from its module when it is first used.
 
 Public modules are this one, :mod:`enginebay.hooks` (the contract with plugins),
 :mod:`enginebay.errors`, :mod:`enginebay.environment`, :mod:`enginebay.authors` (for authors of
 plugins), :mod:`enginebay.commands` (for authors of commands) and :mod:`enginebay.testing`. All
-others may change in any release.
+other modules may change in any release.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ __all__ += ["__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from the package that defines it."""
+    """Import and return a public name from the package that defines the name."""
     if sys.platform == "win32" and name in __all__:
         from enginebay.errors import windows_error
 

@@ -3,8 +3,8 @@
 A command is a module with ``add_arguments(parser, argv)`` and ``run(args)``, which returns an exit
 code. An entry point of the group ``enginebay.commands`` names the module:
 ``count = "my_package.count"``. The first line of the module's docstring is the command's
-description, and its help ends with the lines in ``EXAMPLES``. For an exception of
-:mod:`enginebay.errors`, the command prints its message and hint, and ends with its exit code.
+description. The command's help ends with the lines in ``EXAMPLES``. An exception of
+:mod:`enginebay.errors` ends the command with the exception's message, hint and exit code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The typed interface to one backend plugin, and the check of its environment."""
+"""The typed interface to one backend plugin, and the check of the backend's environment."""
 
 from __future__ import annotations
 

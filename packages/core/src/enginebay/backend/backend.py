@@ -60,7 +60,7 @@ def default_backend() -> str:
 
 
 def get_backend(name: str) -> Backend:
-    """Load one backend by name.
+    """Return a backend, whose plugin is loaded by name.
 
     Raises:
         BackendNotFoundError: No installed distribution provides a backend of this name.
@@ -124,13 +124,14 @@ class Backend:
         timeout: float = 120.0,
         log_callback: Callable[[str], object] | None = None,
     ) -> EnvReport:
-        """Check in four stages (tiers), each in a child process, whether the backend works here.
+        """Check in four stages, each in a child process, whether the backend works on this machine.
 
         Args:
             params: The parameters to check with; by default the backend's defaults.
             with_custom_ops: True to load the custom operators in ``params`` too.
-            timeout: The time limit of each tier in seconds.
-            log_callback: Called with one line for each check, when its tier has ended.
+            timeout: The time limit of each stage in seconds.
+            log_callback: A function that is called at the end of each stage, with one line for each
+                check.
         """
         from enginebay.backend.tiers import check_environment
 
@@ -143,13 +144,13 @@ class Backend:
         )
 
     def check_tier(self, request: CheckEnvRequest) -> EnvReport:
-        """Run the plugin's own checks of one tier (stage), in this process."""
+        """Run the plugin's checks of one check-env stage in this process; return their results."""
         from enginebay.environment import EnvReport
 
         return self._plugin.call_typed("check_env", EnvReport, request) or EnvReport()
 
     def is_available(self, with_custom_ops: bool = False) -> bool:
-        """Return True if :meth:`check_env` passes; this process runs the check only once."""
+        """Return True if :meth:`check_env` passes; later calls return the first result again."""
         if with_custom_ops not in self._available:
             report = self.check_env(with_custom_ops=with_custom_ops)
             self._available[with_custom_ops] = report.ok
@@ -186,8 +187,8 @@ class Backend:
     ) -> tuple[Path, ...]:
         """Convert an IR into engine files in ``params.work_dir``, by default the current folder.
 
-        Existing files are replaced. There is no manifest and no verification:
-        :func:`enginebay.convert` builds an artifact.
+        Existing files are replaced. No manifest is written, and nothing is verified; to build an
+        artifact, use :func:`enginebay.convert`.
 
         Args:
             ir: The IR, or the path of its file.
@@ -260,11 +261,11 @@ class Backend:
         return dict(operators)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
-        """Return the operators in an IR that the engine lacks, as the plugin lists them.
+        """Return the operators of an IR that the engine does not support.
 
         Returns:
-            Node or operator → a short description of the reason; None if the backend does not
-            list such operators.
+            Node or operator → a short description of the reason; None if the plugin does not list
+            unsupported operators.
 
         Raises:
             ConversionError: The engine cannot read the IR.
@@ -274,7 +275,7 @@ class Backend:
         return None if lacking is None else dict(lacking)
 
     def _complete_request(self, request: ConvertRequest[Any]) -> ConvertRequest[Any]:
-        """Check the inputs' dtypes, and add the backend's name and ``lower`` to a request."""
+        """Check the inputs' dtypes; return the request with the backend's name and ``lower``."""
         self.check_dtypes(request.ir.inputs)
         lower = request.lower
         # A deployment passes its own function, which knows the caller's rewriters.
@@ -284,10 +285,10 @@ class Backend:
         return msgspec.structs.replace(request, backend=self.name, lower=lower)
 
     def check_data(self, params: BackendParams, *, has_data: bool) -> None:
-        """Check that there is calibration data if the precision requires it.
+        """Check that calibration data was passed if the precision requires such data.
 
         Raises:
-            ParamsError: There is no data.
+            ParamsError: The precision requires calibration data, and none was passed.
         """
         precision = self.calibrated_precision(params)
         if precision and not has_data:
@@ -316,7 +317,7 @@ class Backend:
 
         Args:
             params: The backend's parameters.
-            purpose: The beginning of the message: a clause about the operation on 8-bit layers.
+            purpose: The beginning of the message: the operation that requires 8-bit layers.
 
         Raises:
             UsageError: The precision is not calibrated.
@@ -354,17 +355,17 @@ class Backend:
     # -- engine → wrapper ---------------------------------------------------------------------
 
     def build_wrapper(self, **params: Any) -> Wrapper:
-        """Load converted files, with parameters by name; see :meth:`build_wrapper_from_param`."""
+        """Load an engine with parameters passed by name; see :meth:`build_wrapper_from_param`."""
         return self.build_wrapper_from_param(self.Params(**params))
 
     def build_wrapper_from_param(self, params: BackendParams) -> Wrapper:
-        """Load the files that :meth:`to_backend_from_param` wrote with the same parameters."""
+        """Load the engine that :meth:`to_backend_from_param` wrote with the same parameters."""
         directory = Path(params.work_dir or ".")
         files = tuple(Path(file).relative_to(directory) for file in params.get_model_files())
         return self.load(WrapperRequest(directory=directory, files=files, params=params))
 
     def allowed_precision(self, params: BackendParams) -> str:
-        """Return the coarsest precision that the parameters allow; the default if they set none."""
+        """Return the coarsest precision that the parameters allow, or the backend's default."""
         return params.allowed_precision or self.info.precisions[0]
 
     def calibrated_precision(self, params: BackendParams) -> str:
@@ -373,7 +374,7 @@ class Backend:
         return precision if precision in self.info.calibrated else ""
 
     def load(self, request: WrapperRequest) -> Wrapper:
-        """Load an engine with the plugin, and check the engine's receipt against the request.
+        """Load an engine with the plugin, and return its wrapper if the receipt fits the request.
 
         Raises:
             ConversionError: The engine cannot load the files.
@@ -459,7 +460,7 @@ class Backend:
         Args:
             params: The backend's parameters.
             purpose: The beginning of the message, a sentence about the operation that runs the
-                engine: ``--strict looks at …``.
+                engine, such as ``bisecting runs the engine``.
             hint: The command to type instead.
 
         Raises:
@@ -482,7 +483,7 @@ class Backend:
     # -- rewriters and configs ----------------------------------------------------------------
 
     def rewriters(self, ir: IRKind = "onnx") -> list[RewriterSet]:
-        """Return the rewriters of this backend, and those of plugins that serve all backends.
+        """Return the rewriters of this backend, and of the plugins for all backends.
 
         Raises:
             PluginError: A plugin did not return a ``RewriterSet``.
@@ -490,7 +491,7 @@ class Backend:
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
-        """Return the function ``ConvertRequest.lower`` for one conversion.
+        """Return the value of ``ConvertRequest.lower`` for one conversion.
 
         Args:
             ir: The kind of the IR that is converted.
@@ -506,10 +507,10 @@ class Backend:
         Args:
             config: A config, as :func:`enginebay.authors.read_config` returns it.
             work_dir: The folder of the engine's files.
-            **over: Fields that take precedence over the config's.
+            **over: Values by field name, which override the config.
 
         Raises:
-            ConfigError: The config is wrong, or for another backend.
+            ConfigError: The config is invalid, or is for another backend.
         """
         from enginebay.config import Problems, backend_params, read_sections
 
@@ -536,7 +537,7 @@ class Backend:
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> Iterator[Namespace]:
-        """Yield the parsed arguments; after the block, unless it raised, convert the IR file."""
+        """Yield the parsed arguments; convert the IR file after a block that raised no error."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
             parser.add_argument("--data", help="the calibration data, as for enginebay deploy")
@@ -553,7 +554,7 @@ class Backend:
         ``convert`` is optional. An error is printed in one line on stderr, with its hint.
 
         Raises:
-            SystemExit: After an error, with its exit code; after ``--help``, with 0.
+            SystemExit: After an error, with the error's exit code; after ``--help``, with 0.
         """
         from enginebay.backend.console import run
 
@@ -566,7 +567,7 @@ def device_kind(device: str) -> str:
 
 
 def read_ir(ir: str | Path | IRModel) -> IRModel:
-    """Read an IR file; an :class:`~enginebay.IRModel` is returned unchanged.
+    """Return the IR in a file; an :class:`~enginebay.IRModel` is returned unchanged.
 
     Raises:
         UsageError: The file is not an IR file, but a Python file, for example.

@@ -1,4 +1,4 @@
-"""One tier (stage) of a backend's check; the last tier builds, runs and compares a tiny model."""
+"""One check-env stage of a backend; the last stage converts a tiny model and runs the engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TINY_SHAPE = (1, 3, 4, 4)
 
 
 def check_tier(name: str, tier: Tier, params: dict[str, Any], with_custom_ops: bool) -> EnvReport:
-    """Run core's and the plugin's checks of one tier (stage); called in a child process."""
+    """In a child process: run core's and the plugin's checks of one check-env stage."""
     from enginebay.backend.backend import get_backend
     from enginebay.hooks import CheckEnvRequest
 
@@ -163,7 +163,7 @@ def _lower_operators(
     model: nn.Module,
     exporter: str,  # noqa: ARG001  # an export patch gets the exporter's name
 ) -> Iterator[nn.Module]:
-    """Apply a backend's lowerings during an export, if the backend lists supported operators."""
+    """Apply a backend's lowerings in the block, if the backend lists supported operators."""
     from enginebay.rewriting import rewrite
 
     operators = backend.info.operators

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Converter(Protocol):
-    """Protocol of a backend: the methods that a backend's command line tool calls."""
+    """Protocol of a backend: the members that its command line tool uses."""
 
     name: str
 
     def parse_args(
         self, parser: ArgumentParser, args: Sequence[str] | None = None
     ) -> AbstractContextManager[Namespace]:
-        """Yield the parsed arguments; after the block, unless it raised, convert the IR file."""
+        """Yield the parsed arguments; convert the IR file after a block that raised no error."""
         ...
 
 
 def run(backend: Converter, argv: Sequence[str] | None) -> None:
-    """Convert the IR file that ``argv`` names; None stands for this process's arguments.
+    """Convert the IR file that ``argv`` names; None means the arguments of this process.
 
     Raises:
-        SystemExit: After an error, with its exit code; after ``--help``, with 0.
+        SystemExit: After an error, with the error's exit code; after ``--help``, with 0.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["convert"]:

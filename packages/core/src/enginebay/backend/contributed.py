@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
-    """Collect the rewriters of plugins that serve all backends.
+    """Return the rewriters of the plugins for all backends.
 
     Raises:
         PluginError: A plugin did not return a ``RewriterSet``.
@@ -23,7 +23,7 @@ def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
 
 
 def collect_rewriters(team: PluginTeam, request: RewritersRequest) -> list[RewriterSet]:
-    """Collect the rewriters of all plugins in a team, each set with its distribution's name."""
+    """Return the rewriters of all plugins in a team; each set names the plugin's distribution."""
     from enginebay.rewriting import RewriterSet
 
     results = team.call_all("rewriters", request=request)

@@ -24,7 +24,7 @@ def times_layers(backend: str) -> bool:
 def time_layers(
     request: WrapperRequest, inputs: Mapping[str, NumpyArray], runs: int
 ) -> list[TimedLayer]:
-    """Load an engine with its backend, and time its layers.
+    """Load an engine with its backend, and return the execution times of its layers.
 
     Raises:
         UsageError: The backend or the installed engine cannot time layers.

@@ -47,11 +47,12 @@ class Lowering:
     def __call__(
         self, module: nn.Module, inputs: Sequence[Tensor], operators: frozenset[str]
     ) -> ExportedProgram:
-        """Capture a module with example inputs, and lower the graph to the engine's operators.
+        """Capture a module's graph with example inputs, and return the lowered graph.
 
         Raises:
             RewriterError: A lowering is invalid.
-            LackingOperatorsError: The lowered graph contains operators that the engine lacks.
+            LackingOperatorsError: The lowered graph contains operators that the engine does not
+                support.
         """
         from enginebay.rewriting import active_lowerings, capture, lower_program, rewrite
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Select the nodes that stay in floating point.
+    """Select the nodes that stay in floating point by their names or operators.
 
     Args:
         nodes: Node name → operator, for all nodes that could be computed in 8 bits.
-        names: Names of nodes, operators, and prefixes of node names up to a ``/``; a prefix
-            selects all nodes whose names begin with it.
+        names: Names of nodes or of operators, or the beginnings of node names before a ``/``, such
+            as ``/head`` for ``/head/fc``.
 
     Returns:
         The names of the selected nodes, in the order of ``nodes``.

@@ -1,4 +1,4 @@
-"""Check of a backend in four stages, called tiers, each in a child process with a time limit."""
+"""Check of a backend in four stages (``Tier``), each in a child process with a time limit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def check_environment(
     timeout: float,
     log: Callable[[str], object] | None,
 ) -> EnvReport:
-    """Run the tiers in order; after a failed tier, all later ones are reported as skipped.
+    """Return the results of all stages; after a failed stage, all later stages are skipped.
 
     Args:
         name: The backend's name.
         params: The parameters to check with.
         with_custom_ops: True to load the custom operators in ``params`` too.
-        timeout: The time limit of each tier in seconds.
-        log: Called with one line for each check, when its tier has ended.
+        timeout: The time limit of each stage in seconds.
+        log: A function that is called at the end of each stage, with one line for each check.
     """
     report = EnvReport()
     for tier in Tier:

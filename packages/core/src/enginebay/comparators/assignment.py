@@ -1,4 +1,4 @@
-"""One-to-one matching of two sets of rows: candidate pairs, and their maximum matching."""
+"""One-to-one matching of two sets of rows: the pairs that may match, and a maximum matching."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _MAX_PAIRS_PER_CHUNK = 1 << 20
 def touching(
     low: NumpyArray, high: NumpyArray, others_low: NumpyArray, others_high: NumpyArray
 ) -> Iterator[NumpyArray]:
-    """Yield the pairs of intervals from two lists that touch, and a few pairs that do not.
+    """Yield all pairs of touching intervals from two lists, and a few pairs that do not touch.
 
     Sorting avoids comparing each interval with all intervals of the other list.
 
     Args:
         low: The lower bounds of the first list's intervals.
-        high: Their upper bounds.
+        high: The upper bounds of the first list's intervals.
         others_low: The lower bounds of the second list's intervals.
-        others_high: Their upper bounds.
+        others_high: The upper bounds of the second list's intervals.
 
     Yields:
-        Integers of shape ``[pairs, 2]``, in chunks: an index into each list.
+        Chunks of the pairs, as integers of shape ``[pairs, 2]``: an index into the first list, and
+        an index into the second list.
 
     Example:
         >>> low, high = np.array([0.0, 5.0]), np.array([1.0, 6.0])
@@ -58,12 +59,12 @@ def assign(pairs: NumpyArray, closeness: NumpyArray, count: int, others: int) ->
     """Match the rows of two sets one to one, with as many matches as possible.
 
     The closest pairs are chosen first, and then exchanged along augmenting paths (Berge,
-    Proceedings of the National Academy of Sciences 43, 1957) until no row can be added. So the
-    number of matches does not depend on the order of the rows.
+    Proceedings of the National Academy of Sciences 43, 1957) until no row can be added. Therefore
+    the number of matches does not depend on the order of the rows.
 
     Args:
-        pairs: The pairs that may match: integers of shape ``[pairs, 2]``, the index of a row in
-            each set.
+        pairs: The pairs that may match, as integers of shape ``[pairs, 2]``: the index of a row of
+            the first set, and the index of a row of the second set.
         closeness: A number for each pair; pairs with larger numbers are chosen first.
         count: Number of rows in the first set.
         others: Number of rows in the second set.

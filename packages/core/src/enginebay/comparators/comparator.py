@@ -21,7 +21,7 @@ class Comparator(NamedTuple):
 
     Attributes:
         outputs: Names of the outputs, in the order in which the comparator expects them.
-        name: The comparator as typed by the user; for messages and the manifest.
+        name: The comparator as typed by the user, for messages and for the manifest.
         call: The function that compares one sample.
     """
 
@@ -46,7 +46,7 @@ class Comparator(NamedTuple):
                 )
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
-        """Compare one sample.
+        """Compare the outputs of one sample, and return the result.
 
         Raises:
             UsageError: The comparator raised, or did not return a valid result.

@@ -1,4 +1,4 @@
-"""Lookup of comparators: built-in ones and those of plugins by name, others as objects."""
+"""Lookup of comparators: by name (built-in, or of a plugin) or as Python objects."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ _BUILT_IN: dict[str, Callable[[ComparatorRequest], object]] = {
 
 
 def find_comparators(compare: Mapping[Any, object]) -> tuple[Comparator, ...]:
-    """Find the comparators that the user named.
+    """Return the comparators that a user specified.
 
     Args:
-        compare: Comparators by output, or by several outputs in a tuple or separated by commas.
-            A comparator is text as on the command line, or a callable.
+        compare: Output → comparator. Several outputs are a tuple, or a text with commas. A
+            comparator is a text as on the command line, or a callable.
 
     Raises:
-        UsageError: An output is named twice or not at all, or a comparator is unknown.
-        MissingDependencyError: A comparator's distribution of Enginebay is not installed.
+        UsageError: An output has two comparators, a comparator has no output, or a comparator is
+            unknown.
+        MissingDependencyError: The distribution that provides a comparator is not installed.
         ModelSourceError: A comparator's Python file or module cannot be imported.
     """
     comparators = [
@@ -66,11 +67,11 @@ def find_comparators(compare: Mapping[Any, object]) -> tuple[Comparator, ...]:
 def recorded_comparators(
     recorded: Sequence[tuple[Sequence[str], str]], artifact: Path
 ) -> tuple[Comparator, ...]:
-    """Find the comparators with which an artifact was verified.
+    """Return the comparators with which an artifact was verified.
 
     Raises:
-        UsageError: A comparator is neither built in nor a plugin's: an artifact must not make
-            Enginebay run any other code.
+        UsageError: A comparator is other Python code, which an artifact must not make Enginebay
+            run.
         MissingDependencyError: A comparator's plugin is not installed.
     """
     known = {*_known_comparators(), *KNOWN_COMPARATORS}
@@ -114,7 +115,7 @@ def _build_comparator(outputs: tuple[str, ...], specified: object) -> Comparator
 
 
 def _resolve_text(text: str) -> tuple[str, object]:
-    """Return the comparator that a text names: its name in the manifest, and the object."""
+    """Return the comparator that a text specifies: its name in the manifest, and the object."""
     scheme, _, argument = text.partition(":")
     known = _known_comparators()
     if build := known.get(scheme):

@@ -25,10 +25,10 @@ _MAX_SHOWN_VALUES = 6
 
 
 class Rows:
-    """Compares outputs as sets of rows along their first axis.
+    """Compares outputs as sets of rows along the first axis.
 
-    Rows with the same index in several outputs form one row. Matching rows differ by no more than
-    the tolerance in each element, and as many rows as possible are matched.
+    The values at one index of all outputs form one row. Two rows match if each element differs by
+    at most the tolerance. As many rows as possible are matched.
     """
 
     def __init__(self, argument: str) -> None:
@@ -38,7 +38,7 @@ class Rows:
             )
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
-        """Compare one sample."""
+        """Compare the outputs of one sample, and return the result."""
         count, others = _count_rows(request.expected), _count_rows(request.found)
         for name, values in request.expected.items():
             if values.shape[1:] != request.found[name].shape[1:]:
@@ -127,14 +127,14 @@ class _Columns(NamedTuple):
         )
 
     def identify_all_values(self) -> tuple[NumpyArray, NumpyArray]:
-        """Return ids of the reference's and the artifact's rows: equal rows share an id."""
+        """Return an id for each row of the reference and the artifact; equal rows share an id."""
         left = np.column_stack([self.ids, self.values])
         right = np.column_stack([self.found_ids, self.found_values])
         ids, found_ids = np.split(_identify_rows(np.concatenate([left, right])), [len(left)])
         return ids, found_ids
 
     def are_close(self, rows: NumpyArray, others: NumpyArray) -> NumpyArray:
-        """Return a mask of the pairs of rows that are within tolerance in every column."""
+        """Return a mask: True for a pair of rows that differ by at most the tolerance."""
         with np.errstate(invalid="ignore"):
             left, right = self.values[rows], self.found_values[others]
             fits = (left == right) | (np.isnan(left) & np.isnan(right))
@@ -153,7 +153,7 @@ def _concatenate_columns(outputs: Mapping[str, NumpyArray], names: list[str]) ->
 
 
 def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
-    """Return, for each row of the reference, the index of the artifact's match, or -1."""
+    """Return, for each row of the reference, the index of the matching row, or -1."""
     # Most engines keep the order, which is the fastest to check.
     same_order = np.arange(min(count, others))
     if count == others and columns.are_close(same_order, same_order).all():
@@ -185,7 +185,7 @@ def _identify_rows(rows: NumpyArray) -> NumpyArray:
 
 
 def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
-    """Match rows with equal ids in order; return, for each of ``ids``, the match's index or -1."""
+    """Match equal ids in order; return an index into ``found_ids``, or -1, for each of ``ids``."""
     base = max(len(ids), len(found_ids))
     left, right = (side * base + _count_earlier(side) for side in (ids, found_ids))
     _, rows, others = np.intersect1d(left, right, assume_unique=True, return_indices=True)

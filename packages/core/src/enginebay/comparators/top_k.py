@@ -25,9 +25,8 @@ class TopK:
     best classes. Two outputs contain the best scores and the indices of their classes, as
     ``torch.topk`` returns them.
 
-    An engine whose scores are within tolerance may exchange two classes only if their scores differ
-    by no more than twice the tolerance. So if the engine has a different class at a rank, the
-    reference's scores of the two classes may differ by at most twice the tolerance. The sorted
+    Each score may be wrong by the tolerance. So an engine may have a different class at a rank if
+    the reference's scores of the two classes differ by at most twice the tolerance. The sorted
     scores themselves must be within the tolerance.
     """
 
@@ -35,7 +34,7 @@ class TopK:
         self.k = parse_positive_number("top-k", argument) if argument else _DEFAULT_K
 
     def __call__(self, request: ComparisonRequest) -> ComparisonResult:
-        """Compare one sample."""
+        """Compare the outputs of one sample, and return the result."""
         expected, found = list(request.expected.items()), list(request.found.items())
         self._check_outputs(expected)
         for (name, left), (_, right) in zip(expected, found, strict=True):
@@ -71,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask of the ranks at which the reference's scores allow the engine's class."""
+        """Return a mask: True at a rank where the engine's class is as good as the reference's."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):
@@ -83,7 +82,7 @@ class TopK:
     def _align_scores(
         self, name: str, reference: _Ranking, engine: _Ranking, *, is_sorted: bool
     ) -> Aligned:
-        """Pair the best scores of reference and engine by rank, with indices into the output."""
+        """Pair the best scores of the reference and the engine by rank, with output indices."""
         assert reference.scores is not None
         assert engine.scores is not None
         indices = np.indices(reference.classes.shape).reshape(reference.classes.ndim, -1).T
@@ -139,7 +138,7 @@ class _Ranking(NamedTuple):
 
 
 def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArray) -> NumpyArray:
-    """Return the reference's score of each class that the engine found; NaN if unknown."""
+    """Return the reference's scores of the engine's best classes; NaN if unknown."""
     classes, scores = reference
     assert scores is not None
     hits = found_best[..., :, None] == classes[..., None, :]
@@ -153,7 +152,7 @@ def _look_up_scores(found_best: NumpyArray, reference: _Ranking, reach: NumpyArr
 
 
 def _mark_first(classes: NumpyArray) -> NumpyArray:
-    """Return a mask that is True at the first rank of each class."""
+    """Return a mask: True at the first rank of each class, False where a class is repeated."""
     earlier: Any = np.tril(np.ones((classes.shape[-1],) * 2, bool), -1)
     repeated: NumpyArray = ((classes[..., :, None] == classes[..., None, :]) & earlier).any(-1)
     return ~repeated

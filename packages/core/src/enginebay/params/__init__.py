@@ -1,4 +1,4 @@
-"""Parameters of backends: fields that are checked in Python, and become flags and config keys.
+"""Parameters of backends: checked fields, which also become flags and config keys.
 
 A backend declares its parameters once, as annotated fields with defaults and a docstring; see
 :class:`BackendParams`. Instances are frozen, and checked when they are created. Every field is a

@@ -31,7 +31,8 @@ def add_flags(parser: argparse._ActionsContainer, documented: Iterable[tuple[Fie
         documented: Pairs of a field and its help text.
 
     Raises:
-        ParamsError: The parser already has a flag or destination of that name; no flag is added.
+        ParamsError: The parser already has a flag or a destination with a field's name. Then no
+            flag is added.
     """
     pairs = list(documented)
     # All fields are checked first, so that an error adds no flag.
@@ -155,7 +156,7 @@ def _choice(field: Field) -> Callable[[str], object]:
 
 
 def _reader(field: Field, parse: Callable[[str], object] = str) -> Callable[[str], object]:
-    """Return an argparse type function, which parses a text and converts it to the field's type."""
+    """Return a function for argparse's ``type`` that converts a text to the field's type."""
 
     def read(text: str) -> object:
         try:
@@ -192,7 +193,7 @@ def _decode_json(text: str) -> object:
 
 
 class _Collect(argparse.Action):
-    """Action for a flag that may occur several times: it joins the lists or dicts of values."""
+    """An argparse action for a repeatable flag: joins the lists or dicts of all occurrences."""
 
     def __call__(
         self,

@@ -18,8 +18,8 @@ class ConfigKey(msgspec.Struct, frozen=True):
 
     Attributes:
         type: The type of the key's value, as in an annotation.
-        fields: Function from the key's value to fields of the params, by name. It raises
-            :class:`~enginebay.errors.ParamsError` for a value that is not supported.
+        fields: A function that converts the key's value to values by field name. For an unsupported
+            value, the function raises :class:`~enginebay.errors.ParamsError`.
         no_effect: The reason why the key has no effect, for a note to the user.
 
     Example:
@@ -78,8 +78,8 @@ class BackendParams(Declared):
         """Return keys of ``backend_config`` in addition to the fields; none by default.
 
         A backend overrides this method to support configs of another toolkit. Dots separate the
-        parts of a nested key. A field overrides these keys; if two of them set the same field, the
-        later one wins::
+        parts of a nested key. A key with the name of a field overrides these keys. If two of these
+        keys set the same field, the later key applies::
 
             @classmethod
             def config_keys(cls):
@@ -91,9 +91,9 @@ class BackendParams(Declared):
     def allowed_precision(self) -> str:
         """The coarsest precision in which an engine may compute; empty for the backend's default.
 
-        It determines the verdict's tolerances. An engine whose receipt states a coarser
-        precision gets the verdict ``mismatched``. Override it if the params have no field
-        ``precision``, or if another field allows a coarser precision.
+        This precision determines the verdict's tolerances. An engine whose receipt states a coarser
+        precision gets the verdict ``mismatched``. Override this property if the params have no
+        field ``precision``, or if another field allows a coarser precision.
         """
         return getattr(self, "precision", "")
 
@@ -108,14 +108,14 @@ class BackendParams(Declared):
         return self.in_work_dir(self.file_name)
 
     def in_work_dir(self, *names: str) -> tuple[str, ...]:
-        """Return paths in ``work_dir``; the names themselves if it is not set."""
+        """Return the paths of files in ``work_dir``; the names themselves without ``work_dir``."""
         return tuple(str(PurePath(self.work_dir or "", name)) for name in names)
 
     def shape_profiles(self, usual: Shapes | None = None) -> dict[str, ShapeProfile]:
         """Return the smallest, usual and largest shape of each input, by input name.
 
         Args:
-            usual: The shapes of the example inputs, used if ``input_shapes`` is empty.
+            usual: The shapes of the example inputs, which are used if ``input_shapes`` is empty.
 
         Raises:
             ParamsError: The shapes are not consistent.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _DeclaredMeta(msgspec.StructMeta):
-    """Makes a struct frozen and keyword-only, and checks the arguments of its constructor.
+    """Metaclass of frozen, keyword-only structs whose constructors check their arguments.
 
     msgspec's own constructor checks no types, and suggests no name for a misspelled field.
     """
@@ -40,7 +40,7 @@ class _DeclaredMeta(msgspec.StructMeta):
 
 
 class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
-    """Values that are declared once, as annotated fields with defaults and a docstring.
+    """Base class of options that are declared as annotated fields with a docstring.
 
     Values are checked when an instance is created: a list is accepted for a tuple, a path for a
     text, a text like ``x:1x3`` for shapes, and None for the default. Only the fields in the
@@ -66,9 +66,10 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         return cls(**{str(name): value for name, value in mapping.items()})
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return the fields in JSON's types, without empty fields whose default is empty.
+        """Return the fields by name, with values of JSON's types.
 
-        Other defaults are included, so that a file keeps its meaning if a default changes.
+        An empty field is omitted if the default is empty as well. All other fields are included,
+        so that a file has the same meaning after a default has changed.
 
         Raises:
             ParamsError: A value cannot be written as JSON.
@@ -117,7 +118,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
         | ``Any``                    | text, as it is                  |
         | anything else              | JSON                            |
 
-        A flag that is not passed is None in the namespace, for which the constructor uses the
+        In the namespace, a flag that was not passed is None; the constructor replaces None by the
         default.
 
         Args:
@@ -126,7 +127,8 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
             skip: Names of fields that get no flag.
 
         Raises:
-            ParamsError: The parser already has such a flag, or a documented field does not exist.
+            ParamsError: The parser already has one of the flags, or a documented field does not
+                exist.
         """
         from enginebay.params.arguments import add_flags
 
@@ -136,7 +138,7 @@ class Declared(msgspec.Struct, metaclass=_DeclaredMeta):
 
     @classmethod
     def given_arguments(cls, namespace: argparse.Namespace) -> dict[str, Any]:
-        """Return the fields that were passed as flags."""
+        """Return the values that were passed as flags, by field name."""
         values = {
             field.name: getattr(namespace, field.name, None) for field, _ in _documented_fields(cls)
         }

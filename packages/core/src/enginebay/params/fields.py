@@ -55,7 +55,7 @@ class Field(msgspec.Struct, frozen=True):
         return ()
 
     def value_from(self, arguments: Mapping[str, object]) -> object:
-        """Return the field's checked value from the constructor's arguments, or its default.
+        """Return the field's checked value from the constructor's arguments, or the default.
 
         Raises:
             ParamsError: The value is missing, or does not fit the type.
@@ -72,8 +72,8 @@ class Field(msgspec.Struct, frozen=True):
 
         Args:
             value: The value to convert.
-            typed: The text on the command line from which ``value`` was parsed, if any: messages
-                show it, and numbers and bools may then be texts.
+            typed: The command-line text from which ``value`` was parsed; None for a value from
+                Python. Messages show this text, and with it, numbers and bools may be texts.
 
         Raises:
             ParamsError: The value does not fit the type.
@@ -107,7 +107,7 @@ class Field(msgspec.Struct, frozen=True):
         return msgspec.convert(value, self.type, strict=strict, str_keys=True, dec_hook=_decode)
 
     def _expectation(self, message: str, value: object, *, typed: bool) -> str:
-        """Return a text with the expected and the found type, from msgspec's error message."""
+        """Convert msgspec's error message to a text with the expected and the found type."""
         if self.choices:
             return "expected one of " + ", ".join(map(repr, self.choices))
         found = f", found {type(value).__name__}"
@@ -122,7 +122,7 @@ class Field(msgspec.Struct, frozen=True):
         return "expected " + _use_python_names(match["wanted"] + (path and f" at {path}") + found)
 
     def describe(self) -> str:
-        """Return the type as in an annotation."""
+        """Return the field's type as text, as in an annotation."""
         return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", formatannotation(self.type))
 
 
@@ -169,7 +169,7 @@ def read_fields(docstring: str) -> dict[str, str]:
 
 
 def _section_lines(docstring: str) -> list[str]:
-    """Return the lines of the sections ``Args`` and ``Attributes``, with less indentation."""
+    """Return the lines of the sections ``Args`` and ``Attributes``, dedented by one level."""
     lines: list[str] = []
     inside, indent = False, 0
     for line in cleandoc(docstring).splitlines():

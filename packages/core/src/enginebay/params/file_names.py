@@ -1,4 +1,4 @@
-"""File names that end with the suffix of their format."""
+"""File names that end with the suffix of the file's format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enginebay.errors import ParamsError
 class FileName(str):
     """The name of a file, without its folder.
 
-    The suffix is appended unless the name ends with it already. Any other dot belongs to the name:
+    The suffix is appended to a name that does not end with it. Any other dot belongs to the name:
     ``resnet.v1`` becomes ``resnet.v1.onnx``, since a version cannot be told from a suffix.
 
     Args:

@@ -4,11 +4,11 @@
 
     shapes   one or more of shape, separated by commas or blanks
     shape    [name ":"] [dim ("x" dim)*]      "=" is accepted for ":"
-    dim      a number from 0 up, or "?" (or "-1") for an open dim
+    dim      a number from 0 up, or "?" (or "-1") for a dynamic dim
 
 The last colon or equals sign ends the name, so that names may contain these characters. A scalar
-has a name and no dims: ``scale:``. A shape without a name is the shape of the only input; its key
-is the empty name.
+has a name and no dims: ``scale:``. A shape without a name is the shape of the only input; the key
+of this shape is the empty text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHAPE = re.compile(r"(?:(?P<name>.*)[:=])?(?P<dims>(?:(?:[0-9]+|\?|-1)(?:x(?:[0
 
 
 def parse_shapes(text: str) -> dict[str, Dims]:
-    """Parse shapes in the grammar of this module.
+    """Parse a text with shapes, in the grammar of this module.
 
     Returns:
         Input name → shape, in the order of the text, with None for ``?``.
@@ -156,14 +156,14 @@ def resolve_profiles(
     Args:
         main: The usual shapes.
         minimum: The smallest shapes, with None (``?``) for a dim that equals the one in ``main``;
-            None if all are equal.
+            None if all shapes equal those in ``main``.
         maximum: The largest shapes, in the same form.
 
     Returns:
         Input name → profile, in the order of ``main``.
 
     Raises:
-        ParamsError: The names or ranks differ, or a dim is not min ≤ main ≤ max.
+        ParamsError: The names or ranks differ, or a dim does not satisfy min ≤ main ≤ max.
 
     Example:
         >>> resolve_profiles({"x": (4, 3)}, {"x": (1, None)}, {"x": (8, None)})
@@ -180,7 +180,7 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
     """Return the shape of each input by its name, from the shapes that the user wrote.
 
     A shape without a name is that of the only input. The name of a container of inputs, such as a
-    cache, stands for all inputs in it that have no shape of their own.
+    cache, stands for all inputs in the container for which the user wrote no separate shape.
 
     Raises:
         ParamsError: An input is unknown, or one of several inputs has no name.
@@ -211,12 +211,12 @@ def name_shapes(shapes: Shapes, input_names: Iterable[str]) -> dict[str, Dims]:
 
 
 def inputs_in(container: str, input_names: Iterable[str]) -> list[str]:
-    """Return the names of the inputs in a container: ``past.0.key`` is in ``past``."""
+    """Return the names of the inputs in a container, such as ``past.0.key`` for ``past``."""
     return [name for name in input_names if container and name.startswith(f"{container}.")]
 
 
 def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
-    """Return ``given`` in the order of ``main``, with sizes of ``main`` in the place of None."""
+    """Return ``given`` in the order of ``main``, with the sizes of ``main`` in place of None."""
     for name in given:
         if name not in main:
             raise _unknown_name_error(name, main, "in the main shapes: those have")
