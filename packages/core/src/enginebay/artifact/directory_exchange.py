@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _AT_FDCWD = -100  # fcntl.h: paths are relative to the current directory
 _RENAME_EXCHANGE = 2  # linux/fs.h
+#: Errors of an old kernel, or of a file system that cannot exchange names.
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 
 
@@ -31,6 +32,7 @@ def exchange_directories(first: Path, second: Path) -> None:
 
 def _exchange_atomically(first: Path, second: Path) -> bool:
     """Exchange two names by one system call; return False if the call is not supported here."""
+    # Python does not wrap renameat2, and the C library may lack it: glibc has it since 2.28.
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
@@ -52,6 +54,7 @@ def _exchange_atomically(first: Path, second: Path) -> bool:
 
 def exchange_by_renames(first: Path, second: Path) -> None:
     """Exchange two names by three renames, which are undone if one fails."""
+    # Cut, since most file systems limit a name to 255 bytes.
     aside = second.parent / f".{second.name[:50]}.replaced-{secrets.token_hex(8)}"
     try:
         second.rename(aside)

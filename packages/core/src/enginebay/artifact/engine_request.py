@@ -128,6 +128,7 @@ def load_request(
     opened = open_artifact(artifact)
     manifest = opened.manifest
     params = manifest.params if device is None else {**manifest.params, "device": device}
+    # Any other artifact fits every machine, and does not need the backend here.
     if manifest.built_for or manifest.pinned:
         _check_machine(opened, params)
     return LoadRequest(

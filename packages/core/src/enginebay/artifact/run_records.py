@@ -129,6 +129,7 @@ def _replace_manifest(folder: int, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(part, flags, mode, dir_fd=folder), "wb") as file:
             file.write(data)
+            # A rename does not flush the content of files.
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, MANIFEST_NAME, src_dir_fd=folder, dst_dir_fd=folder)

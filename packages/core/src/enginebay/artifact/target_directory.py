@@ -53,6 +53,8 @@ def _resolve_parents(path: Path) -> Path:
 
 
 def _check_position(target: Path) -> None:
+    # An artifact is replaced by renames, which fail at a mount point. A process in the old
+    # directory would stay in it.
     cwd = Path.cwd()
     if target == cwd or target in cwd.parents:
         state = "is the current directory" if target == cwd else "contains the current directory"

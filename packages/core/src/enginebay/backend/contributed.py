@@ -19,6 +19,7 @@ def plugin_rewriters(ir: IRKind) -> list[RewriterSet]:
     Raises:
         PluginError: A plugin did not return a ``RewriterSet``.
     """
+    # An empty name requests the rewriters for an export without a backend.
     return collect_rewriters(load_plugins(), RewritersRequest(backend="", ir=ir))
 
 

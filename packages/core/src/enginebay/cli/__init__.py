@@ -122,6 +122,7 @@ def parser_options(module: ModuleType) -> dict[str, Any]:
     text = read_summary(module.__name__)
     return {
         "description": f"{text[:1].upper()}{text[1:]}.",
+        # flag_values() finds no abbreviated flag in an unparsed command line.
         "allow_abbrev": False,
         "examples": getattr(module, "EXAMPLES", ()),
     }

@@ -45,6 +45,7 @@ def run(args: Namespace) -> int:
                 (title, "STATE", "DISTRIBUTION", "REASON"),
                 [(s.name, s.state, s.provider, s.reason or "") for s in statuses],
             )
+    # A set: two distributions that provide the same backend have the same fix.
     fixes = {(status.name, status.fix) for status in (*backends, *plugins, *commands) if status.fix}
     for name, fix in sorted(fixes):
         print_message(f"{styled(f'{name}:', 'red', sys.stderr)} {fix}")

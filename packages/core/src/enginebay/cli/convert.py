@@ -84,6 +84,7 @@ def run(args: Namespace) -> int:
 
 def _next_commands(artifact: Artifact) -> list[str]:
     folder = shlex.quote(short_path(artifact.path))
+    # Converting records no inputs, and values can be generated for fixed sizes only.
     inputs = [
         f"--input {shlex.quote(f'{spec.name}={human_shape(_example_shape(spec.dims))}')}"
         for spec in artifact.inputs

@@ -30,6 +30,7 @@ def run(args: Namespace) -> int:
     from enginebay.rewriting import builtin_rewriters, list_rewriters
 
     backend = get_backend(args.backend or default_backend())
+    # A deployment tries this IR first.
     ir = args.ir or backend.info.irs[0]
     sets = [*find_sets(args.rewriters or ()), *backend.rewriters(ir), builtin_rewriters()]
     rows = [

@@ -127,6 +127,7 @@ def _describe_output(name: str, array: NumpyArray) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
     figures: dict[str, Any] = dict.fromkeys(("min", "max", "mean"))
     if array.size and array.dtype.kind not in "cOSU":
+        # float64 is inexact for integers from 2**53 on.
         numbers = array.astype("float64") if array.dtype.kind not in "iu" else array
         figures = {
             "min": _json_number(numbers.min().item()),

@@ -39,6 +39,7 @@ def touching(
     """
     order = np.argsort(others_low, kind="stable")
     starts = others_low[order]
+    # No interval that starts earlier than ``low - longest`` reaches ``low``.
     longest = float((others_high - others_low).max(initial=0.0))
     first = np.searchsorted(starts, low - longest, "left")
     counts = np.maximum(np.searchsorted(starts, high, "right") - first, 0)

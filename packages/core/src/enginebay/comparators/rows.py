@@ -171,6 +171,7 @@ def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
         raise UsageError(
             f"set finds more than {_MAX_PAIRS} pairs of rows within tolerance of each other"
         )
+    # Equal infinities and two NaN have the difference NaN, which counts as no error.
     errors = np.abs(columns.values[pairs[:, 0]] - columns.found_values[pairs[:, 1]])
     return assign(pairs, -np.nan_to_num(errors).sum(-1), count, others)
 
@@ -186,6 +187,8 @@ def _identify_rows(rows: NumpyArray) -> NumpyArray:
 
 def _match_equal_rows(ids: NumpyArray, found_ids: NumpyArray) -> NumpyArray:
     """Match equal ids in order; return an index into ``found_ids``, or -1, for each of ``ids``."""
+    # The k-th row with an id gets a unique number, which only the k-th such row of the other side
+    # has: so each row has one match.
     base = max(len(ids), len(found_ids))
     left, right = (side * base + _count_earlier(side) for side in (ids, found_ids))
     _, rows, others = np.intersect1d(left, right, assume_unique=True, return_indices=True)

@@ -133,6 +133,7 @@ class _Ranking(NamedTuple):
             return cls(outputs[1][1], values)
         if values.dtype.kind in "iu":
             return cls(values, None)
+        # Stable: equal scores have the same order in the reference and in the engine's output.
         order = np.argsort(-values, axis=-1, kind="stable")
         return cls(order, np.take_along_axis(values, order, -1))
 

@@ -123,6 +123,7 @@ class _Loader:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as err:
             raise error_at(file, f"byte {err.start} is not UTF-8") from err
+        # Any line end counts as one line, as for ast, whose line numbers PythonConfig looks up.
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

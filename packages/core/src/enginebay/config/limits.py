@@ -45,6 +45,7 @@ class Budget:
             ValueError: The value is too large, nested too deep, or of a type that configs cannot
                 contain.
         """
+        # A range becomes a list in the result.
         self.spend("values", len(value) if isinstance(value, range) else 1)
         if depth > MAX_DEPTH:
             raise ValueError(f"values are nested more than {MAX_DEPTH} deep")

@@ -35,6 +35,7 @@ def read_section(
         if key in fields:
             field = msgspec.structs.replace(fields[key], owner=join_keys(path))
             with problems.collecting((*path, key)):
+                # None means the default, as in the constructor of params.
                 values[key] = field.default if value is None else field.convert(value)
         elif kind.__struct_config__.forbid_unknown_fields:
             owners = [name for name, cls in OPTIONS.items() if key in cls.__struct_fields__]

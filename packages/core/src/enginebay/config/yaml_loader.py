@@ -38,6 +38,8 @@ class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         """Return a node's value; raise if the text does not fit the tag, as in ``!!int ''``."""
         try:
             return super().construct_object(node, deep=deep)
+        # PyYAML raises these for texts that do not fit: IndexError for !!int '', AttributeError for
+        # !!timestamp x.
         except (ValueError, LookupError, TypeError, AttributeError) as err:
             text = f"{node.value!r:.80}" if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
             raise _error_at(node, f"{text} is not of type {node.tag.rpartition(':')[2]}") from err

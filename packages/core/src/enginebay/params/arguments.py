@@ -94,6 +94,7 @@ def _options(field: Field) -> dict[str, Any]:
     if _is_scalar(field.type):
         return {"type": _reader(field)}
     if _is_list(field.type):
+        # A tuple of fixed length is one value: a repeated flag replaces it, and appends no items.
         collected = {} if _is_fixed_tuple(field.type) else {"action": _Collect}
         return {"type": _reader(field, _split_list), "metavar": "A,B,...", **collected}
     if _is_table(field.type):

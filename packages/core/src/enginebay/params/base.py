@@ -70,6 +70,7 @@ class BackendParams(Declared):
 
     def __post_init__(self) -> None:
         """Check that the usual, smallest and largest shapes are consistent."""
+        # Without usual shapes, the bounds are checked later, with the shapes of the example inputs.
         if self.input_shapes:
             self.shape_profiles()
 
