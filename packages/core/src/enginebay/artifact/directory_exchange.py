@@ -32,7 +32,7 @@ def exchange_directories(first: Path, second: Path) -> None:
 
 def _exchange_atomically(first: Path, second: Path) -> bool:
     """Exchange two names by one system call; return False if the call is not supported here."""
-    # Python does not wrap renameat2, and the C library may lack it: glibc has it since 2.28.
+    # Python does not wrap renameat2, and not every C library has it: glibc does since 2.28.
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False

@@ -140,7 +140,7 @@ def move_artifact(source: str | Path, target: str | Path, digest: str) -> Artifa
 
 
 def _rename_into_place(directory: Path, target: Path, *, overwrite: bool) -> None:
-    """Rename a directory to ``target``, or exchange it with an artifact that exists there."""
+    """Rename a directory to ``target``, or exchange the directory and an existing artifact."""
     # Again, since another process may have changed the target during the build.
     check_target(target, overwrite=overwrite)
     if overwrite and target.exists():

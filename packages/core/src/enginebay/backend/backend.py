@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from enginebay.rewriting import RewriterSet
     from enginebay.tensors import TensorSpec
 
-#: The backend if none is named, and not exactly one is installed.
+#: The default backend if none or several are installed.
 DEFAULT_BACKEND = "onnxruntime"
 
 
@@ -60,7 +60,7 @@ def default_backend() -> str:
 
 
 def get_backend(name: str) -> Backend:
-    """Return a backend, whose plugin is loaded by name.
+    """Load and return a backend by name.
 
     Raises:
         BackendNotFoundError: No installed distribution provides a backend of this name.
@@ -215,7 +215,7 @@ class Backend:
         return tuple(work_dir / file for file in files)
 
     def convert(self, request: ConvertRequest[Any]) -> tuple[Path, ...]:
-        """Convert an IR with the plugin's converter, and check the files that it returns.
+        """Convert an IR with the plugin's converter, and check the returned files.
 
         Returns:
             The paths of the engine's files relative to the request's ``work_dir``.
@@ -491,7 +491,7 @@ class Backend:
         return collect_rewriters(self._plugin, RewritersRequest(backend=self.name, ir=ir))
 
     def lowering(self, ir: IRKind, rewriters: Sequence[RewriterSet] = ()) -> Lowering:
-        """Return the value of ``ConvertRequest.lower`` for one conversion.
+        """Return the function to pass as ``ConvertRequest.lower`` in one conversion.
 
         Args:
             ir: The kind of the IR that is converted.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def kept_nodes(nodes: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Select the nodes that stay in floating point by their names or operators.
+    """Return the nodes that stay in floating point, selected by name or by operator.
 
     Args:
         nodes: Node name → operator, for all nodes that could be computed in 8 bits.

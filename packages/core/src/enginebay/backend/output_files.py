@@ -10,7 +10,7 @@ from enginebay.errors import ConversionError
 
 
 def check_output_files(listed: Any, work_dir: Path, backend: str) -> tuple[Path, ...]:
-    """Check the files that ``to_backend`` returned, and make their paths relative to ``work_dir``.
+    """Check the files that ``to_backend`` returned; return their paths relative to ``work_dir``.
 
     Args:
         listed: The hook's return value.

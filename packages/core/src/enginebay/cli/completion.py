@@ -1,4 +1,4 @@
-"""``enginebay completion``: print a shell script that completes these commands."""
+"""``enginebay completion``: print a shell script that completes enginebay's commands."""
 
 from __future__ import annotations
 

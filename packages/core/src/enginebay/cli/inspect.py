@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
 
 def run(args: Namespace) -> int:
-    """Print a description of an IR file, or check and describe an artifact; return 0."""
+    """Print a description of an IR file, or of an artifact whose files are checked; return 0."""
     from enginebay.artifact import open_artifact
     from enginebay.backend import read_ir
 

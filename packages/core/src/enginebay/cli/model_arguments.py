@@ -61,7 +61,7 @@ def add_backend_parameters(parser: ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def named_backends(argv: Sequence[str]) -> list[str]:
-    """Return the names in all ``--backend`` flags; one flag may have several: ``A,B``."""
+    """Return the backends in all ``--backend`` flags; a flag may name several: ``A,B``."""
     return [name for value in flag_values("--backend", argv) for name in value.split(",") if name]
 
 

@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
     from enginebay.operations import load
     from enginebay.tensors import parse_inputs
 
-    # A wrong path must not be found after a long run.
+    # A wrong path must be an error before the run, which may be long.
     if args.output:
         _check_output(args.output)
     check_item_flags(args)
@@ -89,7 +89,10 @@ def run(args: Namespace) -> int:
 def _pick_inputs(
     artifact: Artifact, wrapper: Wrapper, arrays: Mapping[str, TensorSpec | NumpyArray]
 ) -> Mapping[str, Array]:
-    """Return the inputs from the flags; by default, the first recorded or generated inputs."""
+    """Return the inputs from the flags.
+
+    Without such flags, return the inputs of the first recorded sample, or generated inputs.
+    """
     from enginebay.tensors import inputs_for
 
     samples = [] if arrays else artifact.samples()

@@ -91,7 +91,7 @@ def _augment(pairs: NumpyArray, partner: NumpyArray, taken: NumpyArray) -> None:
     candidates: dict[int, list[int]] = {}
     for row, other in pairs.tolist():
         candidates.setdefault(row, []).append(other)
-    # A row from which no path was found has none until another path changes the matching.
+    # A search that failed would fail again until another path changes the matching.
     seen: set[int] = set()
     for start in unmatched:
         path = _find_augmenting_path(start, candidates, taken, seen)

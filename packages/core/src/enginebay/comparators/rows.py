@@ -153,7 +153,7 @@ def _concatenate_columns(outputs: Mapping[str, NumpyArray], names: list[str]) ->
 
 
 def _match_rows(columns: _Columns, count: int, others: int) -> NumpyArray:
-    """Return, for each row of the reference, the index of the matching row, or -1."""
+    """Return, for each row of the reference, the index of the artifact's matching row, or -1."""
     # Most engines keep the order, which is the fastest to check.
     same_order = np.arange(min(count, others))
     if count == others and columns.are_close(same_order, same_order).all():

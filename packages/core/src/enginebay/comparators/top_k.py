@@ -50,7 +50,7 @@ class TopK:
         if reference.scores is not None and engine.scores is not None:
             name = expected[0][0]
             same |= self._find_ties(request.allowed, name, reference, found_best)
-            # NaN is sorted to the end, where the best classes do not show it.
+            # NaN scores are sorted to the end, so that the best classes would not show them.
             is_nan, found_nan = np.isnan(reference.scores), np.isnan(engine.scores)
             same &= (is_nan == found_nan).all(-1, keepdims=True)
             aligned = (self._align_scores(name, reference, engine, is_sorted=len(expected) == 2),)
@@ -70,7 +70,7 @@ class TopK:
     def _find_ties(
         self, allowed: Allowed, name: str, reference: _Ranking, found_best: NumpyArray
     ) -> NumpyArray:
-        """Return a mask: True at a rank where the engine's class is as good as the reference's."""
+        """Return a mask: True where the engine's class at a rank ties with the reference's."""
         assert reference.scores is not None
         at_rank = reference.scores[..., : self.k]
         with np.errstate(invalid="ignore"):

@@ -81,7 +81,7 @@ class PythonConfig:
         return self.read_value(nodes[0].value), self._location_of(nodes[0].value)
 
     def read_contents(self, base: LocatedDict) -> LocatedDict:
-        """Return the values that the file assigns, by name; ``base`` is the merged bases."""
+        """Return the values that the file assigns, by name; ``base`` holds the merged bases."""
         self._templates.base = base
         result = LocatedDict()
         for node in self._tree.body:

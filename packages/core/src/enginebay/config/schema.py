@@ -22,7 +22,7 @@ def config_schema(backends: Mapping[str, type[BackendParams]]) -> dict[str, Any]
     """Return the JSON Schema of configs for these backends.
 
     Args:
-        backends: Name of a backend → its params class.
+        backends: Backend name → params class of the backend.
 
     Example:
         >>> from enginebay.params import BackendParams
@@ -117,6 +117,6 @@ def _custom_type_schema(type_: type) -> dict[str, object]:
 
 
 def _describe_optional(schema: Mapping[str, object], text: str) -> dict[str, object]:
-    """Return a schema with a description; it also allows null, which means the default."""
+    """Return a schema with a description and with the further value null, for the default."""
     described = {"description": text} if text else {}
     return {**described, "anyOf": [schema, {"type": "null"}]}

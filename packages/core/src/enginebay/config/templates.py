@@ -58,7 +58,7 @@ class Templates:
         self.used: set[str] = set()
 
     def evaluate(self, template: re.Match[str], location: Location) -> object:
-        """Return the value of a template that is not in a text; a variable may then be a number.
+        """Return the value of a template outside a text; an environment variable may be a number.
 
         Raises:
             ConfigError: The base does not define the name, or environment variables are forbidden.

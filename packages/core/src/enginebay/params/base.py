@@ -41,8 +41,8 @@ class BackendParams(Declared):
     and None for the default. Nothing else is converted.
 
     Only the fields in the ``Args:`` or ``Attributes:`` section of a class become flags, in that
-    order. A subclass without such a section has its base's flags; in a subclass with one, the
-    inherited fields become flags only if the section lists them again.
+    order. A subclass without such a section has its base's flags. In a subclass with such a
+    section, inherited fields become flags only if the section lists them again.
 
     Attributes:
         work_dir: Folder of the artifact's files.
