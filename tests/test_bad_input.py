@@ -144,7 +144,7 @@ def test_an_artifact_with_a_file_of_the_users_is_not_overwritten(
         cli("deploy", "models.py:build", *DEPLOY, "--overwrite"),
         2,
         f'"{artifact}" also contains "notes.txt", which is not part of the artifact',
-        "move it away, or choose another --work-dir",
+        "move this file away, or choose another --work-dir",
     )
     assert snapshot(here) == before
 
@@ -167,7 +167,7 @@ def test_work_dir_that_is_a_symlink_is_refused(cli: Run, here: Path, artifact: P
         cli("deploy", "models.py:build", *ORT, "--work-dir", "link", "--overwrite"),
         2,
         f'"{here}/link" is a symbolic link: expected a directory, or a new path',
-        f'name its target: --work-dir "{artifact}"',
+        f'name the target of the link: --work-dir "{artifact}"',
     )
     assert (here / "link").is_symlink()
 
@@ -364,7 +364,7 @@ def test_manifest_of_a_newer_format_is_refused(cli: Run, artifact: Path) -> None
         refused(
             cli(command, "out"),
             1,
-            '"out/manifest.json" was made by a newer Enginebay (format 7; this one reads 1)',
+            '"out/manifest.json" was made by a newer Enginebay (manifest format 7, supported: 1)',
             'pip install --upgrade "enginebay>=9.0"',
         )
 

@@ -304,9 +304,9 @@ def test_compare_flag_applies_comparators_and_refuses_unfitting(
     assert "compared   top-k:3 of output_0:" in made.out
     before = Path("art/manifest.json").read_bytes()
     for wrong, message in {
-        "output_0=top-k:9": "error: top-k:9 compares 9 classes, but 'output_0' has 8",
+        "output_0=top-k:9": "error: 'top-k:9' compares 9 classes, but 'output_0' has 8",
         "output_1=detections": "error: the comparator 'detections' expects boxes of shape [N, 4]",
-        "outptu_0=set": "error: unknown output 'outptu_0' for the comparator set; available: ",
+        "outptu_0=set": "error: unknown output 'outptu_0' for the comparator 'set'; available: ",
         "output_0=sets": "error: unknown comparator 'sets'; available: top-k",
     }.items():
         ran = cli(*base, "--compare", wrong)
@@ -327,7 +327,7 @@ def test_a_function_is_recorded_and_not_run_by_its_name(tmp_path: Path) -> None:
         return ComparisonResult(passed=same, matched=1, reason="" if same else "another count")
 
     rows(0.0, tmp_path / "art", compare={"boxes": same_count})
-    with pytest.raises(UsageError, match="which is Python code: it is not run"):
+    with pytest.raises(UsageError, match="which is Python code: an artifact may not run code"):
         eb.verify(tmp_path / "art")
     assert eb.verify(
         tmp_path / "art", options=eb.VerifyOptions(compare={"boxes": same_count})

@@ -286,8 +286,7 @@ def test_model_file_is_not_exported_for_a_backend_of_its_ir(
         ran = cli("convert", "straight", files / "net.onnx", "--work-dir", "other")
         assert ran.code == 1
         assert ran.err == (
-            "error: backend 'straight' does not convert from onnx ('net.onnx'): "
-            f"it takes {irs[0]}\n"
+            f"error: backend 'straight' cannot convert 'net.onnx': expected {irs[0]}, found onnx\n"
         )
 
 

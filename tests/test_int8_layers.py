@@ -153,7 +153,7 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
     [
         (
             {"int8_keep": ["Conv"], "params": {}},
-            "int8_keep keeps layers out of int8, but precision fp32 has no 8-bit layers",
+            "int8_keep keeps layers out of int8, but precision fp32 computes no layer in 8 bits",
             "--precision int8",
         ),
         (
@@ -163,7 +163,7 @@ def test_quantize_fails_if_no_mix_of_precisions_is_accurate(
         ),
         (
             {"int8_keep": ["Convv"]},
-            "'Convv' matches no node or operator that would be in 8 bits; ",
+            "'Convv' is not a node or an operator that the engine computes in 8 bits; ",
             "did you mean 'Conv'?",
         ),
     ],

@@ -84,7 +84,9 @@ def test_a_dynamic_size_without_a_range_is_refused(deploy):
 
 
 def test_an_unsupported_dtype_is_refused(deploy):
-    with pytest.raises(ConversionError, match="'input' is float64, and backend 'ncnn' takes"):
+    with pytest.raises(
+        ConversionError, match="'input' has dtype float64, but backend 'ncnn' supports"
+    ):
         deploy(nn.ReLU(), torch.randn(1, 3, dtype=torch.float64))
 
 

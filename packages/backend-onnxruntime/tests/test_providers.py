@@ -45,7 +45,7 @@ def test_cuda_that_does_not_load_is_refused(load, device, strict):
     with pytest.raises(FallbackError) as raised:
         load(RELU, device=device, strict=strict)
     assert str(raised.value) == (
-        f"device '{device}' was requested, and onnxruntime {onnxruntime.__version__} runs on "
+        f"device '{device}' was requested, but onnxruntime {onnxruntime.__version__} runs on "
         "'cpu': CUDAExecutionProvider was requested but could not be loaded"
     )
     check = f"enginebay check-env onnxruntime --device {device}"

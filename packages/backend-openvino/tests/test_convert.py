@@ -192,7 +192,7 @@ def test_an_unknown_operator_is_refused(write, tmp_path):
 def test_an_input_that_is_not_a_tensor_is_refused(write, tmp_path):
     model = write("(seq(float[2]) s) => (int64[] n) { n = SequenceLength(s) }")
     with pytest.raises(
-        ConversionError, match="input 's' is sequence, and backend 'openvino' takes"
+        ConversionError, match="input 's' has dtype sequence, but backend 'openvino' supports"
     ):
         eb.convert(model, backend="openvino", work_dir=tmp_path / "out")
     assert not (tmp_path / "out").exists()

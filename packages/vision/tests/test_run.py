@@ -67,7 +67,7 @@ def test_run_saves_outputs(made: Path, cli: Run) -> None:
         (
             "without --image photos/red/0.png",
             2,
-            "has no task, which specifies how to turn an image into an input",
+            "has no task, and --image requires the preprocessing of a task",
             "deploy the model again with --task FILE.json",
         ),
         ("build --image no.png", 2, "'no.png' does not exist; expected an image", None),

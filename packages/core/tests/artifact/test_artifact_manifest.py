@@ -141,7 +141,7 @@ def test_a_newer_manifest_format_is_refused(tmp_path, publish):
         open_artifact(tmp_path / "model")
     where = tmp_path / "model" / "manifest.json"
     assert str(caught.value) == (
-        f'"{where}" was made by a newer Enginebay (format 2; this one reads 1)'
+        f'"{where}" was made by a newer Enginebay (manifest format 2, supported: 1)'
     )
     assert caught.value.hint == 'pip install --upgrade "enginebay>=7.0"'
 

@@ -68,7 +68,7 @@ def test_reading_an_open_artifact_after_its_replacement_is_refused(tmp_path, pub
     assert str(caught.value) == (
         f'"{tmp_path}/model" was replaced by another artifact after it was opened'
     )
-    assert caught.value.hint == "open it again"
+    assert caught.value.hint == "open the artifact again"
     (tmp_path / "model" / "manifest.json").unlink()
     with pytest.raises(ArtifactError, match=r"manifest.json\" cannot be read: No such file"):
         artifact.samples()
@@ -88,4 +88,4 @@ def test_reading_ends_after_repeated_replacements(tmp_path):
     assert str(caught.value) == (
         f'"{folder}" was replaced during each of {ATTEMPTS} attempts to read it'
     )
-    assert caught.value.hint == "stop the process that keeps replacing it"
+    assert caught.value.hint == "stop the process that replaces the folder"

@@ -166,7 +166,7 @@ def test_an_artifact_with_other_files_is_never_touched(tmp_path, publish, snapsh
     assert str(error) == (
         f'"{tmp_path}/model" also contains "parts/thesis.tex", which is not part of the artifact'
     )
-    assert error.hint == f"move it away, or {ELSEWHERE}"
+    assert error.hint == f"move this file away, or {ELSEWHERE}"
     assert snapshot(tmp_path) == before
 
 
@@ -183,7 +183,8 @@ def test_an_artifact_with_a_damaged_manifest_is_never_touched(tmp_path, snapshot
     before = snapshot(tmp_path)
     error = refused(tmp_path / "model", overwrite=True)
     assert str(error) == (
-        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; it is not overwritten'
+        f'"{where}" is damaged: Expected `array`, got `str` - at `$.files`; the folder is not '
+        "replaced"
     )
     assert error.hint == ELSEWHERE
     assert snapshot(tmp_path) == before
@@ -207,7 +208,7 @@ def test_a_link_is_never_touched(tmp_path, publish, overwrite, leads_to):
     assert str(error) == (
         f'"{tmp_path}/latest" is a symbolic link: expected a directory, or a new path'
     )
-    assert error.hint == f'name its target: --work-dir "{tmp_path}/{leads_to}"'
+    assert error.hint == f'name the target of the link: --work-dir "{tmp_path}/{leads_to}"'
     assert (tmp_path / "latest").readlink() == Path(leads_to)
 
 

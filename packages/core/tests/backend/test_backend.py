@@ -312,18 +312,18 @@ def test_fallback_is_in_the_receipt_and_refused_when_strict(tiny: Path, tmp_path
             assert wrapper.receipt.fallbacks == ("no turbo here",)
         with pytest.raises(FallbackError) as caught:
             eb.load(artifact, strict=True)
-    assert str(caught.value) == "backend 'odd' fell back, and strict refuses that: no turbo here"
+    assert str(caught.value) == "backend 'odd' used a fallback, which strict forbids: no turbo here"
 
 
 @pytest.mark.parametrize(
     ("info", "device", "kind", "message"),
     [
-        ("", "cuda:1", FallbackError, "device 'cuda:1' is not one of odd's: cpu"),
+        ("", "cuda:1", FallbackError, "'odd' has no device 'cuda:1': expected cpu"),
         (
             ", devices=('cpu', 'gpu')",
             "GPU.0",
             FallbackError,
-            "device 'GPU.0' was requested, and onnx.reference ",
+            "device 'GPU.0' was requested, but onnx.reference ",
         ),
     ],
 )
@@ -348,7 +348,7 @@ def test_smoke_test_with_a_fallback_fails() -> None:
         check = eb.get_backend("odd").check_env().failed
     assert check is not None
     assert check.tier == "smoke"
-    assert check.found == "backend 'odd' fell back, and strict refuses that: no turbo here"
+    assert check.found == "backend 'odd' used a fallback, which strict forbids: no turbo here"
 
 
 def test_artifact_bound_to_a_different_engine_is_refused(
@@ -598,7 +598,9 @@ def test_unsupported_kind_of_ir_is_refused(tiny: Path, tmp_path: Path, loopback:
 
     path = tmp_path / "relu.pt"
     eb.export(torch.nn.ReLU(), torch.ones(1), path=path)
-    with pytest.raises(ConversionError, match=r"does not convert from torchscript \('relu\.pt'\)"):
+    with pytest.raises(
+        ConversionError, match=r"convert 'relu\.pt': expected onnx, found torchscript"
+    ):
         eb.convert(path, backend=loopback, work_dir=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -612,9 +614,9 @@ def test_unsupported_input_dtype_is_refused(tmp_path: Path, loopback: str) -> No
     steps: list[str] = []
     given: dict[str, Any] = {"backend": loopback, "work_dir": tmp_path / "out"}
     wanted = (
-        "input 'input' is int8, and backend 'loopback' takes float16, float32, float64, int32, "
-        "int64, bool\n"
-        "hint: give 'input' one of these dtypes, and convert it in the model"
+        "input 'input' has dtype int8, but backend 'loopback' supports float16, float32, float64, "
+        "int32, int64, bool\n"
+        "hint: pass 'input' in one of these dtypes, and convert it in the model"
     )
     for refuse in (
         lambda: eb.deploy(torch.nn.ReLU(), x, **given, watch=lambda step: steps.append(step.name)),

@@ -21,7 +21,7 @@ def backend_info():
 def built_for(request):
     return {}
 """
-WANTED = "expected the machines as text, and the reason why this one is not among them"
+WANTED = "expected the machines as text, and the reason why this machine is not among them"
 
 
 @pytest.mark.parametrize(

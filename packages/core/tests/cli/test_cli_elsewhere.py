@@ -42,7 +42,7 @@ def test_an_artifact_is_built_here_and_verified_on_its_device(
     assert refused.code == 3
     assert refused.err == (
         f"error: '{here}/out' is built for a board of kind 1 or 2, and this machine has no board\n"
-        "hint: copy it to one of these machines\n"
+        "hint: copy the artifact to such a machine\n"
     )
     monkeypatch.setenv("AHEAD_DEVICE", "Board 1")
     done = ahead_cli("verify", "out")
@@ -75,7 +75,10 @@ def test_a_wrong_graph_is_refused_without_a_device(ahead_cli: Run, here: Path) -
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        (("--strict",), "strict looks at what the engine falls back on, and it cannot run here: "),
+        (
+            ("--strict",),
+            "strict looks at what the engine falls back on, and the engine cannot run here: ",
+        ),
         (("--gain", "x"), "argument --gain: "),
     ],
 )

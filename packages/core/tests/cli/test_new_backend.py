@@ -75,7 +75,7 @@ def test_a_name_of_an_enginebay_backend_is_refused(
     with pytest.raises(UsageError) as caught:
         write_package("onnxruntime", tmp_path)
     assert str(caught.value) == (
-        "backend 'onnxruntime' is Enginebay's own: pip install 'enginebay-onnxruntime[cpu]'"
+        "'onnxruntime' is a backend of Enginebay: pip install 'enginebay-onnxruntime[cpu]'"
     )
     assert list(tmp_path.iterdir()) == []
 

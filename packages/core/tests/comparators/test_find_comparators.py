@@ -263,10 +263,10 @@ def test_code_that_an_artifact_names_is_not_run():
     with pytest.raises(UsageError) as caught:
         recorded_comparators([(("a", "b"), "os:system")], Path("art"))
     assert str(caught.value) == (
-        "'art' was verified with the comparator 'os:system', which is Python code: it is "
-        "not run just because an artifact names it"
+        "'art' was verified with the comparator 'os:system', which is Python code: an "
+        "artifact may not run code"
     )
-    assert caught.value.hint == "if you trust it, pass it: --compare a,b=os:system"
+    assert caught.value.hint == "if you trust the code, add --compare a,b=os:system"
 
 
 @pytest.mark.parametrize(
@@ -285,12 +285,12 @@ def test_code_that_an_artifact_names_is_not_run():
         ({"x": ""}, "unknown comparator ''; available: ", None),
         ({"x": "top-k:0"}, "invalid '0' in top-k:0: expected a positive integer", None),
         ({"x": "top-k:-1"}, "invalid '-1' in top-k:-1: expected a positive integer", None),
-        ({"x": "set:1"}, "set takes no argument, found '1'", "--compare NAME=set"),
+        ({"x": "set:1"}, "'set' takes no argument, found '1'", "--compare NAME=set"),
         ({"x,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
         ({"x": "set", "y,x": "set"}, "output 'x' has two comparators", "leave one of them out"),
-        ({"x,": "set"}, "invalid outputs 'x,' in compare: expected one name, or several", None),
-        ({(): "set"}, "invalid outputs () in compare: expected one name, or several", None),
-        ({3: "set"}, "invalid outputs 3 in compare: expected one name, or several", None),
+        ({"x,": "set"}, "invalid outputs 'x,' in 'compare': expected one name, or several", None),
+        ({(): "set"}, "invalid outputs () in 'compare': expected one name, or several", None),
+        ({3: "set"}, "invalid outputs 3 in 'compare': expected one name, or several", None),
         (
             {"x": 5},
             "comparator 'builtins:int' is of type int, which cannot be called",
@@ -316,7 +316,7 @@ def test_an_unknown_output_is_refused():
     with pytest.raises(UsageError) as caught:
         check_comparators(find_comparators({"boxs": "set"}), [Sample({}, {"boxes": X, "y": X})])
     assert str(caught.value) == (
-        "unknown output 'boxs' for the comparator set; available: boxes, y"
+        "unknown output 'boxs' for the comparator 'set'; available: boxes, y"
     )
     assert caught.value.hint == "did you mean 'boxes'?"
 

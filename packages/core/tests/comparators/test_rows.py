@@ -92,8 +92,10 @@ def test_thousands_of_rows_are_matched(compared):
 
 
 BAD = {
-    "set compares rows of numbers along the first axis, found 'x' float32 ()": {"x": np.float32(1)},
-    "set compares outputs with the same number of rows, found 50 in 'x', 2 in 'y'": {
+    "'set' compares rows of numbers along the first axis, found 'x' float32 ()": {
+        "x": np.float32(1)
+    },
+    "'set' compares outputs with the same number of rows, found 50 in 'x', 2 in 'y'": {
         "x": POINTS,
         "y": np.arange(2),
     },

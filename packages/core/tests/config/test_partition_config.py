@@ -37,8 +37,8 @@ def test_the_parts_of_mmdeploys_config() -> None:
     assert not problems
     (note,) = problems.notes
     assert note == (
-        f"{PARTS}: the artifact contains every part, also those between and after the parts of "
-        "the list; enginebay chooses the names of files and tensors"
+        f"{PARTS}: the artifact contains every part, also parts between and after the listed "
+        "ones; enginebay chooses the names of files and tensors"
     )
 
 
@@ -69,7 +69,7 @@ HINT = "write export_config = dict(cuts=['MARK', …])"
         (
             {"type": "two_stage"},
             ("type",),
-            "'two_stage' is a partition of MMDeploy, which is not available here",
+            "MMDeploy's partition 'two_stage' is not available here",
             (
                 "write its partition_cfg, a list of dict(start=['MARK:input'], "
                 "end=['MARK:output']), or export_config = dict(cuts=['MARK', …])"

@@ -197,7 +197,7 @@ def test_the_data_set_of_a_config() -> None:
         ),
         (section(common_config={"deep": {"mode": "odd"}}), "odd is not served", "write even"),
         (section(model_inputs=[{}, {}]), "expected one entry for the whole model, found 2", None),
-        (section(model_inputs=[3]), "expected input_shapes by name, found int", None),
+        (section(model_inputs=[3]), "expected the key 'input_shapes', found int", None),
         (
             section(model_inputs=[{"shapes": {}}]),
             "'shapes' is not a key of backend_config.model_inputs.0",
@@ -205,7 +205,7 @@ def test_the_data_set_of_a_config() -> None:
         ),
         (
             section(model_inputs=[{"input_shapes": [1]}]),
-            "expected shapes by input, found list",
+            "expected a shape for each input, found list",
             None,
         ),
         (

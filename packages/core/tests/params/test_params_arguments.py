@@ -188,7 +188,7 @@ E_ = "tool: error: argument "
         ("--pads 1,a", "--pads: '1,a' does not fit Flags.pads: expected int at [1]"),
         ("--options a", "--options: 'a' is not a valid entry: expected KEY=VALUE"),
         ("--options =a", "--options: '=a' is not a valid entry: expected KEY=VALUE"),
-        ("--options a=1 --options a=2", "--options: 'a' is given twice"),
+        ("--options a=1 --options a=2", "--options: 'a' is specified twice"),
         ("--levels a=b", "--levels: 'a=b' does not fit Flags.levels: expected int at [...]"),
         ("--bounds a", "--bounds: 'a' is not a valid entry: expected KEY=A,B"),
         (
@@ -199,7 +199,7 @@ E_ = "tool: error: argument "
             "--bounds a=0,x",
             "--bounds: 'a=0,x' does not fit Flags.bounds: expected float at [...][1]",
         ),
-        ("--bounds a=0,1 --bounds a=0,1", "--bounds: 'a' is given twice"),
+        ("--bounds a=0,1 --bounds a=0,1", "--bounds: 'a' is specified twice"),
         ("--by-output a", "--by-output: 'a' is not a valid entry: expected KEY=VALUE"),
         ("--choices", "--choices: expected one argument"),
         ("--nested {", "--nested: '{' is not JSON: Input data was truncated"),
@@ -216,7 +216,7 @@ E_ = "tool: error: argument "
             (
                 "--input-shapes: 'x:-2x3' does not fit Flags.input_shapes: "
                 "'x:-2x3' is not a shape: expected NAME:1x3x224x224 "
-                "(write ? for an open dim)"
+                "(write ? for a dynamic dim)"
             ),
         ),
     ],

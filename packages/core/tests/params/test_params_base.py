@@ -229,9 +229,9 @@ class BadDefault(BackendParams):
             ),
             None,
         ),
-        (lambda: Needy(), "Needy needs 'name': expected str", None),
-        (lambda: Needy(name=None), "Needy needs 'name': expected str", None),
-        (lambda: Needy(name="a"), "Needy needs 'note': expected str", None),
+        (lambda: Needy(), "Needy requires 'name': expected str", None),
+        (lambda: Needy(name=None), "Needy requires 'name': expected str", None),
+        (lambda: Needy(name="a"), "Needy requires 'note': expected str", None),
         (
             lambda: Params(threads="4"),
             "'4' does not fit Params.threads: expected int, found str",

@@ -56,7 +56,7 @@ def test_shapes_are_parsed_from_text(text, shapes):
 
 ONE = "expected 1x3x224x224 or NAME:1x3x224x224"
 NAMED = "expected NAME:1x3x224x224"
-DYNAMIC = "write ? for an open dim"
+DYNAMIC = "write ? for a dynamic dim"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ DYNAMIC = "write ? for an open dim"
             "'x:1,x:2' does not have one shape for each input: the name 'x' occurs twice",
             None,
         ),
-        ("1,2", "'1,2' does not have one shape for each input: more than one has no name", None),
+        ("1,2", "'1,2' does not have one shape for each input: several shapes have no name", None),
         (
             "x: 1x3",
             "one of 2 shapes has no name: only a single input needs no name",
@@ -200,14 +200,14 @@ ORDER = "is out of order: expected min ≤ main ≤ max, found"
             "image:4,y:1",
             "imgae:1,y:1",
             "",
-            "'imgae' is not in the main shapes: those have 'image', 'y'",
+            "'imgae' is not in the main shapes, which have 'image', 'y'",
             "did you mean 'image'?",
         ),
         (
             "x:4,y:1",
             "",
             "x:8",
-            "the largest shapes lack 'y': found 'x'",
+            "the largest shapes have no entry for 'y': found 'x'",
             "add y:1",
         ),
     ],
@@ -305,5 +305,5 @@ def test_bounds_without_main_shapes_are_completed_later():
     params = BackendParams(min_shapes="x:1x3", max_shapes="x:8x3")
     (profile,) = params.shape_profiles({"x": (4, 3)}).values()
     assert (profile.min, profile.opt, profile.max) == ((1, 3), (4, 3), (8, 3))
-    with pytest.raises(ParamsError, match="'x' is not in the main shapes: those have 'y'"):
+    with pytest.raises(ParamsError, match="'x' is not in the main shapes, which have 'y'"):
         params.shape_profiles({"y": (4, 3)})

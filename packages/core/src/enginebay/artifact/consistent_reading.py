@@ -45,7 +45,7 @@ def read_consistently(folder: Path, read: Callable[[], _T]) -> _T:
                 close()
     raise ArtifactError(
         f'"{folder}" was replaced during each of {ATTEMPTS} attempts to read it',
-        hint="stop the process that keeps replacing it",
+        hint="stop the process that replaces the folder",
     )
 
 

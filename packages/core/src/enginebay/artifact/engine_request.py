@@ -150,7 +150,7 @@ def _check_machine(opened: Artifact, params: dict[str, object]) -> None:
     if manifest.built_for and (other := backend.elsewhere(typed_params)):
         built_for = BuiltFor(manifest.built_for, other.lacking)
         raise BackendUnavailableError(
-            f"'{opened.path}' is {built_for.describe()}", hint="copy it to one of these machines"
+            f"'{opened.path}' is {built_for.describe()}", hint="copy the artifact to such a machine"
         )
     if manifest.pinned:
         check_pinned(manifest, backend.bound_to(typed_params), hint=_command_to_rebuild(opened))

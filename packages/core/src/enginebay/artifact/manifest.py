@@ -297,8 +297,8 @@ def decode_manifest(data: bytes, path: Path) -> Manifest:
     header = _decode_struct(data, _Header, path, "is not an Enginebay manifest")
     if header.format > MANIFEST_FORMAT:
         raise ArtifactError(
-            f'"{path}" was made by a newer Enginebay (format {header.format};'
-            f" this one reads {MANIFEST_FORMAT})",
+            f'"{path}" was made by a newer Enginebay (manifest format {header.format},'
+            f" supported: {MANIFEST_FORMAT})",
             hint=f'pip install --upgrade "enginebay>={header.enginebay_version}"',
         )
     problem = f"does not fit manifest format {MANIFEST_FORMAT}"

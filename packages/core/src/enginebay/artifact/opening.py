@@ -84,7 +84,7 @@ class Artifact(msgspec.Struct, frozen=True):
         except UsageError as error:
             raise ArtifactError(
                 f'"{self.path / MANIFEST_NAME}" has a task that cannot be read: {error}',
-                hint="deploy the model again, or upgrade the packages to the versions that made it",
+                hint="deploy the model again, or install the package versions of the build",
             ) from error
 
     @property
@@ -154,7 +154,7 @@ class Artifact(msgspec.Struct, frozen=True):
         model = self.manifest.model
         if not model:
             raise UsageError(
-                f"'{self.path}' does not record its model", hint="name it: --model MODEL"
+                f"'{self.path}' does not record its model", hint="name the model: --model MODEL"
             )
         # Without options such as ?pretrained.
         before, colon, _ = model.partition("?")[0].rpartition(":")
@@ -180,7 +180,7 @@ class Artifact(msgspec.Struct, frozen=True):
         if current.as_made != self.manifest.as_made:
             raise ArtifactError(
                 f'"{self.path}" was replaced by another artifact after it was opened',
-                hint="open it again",
+                hint="open the artifact again",
             )
 
 

@@ -64,7 +64,7 @@ def record_run(artifact: Artifact, run: RunRecord) -> None:
         if current.as_made != artifact.manifest.as_made:
             raise ArtifactError(
                 f'"{artifact.path}" was replaced by another artifact after it was opened',
-                hint="verify it again",
+                hint="verify the artifact again",
             )
         _replace_manifest(folder, manifests.encode_manifest(add_run(current, run)))
 

@@ -30,7 +30,7 @@ def check_target(work_dir: str | Path, *, overwrite: bool) -> Path:
     if target.is_symlink():
         raise ArtifactExistsError(
             f'"{target}" is a symbolic link: expected a directory, or a new path',
-            hint=f'name its target: --work-dir "{os.path.realpath(target)}"',
+            hint=f'name the target of the link: --work-dir "{os.path.realpath(target)}"',
         )
     existing = next(path for path in (target, *target.parents) if path.exists())
     if not existing.is_dir():
@@ -85,12 +85,12 @@ def _check_content(target: Path, *, overwrite: bool) -> None:
         foreign = set(walk_files(target)) - listed_paths(where) - {MANIFEST_NAME}
     except ArtifactError as error:
         raise ArtifactExistsError(
-            f"{error}; it is not overwritten", hint=_OTHER_DIR_HINT
+            f"{error}; the folder is not replaced", hint=_OTHER_DIR_HINT
         ) from error
     # Temporary files of a killed writer are not files of others.
     foreign = {path for path in foreign if not MANIFEST_PART.fullmatch(path)}
     if foreign:
         raise ArtifactExistsError(
             f'"{target}" also contains "{min(foreign)}", which is not part of the artifact',
-            hint=f"move it away, or {_OTHER_DIR_HINT}",
+            hint=f"move this file away, or {_OTHER_DIR_HINT}",
         )

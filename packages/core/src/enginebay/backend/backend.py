@@ -228,8 +228,8 @@ class Backend:
         ir = request.ir
         if ir.kind not in self.info.irs:
             raise ConversionError(
-                f"backend '{self.name}' does not convert from {ir.kind} ('{ir.path.name}'): "
-                f"it takes {', '.join(self.info.irs)}"
+                f"backend '{self.name}' cannot convert '{ir.path.name}': "
+                f"expected {' or '.join(self.info.irs)}, found {ir.kind}"
             )
         request = self._complete_request(request)
         try:
@@ -257,7 +257,7 @@ class Backend:
         operators = self._plugin.call_typed("quantizable_nodes", Mapping, request)  # type: ignore[type-abstract]  # for isinstance
         if operators is None:
             precision = request.params.allowed_precision
-            raise UsageError(f"backend '{self.name}' cannot exclude nodes from its {precision}")
+            raise UsageError(f"backend '{self.name}' cannot exclude nodes from {precision}")
         return dict(operators)
 
     def unsupported_operators(self, request: ConvertRequest[Any]) -> dict[str, str] | None:
@@ -307,9 +307,9 @@ class Backend:
         for spec in inputs:
             if spec.dtype not in self.info.dtypes:
                 raise ConversionError(
-                    f"input '{spec.name}' is {spec.dtype}, and backend '{self.name}' takes "
-                    f"{', '.join(self.info.dtypes)}",
-                    hint=f"give '{spec.name}' one of these dtypes, and convert it in the model",
+                    f"input '{spec.name}' has dtype {spec.dtype}, but backend '{self.name}' "
+                    f"supports {', '.join(self.info.dtypes)}",
+                    hint=f"pass '{spec.name}' in one of these dtypes, and convert it in the model",
                 )
 
     def check_calibrated(self, params: BackendParams, purpose: str) -> None:
@@ -325,7 +325,7 @@ class Backend:
         precision, calibrated = self.allowed_precision(params), self.info.calibrated
         if precision not in calibrated:
             raise UsageError(
-                f"{purpose}, but precision {precision} has no 8-bit layers",
+                f"{purpose}, but precision {precision} computes no layer in 8 bits",
                 hint=f"--precision {calibrated[0]}" if calibrated else None,
             )
 
@@ -389,17 +389,17 @@ class Backend:
         # An engine may ignore a device that it does not know, and would then be verified on another
         # one.
         if device_kind(requested) not in (*devices, "auto"):
-            message = f"device '{requested}' is not one of {self.name}'s: {', '.join(devices)}"
+            message = f"'{self.name}' has no device '{requested}': expected {', '.join(devices)}"
             hint = f"--device {devices[0]}"
         elif device_kind(requested) not in ("cpu", "auto", device_kind(receipt.device)):
             # cpu is the default: a provider that was requested may still choose another device.
-            message = f"device '{requested}' was requested, and {receipt.engine} runs on "
+            message = f"device '{requested}' was requested, but {receipt.engine} runs on "
             message += f"'{receipt.device}'" + (f": {fallbacks}" if fallbacks else "")
             hint = (
                 f"--device {receipt.device}; enginebay check-env {self.name} --device {requested}"
             )
         elif request.strict and fallbacks:
-            message = f"backend '{self.name}' fell back, and strict refuses that: {fallbacks}"
+            message = f"backend '{self.name}' used a fallback, which strict forbids: {fallbacks}"
             hint = f"enginebay check-env {self.name} --device {requested}"
         else:
             return wrapper
@@ -441,7 +441,7 @@ class Backend:
         texts = (built_for.machines, built_for.lacking) if built_for else ()
         # An empty text in the manifest would mean that the engine is built for any machine.
         if not all(isinstance(text, str) for text in texts) or (texts and not texts[0].strip()):
-            expected = "the machines as text, and the reason why this one is not among them"
+            expected = "the machines as text, and the reason why this machine is not among them"
             raise wrong_result("built_for", self._plugin.status, built_for, expected)
         return built_for
 
@@ -467,7 +467,7 @@ class Backend:
             UsageError: The engine is built for other machines.
         """
         if built_for := self.elsewhere(params):
-            message = f"{purpose}, and it cannot run here: it is {built_for.describe()}"
+            message = f"{purpose}, and the engine cannot run here: it is {built_for.describe()}"
             raise UsageError(message, hint=hint)
 
     def bound_to(self, params: BackendParams) -> dict[str, str]:
@@ -540,7 +540,7 @@ class Backend:
         """Yield the parsed arguments; convert the IR file after a block that raised no error."""
         parser.add_argument("ir", help="the IR file to convert")
         if self.info.calibrated:
-            parser.add_argument("--data", help="the calibration data, as for enginebay deploy")
+            parser.add_argument("--data", help="calibration data, as for 'enginebay deploy --data'")
         self.add_arguments(parser)
         parsed = parser.parse_args(args)
         yield parsed

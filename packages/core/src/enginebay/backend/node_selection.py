@@ -50,7 +50,7 @@ def _unknown_name(name: str, nodes: Mapping[str, str]) -> UsageError:
     kinds = sorted(set(nodes.values()))
     close = nearest(name, [*kinds, *nodes])
     return UsageError(
-        f"'{name}' matches no node or operator that would be in 8 bits; "
-        f"the network has {len(nodes)} such nodes: {', '.join(kinds) or 'none'}",
-        hint=f"did you mean '{close}'?" if close else "enginebay sensitivity lists them",
+        f"'{name}' is not a node or an operator that the engine computes in 8 bits; "
+        f"available: {', '.join(kinds) or 'none'} ({len(nodes)} nodes)",
+        hint=f"did you mean '{close}'?" if close else "'enginebay sensitivity' lists the nodes",
     )

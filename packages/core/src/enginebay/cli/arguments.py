@@ -28,7 +28,7 @@ def add_model_name(parser: ArgumentParser) -> None:
     group.add_argument(
         "--pretrained",
         action="store_true",
-        help="use the weights that the model source publishes; it may download them",
+        help="use the weights that the model source publishes, which may be downloaded",
     )
     group.add_argument(
         "--weights",
@@ -65,9 +65,9 @@ def add_dynamic(parser: ArgumentParser) -> None:
         "--dynamic",
         action="append",
         metavar="DIM",
-        help="an open dimension: batch is the first axis of all inputs, x:0 is an axis of input x, "
-        "x:2=32:512 has a smallest and a largest size, x:0=batch:1:8 also has a name that inputs "
-        "share (repeatable; by default all sizes are fixed)",
+        help="a dynamic dimension: batch is the first axis of all inputs, x:0 is an axis of input "
+        "x, x:2=32:512 has a smallest and a largest size, x:0=batch:1:8 also has a name that "
+        "inputs share (repeatable; by default all sizes are fixed)",
     )
 
 
@@ -134,7 +134,7 @@ def add_allow_env(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--allow-env",
         action="store_true",
-        help="allow the config to read environment variables, with {{$NAME:default}}",
+        help="allow {{$NAME:default}} in the config, which reads environment variables",
     )
 
 

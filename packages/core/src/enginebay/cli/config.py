@@ -22,9 +22,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "action",
         choices=tuple(_ACTIONS),
         metavar="|".join(_ACTIONS),
-        help="show prints the config, merged with its bases, in the .py form; "
-        "check prints all errors in it with their locations; "
-        "schema prints the JSON Schema of configs for the installed backends, for editors",
+        help="'show' prints the config, merged with its bases, in the .py form; "
+        "'check' prints all errors in the config with their locations; "
+        "'schema' prints the JSON Schema of configs for the installed backends, for editors",
     )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", help="a .py, .toml, .json or .yaml deploy config"

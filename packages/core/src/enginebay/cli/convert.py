@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:
         "ir", metavar="IR", type=Path, help="a .onnx, .pt (TorchScript) or .pt2 file"
     )
     add_work_dir(parser)
-    add_data(parser, "the calibration data of int8")
+    add_data(parser, "the data calibrates an int8 engine")
     add_int8_keep(parser)
     name = _find_backend(argv)
     if name:

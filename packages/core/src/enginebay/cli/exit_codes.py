@@ -107,7 +107,7 @@ def _explain_failure(err: BaseException) -> _Failure:
     if isinstance(err, MemoryError):
         return _Failure(1, "out of memory", "close other programs, or use a larger machine")
     message = f"unexpected {type(err).__name__}: {message_of(err)}"
-    return _Failure(1, message, "run it again with --traceback, and report the traceback")
+    return _Failure(1, message, "run the command again with --traceback, and report the traceback")
 
 
 @contextmanager

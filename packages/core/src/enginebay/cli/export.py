@@ -28,15 +28,15 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
 
     parser.usage = "enginebay export MODEL [--output FILE] [--input NAME=SPEC] [flags]"
     add_model_name(parser)
-    add_inputs(parser, "the model's own")
+    add_inputs(parser, "the model's example inputs")
     add_dynamic(parser)
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FILE",
-        help="the IR file; its suffix selects the IR (default: the model's name with .onnx)",
+        help="the file to write; the suffix selects the IR (default: the model's name with .onnx)",
     )
-    parser.add_argument("--backend", metavar="NAME", help="apply the rewriters for this engine")
+    parser.add_argument("--backend", metavar="NAME", help="apply the rewriters of this backend")
     parser.add_argument("--min-shapes", metavar="SHAPES", help="smallest shapes: x:1x3x32x32,…")
     parser.add_argument("--max-shapes", metavar="SHAPES", help="largest shapes: x:1x3x512x512,…")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing file")

@@ -33,17 +33,17 @@ def add_model(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help=f"the engine (default: the config's, the only one installed, or {DEFAULT_BACKEND})",
+        help=f"the backend (default: the config's, the only installed one, or {DEFAULT_BACKEND})",
     )
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="a deploy config (.py, .toml, .json, .yaml); flags override it",
+        help="a deploy config (.py, .toml, .json, .yaml); flags override its values",
     )
     add_allow_env(parser)
-    add_inputs(parser, "the model's own, or generated values of --input-shapes")
+    add_inputs(parser, "the model's example inputs, or values generated for --input-shapes")
     add_dynamic(parser)
-    add_data(parser, "the calibration data of int8; every artifact is also verified on it")
+    add_data(parser, "the data calibrates an int8 engine, and any artifact is also verified on it")
     add_int8_keep(parser)
 
 

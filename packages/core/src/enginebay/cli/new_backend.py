@@ -91,7 +91,7 @@ def _describe_conflict(name: str) -> str:
         if status.name == name:
             return f"backend '{name}' is installed already, from {status.provider}"
     if name in KNOWN_DISTRIBUTIONS:
-        return f"backend '{name}' is Enginebay's own: pip install {KNOWN_DISTRIBUTIONS[name]}"
+        return f"'{name}' is a backend of Enginebay: pip install {KNOWN_DISTRIBUTIONS[name]}"
     distribution = f"enginebay-{name}"
     try:
         return f"distribution '{distribution}' is installed already: {version(distribution)}"

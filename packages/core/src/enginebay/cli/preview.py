@@ -27,9 +27,9 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         type=_parse_names,
         default=(),
         metavar="NAME,NAME",
-        help="the backends to check (default: all whose engines are installed)",
+        help="the backends to check (default: all backends with an installed engine)",
     )
-    add_inputs(parser, "the model's own")
+    add_inputs(parser, "the model's example inputs")
     ExportOptions.add_arguments(parser, only=("rewriters",))
     parser.add_argument(
         "--timeout",

@@ -14,11 +14,14 @@ EXAMPLES = ("enginebay rewriters", "enginebay rewriters --backend {backend} --ir
 
 def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG001  # every command's signature
     """Add the command's flags."""
+    from enginebay.backend import DEFAULT_BACKEND
     from enginebay.config import ExportOptions
 
     parser.usage = "enginebay rewriters [--backend NAME] [--ir IR] [--rewriters FILE:ATTR] [--json]"
     parser.add_argument(
-        "--backend", metavar="NAME", help="the backend (default: the only one installed)"
+        "--backend",
+        metavar="NAME",
+        help=f"the backend (default: the only installed one, or {DEFAULT_BACKEND})",
     )
     ExportOptions.add_arguments(parser, only=("ir", "rewriters"))
 
@@ -50,7 +53,7 @@ def run(args: Namespace) -> int:
         print_message(f"No rewriters for {backend.name} from {ir}.")
         return 0
     print_table(
-        ("KIND", "NAME", "CONDITION", "DISTRIBUTION", "LOSES TO"),
+        ("KIND", "NAME", "CONDITION", "DISTRIBUTION", "OVERRIDDEN BY"),
         [tuple(value or "" for value in row.values()) for row in rows],
     )
     return 0

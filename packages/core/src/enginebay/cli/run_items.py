@@ -140,7 +140,7 @@ def _require_task(artifact: Artifact) -> Task:
     task = artifact.task
     if task is None:
         raise UsageError(
-            f"'{artifact.path}' has no task, which specifies how to turn an image into an input",
+            f"'{artifact.path}' has no task, and --image requires the preprocessing of a task",
             hint="deploy the model again with --task FILE.json",
         )
     return task

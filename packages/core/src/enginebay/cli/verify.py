@@ -28,8 +28,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
         "artifact",
         metavar="ARTIFACT",
         type=Path,
-        help="the folder of an artifact; if its engine is built for other machines, the result is "
-        "recorded in it, unless flags change the comparison",
+        help="the folder of an artifact; if it is built for other machines, the result is "
+        "recorded in the manifest, unless --model, --input, --compare, --rtol or --atol is used",
     )
     parser.add_argument(
         "--model",
@@ -39,7 +39,8 @@ def add_arguments(parser: ArgumentParser, argv: list[str]) -> None:  # noqa: ARG
     add_inputs(
         parser,
         "the inputs with which the artifact was verified; other inputs require --model. A .npz "
-        "file may contain several samples, along an additional first axis, like --data of deploy",
+        "file may contain several samples, along an additional first axis, as for 'enginebay "
+        "deploy --data'",
     )
     group = parser.add_argument_group("verification options")
     VerifyOptions.add_arguments(group, skip=ONLY_OF_DEPLOY)

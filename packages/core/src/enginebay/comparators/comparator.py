@@ -40,7 +40,7 @@ class Comparator(NamedTuple):
             if name not in names:
                 close = nearest(name, names)
                 raise UsageError(
-                    f"unknown output '{name}' for the comparator {self.name}; "
+                    f"unknown output '{name}' for the comparator '{self.name}'; "
                     f"available: {', '.join(names)}",
                     hint=f"did you mean '{close}'?" if close else None,
                 )

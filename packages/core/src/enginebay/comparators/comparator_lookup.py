@@ -78,9 +78,9 @@ def recorded_comparators(
     for outputs, name in recorded:
         if name.partition(":")[0] not in known:
             raise UsageError(
-                f"'{artifact}' was verified with the comparator '{name}', which is Python code: it "
-                "is not run just because an artifact names it",
-                hint=f"if you trust it, pass it: --compare {','.join(outputs)}={name}",
+                f"'{artifact}' was verified with the comparator '{name}', which is Python code: an "
+                "artifact may not run code",
+                hint=f"if you trust the code, add --compare {','.join(outputs)}={name}",
             )
     return find_comparators({tuple(outputs): name for outputs, name in recorded})
 
@@ -90,7 +90,7 @@ def _split_outputs(outputs: Any) -> tuple[str, ...]:
     is_list = isinstance(names, Sequence) and len(names) > 0
     if not is_list or not all(isinstance(name, str) and name.strip() for name in names):
         raise UsageError(
-            f"invalid outputs {outputs!r} in compare: expected one name, or several separated by "
+            f"invalid outputs {outputs!r} in 'compare': expected one name, or several separated by "
             "commas"
         )
     return tuple(name.strip() for name in names)

@@ -103,12 +103,12 @@ class TopK:
         if len(outputs) > 2 or values.ndim == 0 or values.dtype.kind not in "iuf":
             found = ", ".join(f"'{n}' {array.dtype} {array.shape}" for n, array in outputs)
             raise UsageError(
-                "top-k compares scores or class indices along the last axis of one output, or the "
-                f"two outputs of torch.topk; found {found}"
+                "'top-k' compares scores or class indices along the last axis of one output, or "
+                f"the two outputs of torch.topk; found {found}"
             )
         if values.shape[-1] < self.k:
             raise UsageError(
-                f"top-k:{self.k} compares {self.k} classes, but '{name}' has {values.shape[-1]}",
+                f"'top-k:{self.k}' compares {self.k} classes, but '{name}' has {values.shape[-1]}",
                 hint=f"--compare {name}=top-k:{values.shape[-1] or 1}",
             )
         if len(outputs) == 2:

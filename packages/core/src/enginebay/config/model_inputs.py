@@ -32,14 +32,14 @@ def read_model_inputs(content: object, problems: Problems) -> dict[str, Shapes]:
     for index, entry in enumerate(entries[:1]):
         path = (*_WHERE, index) if entries is content else _WHERE
         if not isinstance(entry, Mapping):
-            problems.wrong(path, f"expected input_shapes by name, found {type(entry).__name__}")
+            problems.wrong(path, f"expected the key 'input_shapes', found {type(entry).__name__}")
             continue
         for key, inputs in entry.items():
             if key not in _KEYS:
                 problems.unknown((*path, key), _KEYS)
             elif not isinstance(inputs, Mapping):
                 problems.wrong(
-                    (*path, key), f"expected shapes by input, found {type(inputs).__name__}"
+                    (*path, key), f"expected a shape for each input, found {type(inputs).__name__}"
                 )
             else:
                 for name, value in inputs.items():

@@ -131,4 +131,4 @@ def refuse_options(options: Declared, verb: str) -> None:
     defaults = type(options)()
     for name in defaults.__struct_fields__:
         if name in ONLY_OF_DEPLOY and getattr(options, name) != getattr(defaults, name):
-            raise UsageError(f"{name} is an option of deploy, not of {verb}", hint=f"remove {name}")
+            raise UsageError(f"'{name}' is an option of deploy, not {verb}", hint=f"remove {name}")

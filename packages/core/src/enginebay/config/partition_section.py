@@ -40,7 +40,7 @@ def read_cuts(content: Mapping[str, object], problems: Problems) -> tuple[Cut, .
     if section.type:
         problems.wrong(
             (_NAME, "type"),
-            f"'{section.type}' is a partition of MMDeploy, which is not available here",
+            f"MMDeploy's partition '{section.type}' is not available here",
             "write its partition_cfg, a list of dict(start=['MARK:input'], end=['MARK:output']), "
             "or export_config = dict(cuts=['MARK', …])",
         )
@@ -57,8 +57,8 @@ def _cut_parts(section: PartitionSection, problems: Problems) -> tuple[Cut, ...]
             if not (cuts and {*cut.names} <= {*cuts[-1].names}):
                 cuts.append(cut)
     problems.notes.append(
-        f"{_NAME}.{_PARTS}: the artifact contains every part, also those between and after the "
-        "parts of the list; enginebay chooses the names of files and tensors"
+        f"{_NAME}.{_PARTS}: the artifact contains every part, also parts between and after the "
+        "listed ones; enginebay chooses the names of files and tensors"
     )
     return tuple(cuts)
 

@@ -180,7 +180,7 @@ class PythonConfig:
                     self._used.add(node.id)
                 return scope[node.id]
         guess = nearest(node.id, self._scopes[0])
-        hint = f"did you mean '{guess}'?" if guess else "put quotes around it if it is a text"
+        hint = f"did you mean '{guess}'?" if guess else "put the name in quotes if it is a text"
         raise error_at(self._location_of(node), f"'{node.id}' is not defined here", hint=hint)
 
     def _read_attribute(self, node: ast.Attribute) -> object:
@@ -223,20 +223,20 @@ class PythonConfig:
 
     def _read_dict_call(self, node: ast.Call) -> LocatedDict:
         if len(node.args) > 1:
-            raise self._unsupported(node, "dict takes one dict and keywords")
+            raise self._unsupported(node, "dict() takes one dict and keywords")
         keywords = [(word if word.arg else None, word.value) for word in node.keywords]
         return self._read_table([*((None, argument) for argument in node.args), *keywords])
 
     def _read_sequence_call(self, node: ast.Call, name: str) -> object:
         if node.keywords:
-            raise self._unsupported(node, f"{name} takes no keywords")
+            raise self._unsupported(node, f"{name}() takes no keywords")
         arguments = [self.read_value(argument) for argument in node.args]
         if name == "range":
             if not 1 <= len(arguments) <= 3 or not all(isinstance(n, int) for n in arguments):
-                raise self._unsupported(node, "range takes one to three integers")
+                raise self._unsupported(node, "range() takes one to three integers")
             return self._make_range(arguments)
         if len(arguments) > 1 or not all(isinstance(a, list | tuple | range) for a in arguments):
-            raise self._unsupported(node, f"{name} takes one list, tuple or range")
+            raise self._unsupported(node, f"{name}() takes one list, tuple or range")
         items = arguments[0] if arguments else ()
         self._budget.spend("values", len(items))
         return list(items) if name == "list" else tuple(items)

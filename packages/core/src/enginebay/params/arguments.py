@@ -208,5 +208,5 @@ class _Collect(argparse.Action):
             setattr(namespace, self.dest, [*before, *values])
             return
         for key in values.keys() & before.keys():
-            raise argparse.ArgumentError(self, f"{key!r} is given twice")
+            raise argparse.ArgumentError(self, f"{key!r} is specified twice")
         setattr(namespace, self.dest, before | values)

@@ -64,7 +64,7 @@ class Field(msgspec.Struct, frozen=True):
         if value is None and not self.optional:
             value = self.default
         if value is None and self.required and not (self.optional and self.name in arguments):
-            raise ParamsError(f"{self.owner} needs {self.name!r}: expected {self.describe()}")
+            raise ParamsError(f"{self.owner} requires {self.name!r}: expected {self.describe()}")
         return None if value is None else self.convert(value)
 
     def convert(self, value: object, *, typed: str | None = None) -> Any:

@@ -55,7 +55,7 @@ def parse_shapes(text: str) -> dict[str, Dims]:
     for item in filter(None, re.split(r"[,\s]+", text)):
         name, dims = _parse_shape(item)
         if name in shapes:
-            what = f"the name {name!r} occurs twice" if name else "more than one has no name"
+            what = f"the name {name!r} occurs twice" if name else "several shapes have no name"
             raise ParamsError(f"{text!r} does not have one shape for each input: {what}")
         shapes[name] = dims
     check_shapes(shapes)
@@ -110,7 +110,7 @@ def _expected_form(item: str) -> str:
 
 def _suggest_form(item: str) -> str | None:
     if re.search(r"(^|[:=x])-[0-9]+", item):
-        return "write ? for an open dim"
+        return "write ? for a dynamic dim"
     if item.isidentifier():
         return f"write {item}: if that is the name of a scalar input"
     return None
@@ -125,7 +125,7 @@ def _check_dim(name: str, dim: int | None) -> None:
     if dim is not None and not 0 <= dim <= _LARGEST_DIM:
         raise ParamsError(
             f"{dim} is not a valid size of {name!r}: expected 0 to 2**63 - 1",
-            hint="write None (in text: ?) for an open dim" if dim < 0 else None,
+            hint="write None (in text: ?) for a dynamic dim" if dim < 0 else None,
         )
 
 
@@ -219,11 +219,11 @@ def _complete(main: Shapes, given: Shapes, which: str) -> dict[str, Dims]:
     """Return ``given`` in the order of ``main``, with the sizes of ``main`` in place of None."""
     for name in given:
         if name not in main:
-            raise _unknown_name_error(name, main, "in the main shapes: those have")
+            raise _unknown_name_error(name, main, "in the main shapes, which have")
     for name in main:
         if name not in given:
             raise ParamsError(
-                f"the {which} shapes lack {name!r}: found {_join_names(given)}",
+                f"the {which} shapes have no entry for {name!r}: found {_join_names(given)}",
                 hint=f"add {name}:{format_dims(main[name])}",
             )
     return {name: _fill(name, main[name], given[name], which) for name in main}
