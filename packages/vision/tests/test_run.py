@@ -126,8 +126,7 @@ def test_an_unreadable_task_does_not_prevent_running(made: Path, cli: Run) -> No
             (
                 f'error: "{made}/finder/manifest.json" has a task that cannot be read: the task: '
                 "Invalid value 'rotate' - at `$.image.steps[0].type`\n"
-                "hint: deploy the model again, or upgrade the packages to the versions that "
-                "made it\n"
+                "hint: deploy the model again, or install the package versions of the build\n"
             ),
         )
     finally:
