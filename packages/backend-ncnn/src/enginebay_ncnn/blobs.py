@@ -1,6 +1,7 @@
 """Match the model's inputs and outputs with the blobs of the ncnn network.
 
-The graph gives the blobs' names; the values of a first run show which blobs hold integers.
+The network's graph contains the names of the blobs. The outputs of a first run show which blobs
+hold integers.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def match_blobs(ir: IRModel, candidate: Candidate, converted: Converted, graph: 
     Every output blob has the type float32 until :func:`resolve_outputs` corrects it.
 
     Raises:
-        ConversionError: The network lacks an output of the model.
+        ConversionError: The network has no blob for an output of the model.
     """
     batch = find_batch_name(ir.inputs)
     specs = {spec.name: spec for spec in ir.inputs}
@@ -107,21 +108,21 @@ def resolve_outputs(
     reference: Sequence[NumpyArray] | None,
     unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
-    """Add the types of the output blobs to the plan, and check the outputs of the first run.
+    """Add the output blobs' types to the plan, and compare the first run's outputs.
 
     Args:
         plan: The plan of :func:`match_blobs`.
         specs: The specs of the model's outputs.
         arrays: The outputs of the first run, read as float32 even if ncnn wrote integers.
         reference: The expected outputs; None if they are not known.
-        unordered: Names of the outputs whose values may come in any order.
+        unordered: Names of the outputs whose elements may be in any order.
 
     Returns:
-        The completed plan, and the largest relative error of an output: the absolute error divided
-        by the output's largest magnitude.
+        The completed plan, and the largest relative error of the outputs: an output's largest
+        absolute error divided by the largest magnitude of the expected output.
 
     Raises:
-        ConversionError: The outputs differ from the reference.
+        ConversionError: An output differs from the expected output by more than rounding.
     """
     outputs, error = [], 0.0
     for index, (matched, spec, array) in enumerate(zip(plan.outputs, specs, arrays, strict=True)):
@@ -138,7 +139,7 @@ def resolve_outputs(
 
 
 def _output_type(port: Port, array: NumpyArray, expected: NumpyArray | None) -> BlobType:
-    """Return int32 for an array of integers whose bits were read as float32, else float32."""
+    """Return int32 if ``array`` contains the bits of integers read as float32, else float32."""
     if port.dtype.startswith("float"):
         return "float32"
     bits = array.view(np.int32)

@@ -1,4 +1,4 @@
-"""Files for pnnx to try: the unchanged IR first, then the IR with its operators lowered."""
+"""Candidate files for pnnx to convert: first the unchanged IR, then the IR lowered for ncnn."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _FIRST_SHARE = 1 / 8
 
 @dataclass(frozen=True)
 class Feed:
-    """One input of a candidate file.
+    """One input of a file that pnnx converts.
 
     Attributes:
         shape: The input's name and shape in the model, and the input's dtype in the file.
         dtype: The input's dtype in the model.
-        stored: The element type of the input's blob; None if the network's layers decide it.
+        stored: The element type of the input's blob; None if it depends on the network's layers.
     """
 
     shape: InputShape
@@ -59,7 +59,7 @@ class Candidate:
         feeds: The file's inputs in order.
         reference: The expected outputs for the example inputs; None if they are not known.
         source_lines: Lines of the model's source code, by operator name.
-        timeout: Time limit of pnnx in seconds; a shorter ``pnnx_timeout`` takes precedence.
+        timeout: Time limit of pnnx in seconds; the parameter ``pnnx_timeout`` can only shorten it.
     """
 
     path: Path
@@ -75,7 +75,7 @@ def iterate_candidates(
     shapes: tuple[InputShape, ...],
     folder: Path,
 ) -> Iterator[tuple[str, Callable[[], Candidate]]]:
-    """Yield, for each candidate, a name for messages and a function that creates the file.
+    """Yield each candidate file as a name for messages and a function that writes the file.
 
     Args:
         request: The conversion request.
@@ -115,7 +115,7 @@ def iterate_candidates(
 
 
 def _lower_program(request: ConvertRequest[NcnnParams], frozen: Frozen) -> ExportedProgram:
-    """Lower the model to the operators in :data:`dialect.operators.OPERATORS`.
+    """Return the model's graph, lowered to the operators in :data:`dialect.operators.OPERATORS`.
 
     Raises:
         ConversionError: An operator has no lowering, or torch cannot capture the model.

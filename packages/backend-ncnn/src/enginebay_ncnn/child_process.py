@@ -1,4 +1,4 @@
-"""Functions for a child process, since ncnn or the model may crash the process."""
+"""Functions that run in a child process, since ncnn or the model may crash the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from enginebay_ncnn.plan import Plan
 
 
 def find_unknown_layers(types: list[str]) -> list[str]:
-    """Return the layer types in ``types`` that ncnn does not have."""
+    """Return the layer types in ``types`` that ncnn does not support."""
     import ncnn
 
     return [name for name in types if ncnn.layer_to_index(name) < 0]
@@ -26,8 +26,8 @@ def run_frozen(path: Path, folder: Path, first: int) -> int:
     Args:
         path: The TorchScript file.
         folder: The folder with the input sets ``0.npz``, ``1.npz`` … The function creates
-            ``0.started`` before it tries set 0, and writes the outputs to ``outputs.npz``.
-        first: The index of the first set to try.
+            ``N.started`` before it runs set N, and writes the outputs to ``outputs.npz``.
+        first: The index of the first set to run.
 
     Returns:
         The index of the set on which the run succeeded.
@@ -72,7 +72,7 @@ def run_once(folder: Path, plan: Path, params: dict[str, Any], inputs: Path, out
         outputs: The ``.npz`` to write the outputs to, in the plan's order.
 
     Returns:
-        ncnn's version.
+        The version of ncnn.
 
     Raises:
         ConversionError: ncnn cannot load the network.

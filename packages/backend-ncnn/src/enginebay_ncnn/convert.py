@@ -53,12 +53,12 @@ _PROBE_BYTES = 2**16
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A converted network that runs; the outputs match the expected outputs up to rounding.
+    """A converted network whose outputs match the expected outputs up to rounding.
 
     Attributes:
         converted: The files that pnnx wrote.
         plan: The network's plan.
-        error: The largest error of an output, relative to the output's largest magnitude.
+        error: The largest error of the outputs, relative to each output's largest magnitude.
     """
 
     converted: pnnx.Converted
@@ -73,7 +73,7 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
         The paths of the network, the weights and the plan.
 
     Raises:
-        ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
+        ConversionError: pnnx or ncnn failed, or the network's outputs differ from the IR's.
     """
     with _build_network(request) as attempt:
         param, weights, plan = _publish_files(attempt, request.params, request.work_dir)
@@ -87,10 +87,10 @@ def convert(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the names and types of the layers that precision int8 computes in 8 bits.
+    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits.
 
     Raises:
-        ConversionError: pnnx or ncnn failed, or the network does not match the IR's outputs.
+        ConversionError: pnnx or ncnn failed, or the network's outputs differ from the IR's.
     """
     from enginebay_ncnn.quantize import quantizable_layers
 
@@ -100,7 +100,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @contextmanager
 def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
-    """Yield the network with the smallest error; delete the network's folder after the block."""
+    """Yield the network whose outputs are most exact; delete its files after the ``with`` block."""
     params = request.params
     if params.precision == "int8" and params.custom_layers:
         raise ParamsError(

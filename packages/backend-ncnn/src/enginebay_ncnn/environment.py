@@ -1,4 +1,4 @@
-"""Check that ncnn imports, that pnnx's program is installed, and that the device exists."""
+"""Check that ncnn can be imported, that the program pnnx is installed, and the device exists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX = "pip install --force-reinstall ncnn pnnx"
 
 
 def check_tier(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
+    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
     if request.tier is Tier.IMPORT:
         return check_import("ncnn", fix=_FIX) + _check_pnnx()
     if request.tier is Tier.DEVICE:

@@ -43,7 +43,7 @@ class Layer:
         return cls(kind, name, rest[:first], rest[first:last], rest[last:])
 
     def int_param(self, number: int) -> int:
-        """Return the integer parameter with this id; 0, as in ncnn, if the file omits it."""
+        """Return the integer parameter with this id, or 0, ncnn's default, if it is not set."""
         start = f"{number}="
         return next((int(text[len(start) :]) for text in self.params if text.startswith(start)), 0)
 
@@ -53,7 +53,7 @@ class Layer:
 
 
 class Graph:
-    """The layers of a network; the weights are in the ``.bin`` file, in the same order.
+    """The layers of a network; the ``.bin`` file contains their weights in the same order.
 
     Attributes:
         layers: The layers in the order in which they run.
@@ -77,7 +77,7 @@ class Graph:
     def separate_returned_inputs(self) -> None:
         """Insert a no-op layer after each input that the model returns unchanged.
 
-        pnnx gives such an input the output's name, so that ncnn cannot find the input.
+        pnnx names the blob of such an input like the output, so that ncnn cannot find the input.
         """
         for layer in [layer for layer in self.layers if layer.type == "Input"]:
             if layer.name in layer.outputs:
@@ -98,7 +98,7 @@ class Graph:
         return any(blob in layer.inputs for layer in self.layers)
 
     def readers(self, blob: str) -> list[Layer]:
-        """Return the layers that read a blob, directly or after layers that only move values."""
+        """Return the layers that read a blob, directly or through layers that only move values."""
         readers = []
         for layer in self.layers:
             if blob not in layer.inputs:

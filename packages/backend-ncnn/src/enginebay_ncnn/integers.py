@@ -31,7 +31,7 @@ _ONNX_OPERATORS = frozenset(
 
 
 def refuse_large_integers(integers: Iterable[int]) -> None:
-    """Check that float32 represents each integer constant of a model exactly.
+    """Raise an error if float32 cannot represent an integer constant of a model exactly.
 
     Raises:
         ConversionError: An integer is not exact in float32.
@@ -50,8 +50,8 @@ def find_torchscript_integers(graph: Any, examples: Sequence[Tensor]) -> Iterato
 
     Args:
         graph: The graph.
-        examples: Example inputs. If all of them are floats, the Python integers of the graph are
-            not checked, since torch itself computes with them in float32.
+        examples: Example inputs. If all example inputs are floats, the Python integers of the
+            graph are not checked, since torch itself computes with these in float32.
     """
     import torch
 

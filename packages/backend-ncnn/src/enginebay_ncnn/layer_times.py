@@ -1,8 +1,8 @@
 """Time each layer of a network by extracting the layers' outputs one after the other.
 
-ncnn's wheel has no profiler. But an extractor caches what it has computed, so that extracting the
-next layer's output runs that layer alone. A second extraction of the same blob computes nothing:
-its time is the cost of the extraction, which is subtracted.
+ncnn's wheel has no profiler. But an extractor caches all computed blobs, so that extracting the
+next layer's output runs only this layer. A second extraction of the same blob computes nothing: its
+time is the cost of an extraction, which is subtracted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Time each layer; if a batch runs item by item, time one item and multiply the times.
+    """Return the time of each layer.
+
+    If the network runs once for each item of the batch, only the first item is timed, and the times
+    are multiplied by the number of items.
 
     Raises:
         UsageError: The network runs on Vulkan, where extracting a blob waits for the GPU.

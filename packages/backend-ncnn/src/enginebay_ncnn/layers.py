@@ -1,4 +1,4 @@
-"""Check a network for layers that ncnn lacks, and for parameters that pnnx ignored."""
+"""Check a network for layers that ncnn does not support, and parameters that pnnx ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_layers(
     params: NcnnParams,
     source_lines: Mapping[str, list[str]],
 ) -> None:
-    """Check that ncnn has each layer of the network, with all parameters of the layer.
+    """Raise an error if ncnn does not support a layer of the network or a layer's parameter.
 
     Args:
         graph: The network.
@@ -32,8 +32,8 @@ def check_layers(
         source_lines: Lines of the model's source code, by operator name.
 
     Raises:
-        ConversionError: A layer is unknown or lacks a parameter; the message names the operators
-            and their lines in the model's source.
+        ConversionError: ncnn does not support a layer or a parameter; the message names the layer
+            and the source lines of its operator.
     """
     custom = {*params.custom_layers, *params.module_ops}
     types = sorted({layer.type for layer in graph.layers} - custom)

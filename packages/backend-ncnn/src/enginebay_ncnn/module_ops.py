@@ -1,4 +1,4 @@
-"""Find the module classes that the parameter ``module_ops`` names in a TorchScript file."""
+"""Find in a TorchScript file the module classes that the parameter ``module_ops`` names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _MANGLED = re.compile(r"\.___torch_mangle_\d+")
 
 
 def find_module_classes(file: Path, names: Sequence[str]) -> dict[str, str]:
-    """Find module classes in a TorchScript file by the names that the caller uses.
+    """Find the classes with the given names in a TorchScript file.
 
     Args:
         file: The TorchScript file.
-        names: The caller's names: ``package.module.Class``, or ``file.py:Class`` for a class in a
+        names: Names of classes: ``package.module.Class``, or ``file.py:Class`` for a class in a
             file that is not an importable module.
 
     Returns:
-        The caller's name of each class, by the class's name in the file.
+        The element of ``names`` for each class, by the class's name in TorchScript.
 
     Raises:
-        ParamsError: The file lacks one of the classes.
+        ParamsError: The file does not contain one of the classes.
     """
     if file.suffix == ".onnx":
         raise ParamsError("module_ops: an ONNX file has no modules", hint="--ir torchscript")

@@ -64,7 +64,7 @@ def load_network(param: Path, weights: Path, params: NcnnParams) -> tuple[ncnn.N
 
 @cache
 def _make_forks_safe() -> None:
-    """End the OpenMP threads before each fork, so that ncnn can run in the child process."""
+    """End ncnn's OpenMP threads before each fork, so that ncnn can run in the child process."""
     import ncnn.ncnn
 
     if not hasattr(os, "register_at_fork"):
@@ -79,7 +79,7 @@ def _make_forks_safe() -> None:
 
 
 def register_layers(net: ncnn.Net, declared: Mapping[str, str]) -> None:
-    """Import and register the classes of custom layers.
+    """Import the classes of custom layers, and register them in a network.
 
     Raises:
         ParamsError: A declaration is not ``package.module:Class``, or the class is not a layer.

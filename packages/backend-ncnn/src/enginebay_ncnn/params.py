@@ -54,6 +54,6 @@ class NcnnParams(eb.BackendParams):
         }
 
     def get_model_files(self) -> tuple[str, ...]:
-        """Return the network, its weights, and the plan that maps tensors to blobs."""
+        """Return the paths of the network, the weights, and the plan that maps tensors to blobs."""
         name = self.file_name
         return self.in_work_dir(name, name.sibling(".bin"), name.sibling(".plan.json"))

@@ -27,10 +27,10 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
         blob: The blob's name in the network: ``in0``, ``out0`` …
         dtype: The tensor's dtype in the model.
         stored: The type of the blob's elements.
-        shape: The tensor's shape when the model was converted.
+        shape: The tensor's shape at the time of the conversion.
         batch_axis: The tensor's axis that is the blob's batch; None if the blob has no batch.
-        loop_axis: The axis along which a larger tensor is split into pieces of size one, with a
-            call of the network for each; None if all calls use the whole tensor.
+        loop_axis: The axis along which a tensor is split into items of size one, so that the
+            network runs once for each item; None if all runs use the whole tensor.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The blobs of a network's inputs and outputs.
+    """The inputs and outputs of a model, each with its blob in the network.
 
     Attributes:
         inputs: The inputs that the network reads.

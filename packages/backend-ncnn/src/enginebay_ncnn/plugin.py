@@ -1,4 +1,4 @@
-"""The hooks that Enginebay calls. Imports no engine: each hook imports what it needs."""
+"""The hooks of ``ncnn``. Each hook imports the engine only when it is called."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
-    """Check that ncnn imports, and that pnnx and the device exist."""
+    """Check that ncnn can be imported, that pnnx is installed, and that the device exists."""
     from enginebay_ncnn.environment import check_tier
 
     return check_tier(request)
@@ -46,7 +46,7 @@ def check_env(request: CheckEnvRequest[NcnnParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:
-    """Return the lowerings that suit ncnn better than core's lowerings of the same operators."""
+    """Return the lowerings of operators that ncnn does not support."""
     del request  # the same for every IR
     from enginebay_ncnn.lowerings import lowerings
 
@@ -56,7 +56,7 @@ def rewriters(request: RewritersRequest) -> eb.RewriterSet:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
-    """Write the ``.param`` file, the ``.bin`` file, and the plan that maps tensors to blobs."""
+    """Write the network, the weights and the plan that maps tensors to blobs; return the paths."""
     from enginebay_ncnn.convert import convert
 
     return convert(request)
@@ -64,7 +64,7 @@ def to_backend(request: ConvertRequest[NcnnParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the names and types of the layers that precision int8 computes in 8 bits."""
+    """Return the types, by layer name, of the layers that precision int8 computes in 8 bits."""
     from enginebay_ncnn import convert
 
     return convert.quantizable_nodes(request)
@@ -72,7 +72,7 @@ def quantizable_nodes(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
-    """Time the layers by extracting their outputs one after the other."""
+    """Time each layer by extracting the layers' outputs one after the other."""
     from enginebay_ncnn import layer_times
 
     return layer_times.time_layers(request)
@@ -80,7 +80,7 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the operators of a model that cannot be converted, each with a reason."""
+    """Return the reason for each operator of a model that cannot be converted."""
     from enginebay_ncnn import preview
 
     return preview.unsupported_operators(request)
@@ -88,7 +88,7 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[NcnnParams]) -> eb.Wrapper:
-    """Load the network."""
+    """Load the network, and return a wrapper that runs it."""
     from enginebay_ncnn.wrapper import NcnnWrapper
 
     return NcnnWrapper.from_request(request)

@@ -1,4 +1,4 @@
-"""Run the program pnnx, and read from the log which parameters pnnx ignored."""
+"""Run the program pnnx, and read from the program's log which parameters were ignored."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _MORE_TIME = "a larger pnnx_timeout, or a larger --timeout: the first attempt ge
 def find_program() -> Path:
     """Return the path of the program ``pnnx`` in the package pnnx; do not import the package.
 
-    The console script ``pnnx`` and the package's function ``convert`` start the program from a
-    second Python process; ``convert`` also ignores the exit code.
+    The program is run directly, since the console script ``pnnx`` and the package's function
+    ``convert`` start another Python process first, and ``convert`` also ignores the exit code.
 
     Raises:
         MissingDependencyError: pnnx is not installed.
@@ -85,7 +85,7 @@ def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converte
 
     Raises:
         ConversionError: pnnx crashed, ran out of time, or wrote no network.
-        ParamsError: The file lacks a class in ``module_ops``.
+        ParamsError: The file does not contain a class that ``module_ops`` names.
     """
     outputs = {
         "ncnnparam": "net.param",

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]:
-    """Return the unsupported operators of a model, each with a reason.
+    """Return the reason for each unsupported operator of a model.
 
-    Among the candidate files for pnnx, the file with the fewest unsupported operators counts.
+    pnnx converts each candidate file; the file with the fewest unsupported operators is used.
 
     Raises:
-        ConversionError: pnnx fails on all candidates.
+        ConversionError: pnnx fails on all candidate files.
     """
     params = request.params
     shapes = resolve_input_shapes(request)
@@ -79,7 +79,7 @@ def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) ->
 
 
 def _operator_name(kind: str) -> str:
-    """Convert pnnx's name of an operator to TorchScript's: torch.fft.rfft is aten::fft_rfft."""
+    """Convert an operator's name in pnnx, such as torch.fft.rfft, to its name in TorchScript."""
     if "::" in kind:
         return kind
     _, dot, name = kind.partition(".")

@@ -1,9 +1,9 @@
 """Quantise convolutions and inner products to int8, with scales from calibration data.
 
-No Python package contains ncnn's own programs for this, but the format that they write is simple: a
-parameter marks the layer as int8, a tag and the 8-bit weights replace the float weights, and the
-bias is followed by the scales, one for each output channel and one for the input. A scale is 127
-divided by the largest magnitude: of the channel's weights, or of the input over the whole data set.
+No Python package contains ncnn's own programs for quantisation, but the file format is simple. A
+parameter tells that the layer is int8. A tag and the 8-bit weights replace the float weights. The
+scales follow the bias: one for each output channel, and one for the input. A scale is 127 divided
+by the largest magnitude of the channel's weights, or of the input over the whole data set.
 
 Weights use the whole 8-bit range: on x86 without VNNI, ncnn multiplies in 16 bits and adds in 32,
 with the same result as with VNNI.
@@ -48,7 +48,7 @@ _INT8_MAX = 127
 
 
 def quantizable_layers(graph: Graph) -> dict[str, str]:
-    """Return the names and types of the layers that ncnn can compute in 8 bits."""
+    """Return the types, by layer name, of the layers that ncnn can compute in 8 bits."""
     return {layer.name: layer.type for layer in graph.layers if _has_int8_form(layer)}
 
 
@@ -71,7 +71,7 @@ def quantize(
     samples: CalibrationData,
     keep: Iterable[str] = (),
 ) -> None:
-    """Rewrite a network in place with 8-bit layers.
+    """Rewrite the files of a network in place so that layers compute in 8 bits.
 
     Args:
         param: The ``.param`` file of the network in single precision.
@@ -82,7 +82,8 @@ def quantize(
         keep: Names of layers to leave in single precision.
 
     Raises:
-        ConversionError: The network has no layers to quantise, or ncnn cannot load a single layer.
+        ConversionError: The network has no layers to quantise, or ncnn rejects a layer when the
+            layer is loaded separately.
         InferenceError: ncnn cannot run the network on a sample.
     """
     graph = Graph.read(param)
@@ -111,7 +112,7 @@ def _input_ranges(
     params: NcnnParams,
     samples: CalibrationData,
 ) -> dict[str, float]:
-    """Return the largest magnitude of each layer's input, by blob name."""
+    """Return the largest magnitude of each layer's input over all samples, by blob name."""
     # Light mode frees a blob as soon as the layers that read it have run.
     net, _ = load_network(param, weights, params.replace(light_mode=False))
     ports = Plan.read(plan)
@@ -124,7 +125,7 @@ def _input_ranges(
 
 
 class _RangeRecorder(Session):
-    """A session that also records the largest magnitude in each of the given blobs.
+    """Runs a network, and records the largest magnitude of the elements of some blobs.
 
     Args:
         net: The loaded network, not in light mode.
@@ -148,7 +149,7 @@ class _RangeRecorder(Session):
 
 
 def _quantize_weights(layer: Layer, part: bytes, magnitude: float) -> bytes:
-    """Convert the bytes of a layer in the ``.bin`` file to 8-bit weights and scales."""
+    """Return a layer's bytes in the ``.bin`` file, converted to 8-bit weights, bias and scales."""
     count, rows = layer.int_param(_COUNT[layer.type]), layer.int_param(_ROWS[layer.type])
     bias = layer.int_param(_BIAS[layer.type]) and layer.int_param(0)
     values = np.frombuffer(part, np.float32, count, offset=4).reshape(rows, -1)

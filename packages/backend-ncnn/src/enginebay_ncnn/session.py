@@ -60,7 +60,7 @@ class Session:
         return self._extract_outputs(self.extractor(feed))
 
     def extractor(self, feed: Mapping[str, NumpyArray]) -> ncnn.Extractor:
-        """Return an extractor with the inputs set; nothing is computed yet.
+        """Return an extractor with the inputs set, which has not computed anything yet.
 
         Raises:
             InferenceError: ncnn cannot hold an input.
@@ -156,7 +156,7 @@ def _decode_output(mat: ncnn.Mat, *, port: Port, letter: str, dtype: np.dtype | 
 
 
 def _restore_rank(array: NumpyArray, port: Port) -> NumpyArray:
-    """Insert the dimensions of size one that ncnn's array lacks and the model's output has."""
+    """Insert the dimensions of size one that the model's output has but ncnn's array has not."""
     if array.size == np.prod(port.shape):
         return array.reshape(port.shape)
     squeezed = array.squeeze()

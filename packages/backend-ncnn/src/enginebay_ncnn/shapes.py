@@ -1,4 +1,4 @@
-"""Find the input shapes for pnnx, which folds all computations that depend on fixed sizes."""
+"""Find the input shapes for pnnx, which folds computations with fixed sizes to constants."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class InputShape(msgspec.Struct, frozen=True):
 def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShape, ...]:
     """Return the shape range of each input, from the model, the parameters and the request.
 
-    A dynamic batch has size 1: the wrapper splits larger batches, with one call for each item.
+    The size of a dynamic batch is set to 1, since the wrapper runs a larger batch item by item.
 
     Raises:
         ConversionError: A dynamic dimension has no range, or the shape of an input is unknown.
-        ParamsError: The shapes in the params do not match the model's inputs.
+        ParamsError: The shapes in the parameters do not match the model's inputs.
     """
     specs = request.ir.inputs
     names = [spec.name for spec in specs]
@@ -83,7 +83,7 @@ def resolve_input_shapes(request: ConvertRequest[NcnnParams]) -> tuple[InputShap
 
 
 def find_batch_name(specs: Sequence[TensorSpec]) -> str | None:
-    """Return the name of dimension 0 that all dynamic inputs share; None if they share none."""
+    """Return the name of dimension 0 if all inputs with dynamic shapes share it, else None."""
     names = {
         spec.dims[0] for spec in specs if spec.dims and any(isinstance(d, str) for d in spec.dims)
     }

@@ -1,7 +1,7 @@
 """Replace operators that overflow in ncnn by formulas that do not overflow.
 
-ncnn computes exponentials without subtracting the maximum first, its logarithm of 0 is NaN, and it
-computes a power from a logarithm and an exponential.
+ncnn does not subtract the maximum before it computes exponentials, returns NaN for the logarithm of
+0, and computes a power by a logarithm and an exponential.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIN_THRESHOLD = 16.0
 
 
 def replace_unstable(graph: Any) -> None:
-    """Change a TorchScript graph: replace the operators that overflow in ncnn."""
+    """Change a TorchScript graph in place: replace the operators that overflow in ncnn."""
     import torch
 
     compiled: Any = torch.jit.CompilationUnit
@@ -88,7 +88,7 @@ def stable(x: Tensor):
 
 
 def _write_power(exponent: torch.Value) -> str | None:
-    """Write a power as products and a square root: ncnn's layer is wrong unless bases are > 0."""
+    """Return TorchScript code for a power, or None; ncnn's layer is only correct for bases > 0."""
     power = exponent.toIValue()
     if not isinstance(power, int | float) or power == 1 or abs(power) > _MAX_EXPONENT:
         return None

@@ -42,7 +42,7 @@ _MAX_TRIALS = 5
 
 @dataclass(frozen=True)
 class Frozen:
-    """A frozen TorchScript module: constants folded, attributes inlined, outputs unchanged.
+    """A TorchScript module after ``torch.jit.freeze``, with example inputs and their outputs.
 
     pnnx crashes on some modules that are not frozen.
 
@@ -66,7 +66,7 @@ class Frozen:
     def read(
         cls, path: Path, trials: Sequence[Mapping[str, NumpyArray]], folder: Path, timeout: float
     ) -> Frozen:
-        """Freeze a TorchScript file.
+        """Freeze a TorchScript file, and run it to get the expected outputs.
 
         Args:
             path: The TorchScript file.
@@ -126,7 +126,7 @@ def summarize_error(err: Exception) -> str:
 
 
 def _restore_numbers(model: Any) -> None:
-    """In products and quotients of a traced model, replace float64 constants by numbers."""
+    """Replace scalar float64 tensors in products and quotients of a trace by Python numbers."""
     import torch
 
     # A trace saves the 0.5 of "indices * 0.5" as a float64 tensor. When the file runs, the product
@@ -157,9 +157,9 @@ def silence_warnings() -> Iterator[None]:
 
 
 def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
-    """Return the custom operators in a module, which are registered only in this process.
+    """Return the names of the custom operators in a module.
 
-    A child process would not know them.
+    They are registered only in this process, so that a child process could not run the module.
     """
     kinds = {node.kind() for node in module.inlined_graph.nodes()}
     return sorted(kind for kind in kinds if kind.partition("::")[0] not in _KNOWN_NAMESPACES)
@@ -168,7 +168,7 @@ def find_foreign_operators(module: torch.jit.ScriptModule) -> list[str]:
 def _first_run(
     path: Path, trials: Sequence[Mapping[str, NumpyArray]], timeout: float, *, in_child: bool
 ) -> tuple[Mapping[str, NumpyArray], tuple[NumpyArray, ...]]:
-    """Return the first set of inputs on which a file runs, and the outputs for this set."""
+    """Return the first input set on which a TorchScript file runs, and the outputs for this set."""
     folder = path.with_suffix(".run")
     folder.mkdir()
     tried = trials[:_MAX_TRIALS]
@@ -204,7 +204,7 @@ def flatten_outputs(outputs: object) -> list[Any]:
 
 
 def _find_source_lines(graph: Any) -> dict[str, list[str]]:
-    """Return source lines by operator name, such as ``slice`` for ``aten::slice``."""
+    """Return the model's source lines by operator name, such as ``slice`` for ``aten::slice``."""
     lines: dict[str, list[str]] = {}
     for node in graph.nodes():
         name = node.kind().rpartition("::")[2].rstrip("_")

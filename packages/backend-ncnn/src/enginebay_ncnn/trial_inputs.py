@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def make_trial_inputs(
     samples: Sequence[Mapping[str, NumpyArray]], shapes: Sequence[InputShape]
 ) -> list[dict[str, NumpyArray]]:
-    """Return sets of random inputs, and then the caller's samples, in the order of the trials.
+    """Return input sets in the order in which to try them: random inputs, then the samples.
 
-    The random inputs come first: the artifact is verified with the samples later, and other inputs
-    can reveal a conversion that is right for the samples only.
+    The random inputs come first, because the artifact is later verified with the samples: other
+    inputs can reveal a conversion that is correct for the samples only.
 
     Args:
         samples: The caller's samples; a sample whose sizes differ from ``shapes`` is skipped.
@@ -38,7 +38,7 @@ def make_trial_inputs(
 def _make_random_inputs(
     shapes: Sequence[InputShape], samples: Sequence[Mapping[str, NumpyArray]]
 ) -> list[dict[str, NumpyArray]]:
-    """Return one to three sets of random inputs, since some models reject the first set."""
+    """Return one or three sets of random inputs, since some models reject the first set."""
     mixed = {
         shape.name: _make_random_array(shape, [sample[shape.name] for sample in samples])
         for shape in shapes

@@ -26,7 +26,8 @@ def split_weights(layers: Sequence[Layer], data: bytes) -> list[bytes]:
     by the same reader, which counts the bytes.
 
     Raises:
-        ConversionError: ncnn cannot load a single layer, or bytes are left over.
+        ConversionError: ncnn rejects a layer that is loaded separately, or the layers do not read
+            all bytes.
     """
     reader = _make_reader(data)
     parts = []

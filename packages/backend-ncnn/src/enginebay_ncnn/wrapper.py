@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NcnnWrapper(eb.Wrapper):
-    """Runs one network; calls may overlap, since each call has a separate extractor.
+    """Runs one network; overlapping calls are safe, since each call has a separate extractor.
 
     Attributes:
         session: The session of the network; deleted when the wrapper is closed.
@@ -54,7 +54,7 @@ class NcnnWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[NcnnParams]) -> NcnnWrapper:
-        """Load the network of the artifact that the request names."""
+        """Load the network of the artifact that the request names, and wrap it."""
         params = request.params
         param, weights, plan = (request.directory / file for file in request.files)
         net, fallbacks = load_network(param, weights, params)
@@ -92,7 +92,7 @@ class NcnnWrapper(eb.Wrapper):
         ]
 
     def first_piece(self, feed: dict[str, NumpyArray]) -> tuple[dict[str, NumpyArray], int]:
-        """Return the inputs of the batch's first item, and the number of items."""
+        """Return the inputs of the batch's first item, and the number of items in the batch."""
         sizes = [feed[name].shape[axis] for name, axis in self._split_axes.items()]
         return (self._take_piece(feed, 0), sizes[0]) if sizes else (feed, 1)
 

@@ -1,1 +1,1 @@
-"""Write lowered graphs in the dialect of TorchScript that pnnx converts correctly."""
+"""Write lowered graphs as TorchScript with only the operator calls that pnnx converts correctly."""

@@ -1,4 +1,4 @@
-"""Elementwise operators on values of any rank; integers are computed as floats."""
+"""Write elementwise operators on values of any rank; ncnn computes integers as floats."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Value:
-    """Apply an elementwise function to operands of any rank, and broadcast their shapes.
+    """Return the result of an elementwise function on operands of any rank, with broadcasting.
 
     Args:
         function: The function, called with tensors of at most :data:`MAX_RANK` dimensions.
@@ -56,9 +56,9 @@ def apply_elementwise(function: Callable[..., Tensor], *operands: Operand) -> Va
 
 
 def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
-    """Return the blob that each value is a reshape of; [] unless all reshapes are the same.
+    """Return the blobs from which the values were reshaped, or [] if these reshapes differ.
 
-    An operator can then read these blobs, so that only the operator's result is reshaped.
+    An elementwise operator can read these blobs instead, so that only the result is reshaped.
     """
     # For some reshapes between operators, pnnx takes the wrong dimension as the batch.
     sources = [
@@ -70,7 +70,7 @@ def _common_reshape_sources(values: Sequence[Value]) -> list[Blob]:
 
 
 def apply_unary(function: Callable[[Tensor], Tensor], operand: Value) -> Value:
-    """Apply an elementwise function of one operand to a value of any rank."""
+    """Return the result of an elementwise function of one operand, which may have any rank."""
     operand = as_float(operand)
     if sources := _common_reshape_sources([operand]):
         return reshape(emit_call(function, *sources), operand.shape)
@@ -89,7 +89,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _unwrap_scalar(operand: Operand) -> Operand:
-    """Convert a number or a constant of rank 0 to a finite float; keep any other operand."""
+    """Return a number or a constant of rank 0 as a finite float, and any other operand as it is."""
     if isinstance(operand, torch.Tensor) and operand.ndim == 0:
         operand = operand.item()
     if isinstance(operand, bool | int | float):
@@ -99,7 +99,7 @@ def _unwrap_scalar(operand: Operand) -> Operand:
 
 
 def _strip_leading_ones(value: Value) -> Value:
-    """Remove the leading dimensions of size one if the value is a constant."""
+    """Return a constant without its leading dimensions of size one, and a blob as it is."""
     # pnnx may take such a dimension for the batch, which is wrong if the same constant is also
     # combined with values without a batch.
     if isinstance(value, Blob):
@@ -109,7 +109,7 @@ def _strip_leading_ones(value: Value) -> Value:
 
 
 def _merge_dimensions(shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> list[list[int]]:
-    """Merge neighbouring dimensions that broadcast alike, and return the merged shapes."""
+    """Return the shapes with adjacent dimensions merged if the same operands broadcast in them."""
     merged: list[list[int]] = [[] for _ in shapes]
     last = None
     for axis, size in enumerate(result):
@@ -193,9 +193,9 @@ def write_to_copy(operand: Value, *, dtype: torch.dtype | None = None, **_: obje
 
 
 def cast_to(operand: Value, target: torch.dtype) -> Value:
-    """Convert a value to another dtype; the elements of a blob are still stored as float32.
+    """Return a value converted to another dtype; a blob's elements are still stored as float32.
 
-    A float that becomes an integer is truncated; a number that becomes a boolean is 0 or 1.
+    Conversion to an integer dtype truncates; conversion to bool returns 0 or 1.
     """
     if not isinstance(operand, Blob):
         return operand.to(target)

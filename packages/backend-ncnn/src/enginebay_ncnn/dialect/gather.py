@@ -1,7 +1,7 @@
-"""Embeddings, indexing, gathering and masked scatters.
+"""Write embeddings, indexing, gathering and masked scatters.
 
-ncnn can index a table only with an int32 input of the model. Every other index becomes a one-hot
-matrix, which is multiplied by the table.
+ncnn can look up rows of a table only by an int32 input of the model. A constant index becomes
+slices if these are few. Any other index becomes a one-hot matrix, which is multiplied by the table.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
@@ -43,7 +43,7 @@ _MAX_SLICES = 64
 
 
 def one_hot(index: Value, count: int) -> Value:
-    """Return a tensor of shape ``(*index.shape, count)``: 1 at the index, and 0 elsewhere."""
+    """Return ``torch.nn.functional.one_hot(index, count)`` as floats."""
     if isinstance(index, torch.Tensor):
         return functional.one_hot(index.long() % count, count).float()
     return write_eq(write_unsqueeze(index, index.ndim), torch.arange(count).float())
@@ -120,7 +120,7 @@ def write_index(operand: Value, indices: Sequence[Value | None]) -> Value:
 
 
 def _count_from_start(index: Value, size: int) -> Value:
-    """Add the size to the negative indices, which PyTorch counts from the end."""
+    """Replace each negative index, which counts from the end, by ``index + size``."""
     if isinstance(index, torch.Tensor):
         return index.long() % size
     return apply_unary(lambda x: x + (x * -1.0).clamp(0.0, 1.0) * size, index)

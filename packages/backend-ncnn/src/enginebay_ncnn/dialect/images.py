@@ -1,7 +1,7 @@
-"""Write operators on images, signals and volumes so that the batch for pnnx has size one.
+"""Write operators on images, signals and volumes so that the first dimension has size one.
 
-ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs for the
-batch, and then also in the rest of the network. If that dimension is larger than one (frames,
+ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs as the batch,
+and so it does in the rest of the network. If this dimension is larger than one (frames of a video,
 windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is merged
 into a dimension that the operator leaves unchanged, and a dimension of size one is put in front.
 """
@@ -99,7 +99,7 @@ def _convolve_tall_image(
     dilation: Sequence[int],
     groups: int,
 ) -> Value:
-    """Stack several images and their padding to one tall image, and convolve this image."""
+    """Return the convolution of several images, which are padded and stacked to one tall image."""
     count, channels, height, width = operand.shape
     reach = dilation[0] * (weight.shape[2] - 1) + 1
     padded = height + 2 * padding[0]

@@ -1,4 +1,4 @@
-"""Operators that change shapes or move elements, in at most four dimensions."""
+"""Write operators that change shapes or move elements, in at most four dimensions."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -58,7 +58,7 @@ def as_outer_dim_inner(operand: Value, dim: int) -> Value:
 
 
 def may_be_batch(operand: Value, dim: int) -> bool:
-    """Return True if pnnx may take a dimension for the batch, and drop operations along it."""
+    """Return True if pnnx may take ``dim`` as the batch, and so drop operations along ``dim``."""
     return dim == 0 and operand.shape[0] != 1 and operand.ndim > 1 and not is_constant(operand)
 
 
@@ -119,9 +119,9 @@ def _emit_permute(operand: Value, order: list[int]) -> Value:
 
 
 def _permute_blocks(operand: Value, order: list[int]) -> Value:
-    """Permute more than four dimensions by several permutes of four dimensions each.
+    """Permute more than four dimensions by permutations of at most four merged dimensions.
 
-    Each permute exchanges two blocks of neighbouring dimensions.
+    Each permutation exchanges two blocks of adjacent dimensions.
     """
     groups: list[list[int]] = []
     for axis in order:  # axes that stay neighbours move as one

@@ -1,4 +1,4 @@
-"""Comparisons and choices: ncnn has no booleans, so true is 1.0 and false is 0.0."""
+"""Write comparisons, ``where`` and logic; ncnn has no booleans, so true is 1.0 and false 0.0."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _clamp_to_float32(value: float) -> float:
 
 
 def replace_nonfinite(value: Operand) -> Any:
-    """Replace infinities in a constant by the largest float32 numbers, and NaN by 0."""
+    """Replace infinity in a constant by the largest float32, -infinity by the lowest, NaN by 0."""
     if isinstance(value, torch.Tensor):
         value = value.float().nan_to_num()
         return value if value.ndim else value.item()

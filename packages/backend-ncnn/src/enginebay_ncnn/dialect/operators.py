@@ -1,6 +1,7 @@
 """The ATen operators that a lowered graph may contain, and a function to write each operator.
 
-All other operators are lowered to these first, by ``lowerings``, core or torch.
+All other operators are first lowered to these, by the package ``lowerings``, by Enginebay's core
+or by torch's decompositions.
 """
 
 from __future__ import annotations
@@ -81,12 +82,12 @@ OPERATORS = frozenset(
 def write_operator(
     name: str, target: OpOverload, args: list[Any], kwargs: Mapping[str, object]
 ) -> Any:
-    """Write one call of an operator.
+    """Write a call of an ATen operator as calls that pnnx converts correctly.
 
     Args:
         name: The operator's name, such as ``add``; not one of :data:`CONSTANTS`.
         target: The operator.
-        args: The operator's arguments: blobs, constants and options.
+        args: The operator's positional arguments: blobs, constants and options.
         kwargs: The operator's keyword arguments.
 
     Returns:

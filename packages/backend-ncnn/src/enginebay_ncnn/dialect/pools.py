@@ -1,7 +1,7 @@
 """Write each pooling operator as a padding layer and a pooling layer without padding.
 
 ncnn and pnnx interpret ``padding``, ``ceil_mode`` and ``count_include_pad`` differently from torch.
-The mean of a window that contains padding is multiplied by a correction.
+An average over a pooling window that contains padding is multiplied by a correction.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _LOWEST = torch.finfo(torch.float32).min
 def _fit_windows(
     image: Sequence[int], output: Sequence[int], kernel: Sequence[int], *rest: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Return the kernel size, and the padding with which every window fits into the image.
+    """Return kernel size and padding such that each pooling window lies in the padded image.
 
-    The padding is in the order of ``torch.nn.functional.pad``.
+    ``rest`` is stride, padding and dilation. The returned padding is in the order of
+    ``torch.nn.functional.pad``.
     """
     stride, padding, dilation = rest
     window, border = [], []
@@ -44,7 +45,7 @@ def _fit_windows(
 
 
 def write_pool(name: str, operand: Value, kernel: Sequence[int], *args: Any) -> Value:
-    """Write a pooling operator such as ``max_pool2d``."""
+    """Write a pooling operator, such as ``max_pool2d``, and return its result."""
     operator, dims = getattr(torch.ops.aten, name), int(name[-2])
     front, image = operand.shape[: operand.ndim - dims], operand.shape[operand.ndim - dims :]
     stride, padding, dilation = _unpack_arguments(name, dims, kernel, args)
@@ -72,7 +73,7 @@ def write_pool(name: str, operand: Value, kernel: Sequence[int], *args: Any) -> 
 def _unpack_arguments(
     name: str, dims: int, kernel: Sequence[int], args: Sequence[Any]
 ) -> tuple[list[int], ...]:
-    """Return stride, padding and dilation, each with one number for each dimension."""
+    """Return stride, padding and dilation, each as one number per dimension."""
     stride = args[0] if args and len(args[0]) else kernel
     padding = args[1] if len(args) > 1 else [0]
     dilation = args[2] if name.startswith("max") and len(args) > 2 else [1]

@@ -76,7 +76,7 @@ def write_program(
         program: The graph, of operators in :data:`OPERATORS` only.
         examples: The example inputs of the graph.
         target: The file to write.
-        split_attention: Whether to keep pnnx from fusing each attention into one layer.
+        split_attention: Whether to prevent pnnx from fusing an attention into one layer.
 
     Returns:
         The positions of the inputs that index an embedding table.
@@ -103,10 +103,10 @@ def write_program(
 
 
 class DialectModule(torch.nn.Module):
-    """A module that torch can trace: it runs a graph with the operators that pnnx converts.
+    """A module that torch can trace: it runs a lowered graph by calls that pnnx converts.
 
-    Its arguments are all inputs as floats, then the inputs in ``tables`` as integers. Its results
-    are floats.
+    The arguments of the module are all inputs as floats, then the inputs in ``tables`` again as
+    integers. The results of the module are floats.
 
     Attributes:
         tables: The positions of the inputs that index an embedding table.
@@ -175,8 +175,8 @@ class _GraphRun:
     """One run of a graph, which computes one node after the other.
 
     Attributes:
-        split_attention: Whether to keep pnnx from fusing each attention into one layer.
-        values: The values of the nodes that have run.
+        split_attention: Whether to prevent pnnx from fusing an attention into one layer.
+        values: The values of the computed nodes.
         integers: The int64 values of the nodes that return an input's integers unchanged.
     """
 
@@ -186,7 +186,7 @@ class _GraphRun:
         self.integers: dict[Node, Blob] = {}
 
     def run_node(self, node: Node) -> None:
-        """Compute the value of one node."""
+        """Compute the value of one node and store it in ``values``."""
         arguments: Any = map_arg((node.args, node.kwargs), self.values.__getitem__)
         args, kwargs = list(arguments[0]), arguments[1]
         if node.target is operator.getitem:
@@ -212,7 +212,7 @@ class _GraphRun:
         self.values[node] = _restore_dtype(result, node.meta["val"])
 
     def _find_integers(self, node: Any) -> Blob | None:
-        """Return the int64 value of a node that returns an input's integers unchanged, or None."""
+        """Return a node's value as int64 if it is an input's unchanged integers, else None."""
         if node in self.integers or _operator_name(node) not in _INTEGER_PRESERVING:
             return self.integers.get(node)
         first, *rest = node.args
@@ -233,7 +233,7 @@ def _operator_name(node: object) -> str:
 
 
 def _integer_source(node: Any) -> Node | None:
-    """Return the input whose integers a node returns unchanged, if there is one."""
+    """Return the input whose integers a node returns unchanged; None if there is no such input."""
     while _operator_name(node) in _INTEGER_PRESERVING and node.meta["val"].dtype in _INTEGER_DTYPES:
         node = node.args[0]
     is_input = (
@@ -251,7 +251,7 @@ def _load_constant(value: object) -> object:
 
 
 def _restore_dtype(value: object, example: Any) -> object:
-    """Give a blob the dtype of the model's value; replace an empty blob by a constant."""
+    """Return a blob with the dtype of ``example``, and an empty blob as a constant."""
     if isinstance(value, list | tuple):
         return [_restore_dtype(*pair) for pair in zip(value, example, strict=True)]
     if not isinstance(value, Blob):
@@ -260,7 +260,7 @@ def _restore_dtype(value: object, example: Any) -> object:
 
 
 def _finish_output(value: object, model_input: Blob) -> Blob:
-    """Return an output as a blob of at most four dimensions."""
+    """Return an output of the graph as a blob of at most four dimensions."""
     if not isinstance(value, Value):
         raise ConversionError("the model's outputs are nested deeper than one level")
     if not element_count(value):
@@ -276,7 +276,7 @@ def _finish_output(value: object, model_input: Blob) -> Blob:
 
 
 def _tie_to_input(constant: Tensor, model_input: Blob) -> Blob:
-    """Add 0 · input to a constant output, since torch traces only the results of operators."""
+    """Return a constant output plus 0 · input, since a trace returns only results of operators."""
     first = narrow(reshape(model_input, (1, 1, element_count(model_input))), 2, 0, 1)
     zero = emit_call(lambda x: x.clamp(0.0, 0.0), first)  # a product with 0 would spread NaN
     tied = write_add(constant, reshape(zero, (1,) * max(constant.ndim, 1)))

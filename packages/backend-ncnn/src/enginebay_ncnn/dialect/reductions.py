@@ -1,4 +1,4 @@
-"""Sums, means and extremes along dimensions; norms, softmax and variance."""
+"""Write sums, means, minima, maxima, norms, softmax and variance along dimensions."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations
@@ -91,11 +91,11 @@ def write_linalg_vector_norm(
 def write_softmax(
     operand: Value, dim: int, *_: object, split_attention: bool = False, **__: object
 ) -> Value:
-    """Write a softmax.
+    """Write a softmax and return its result.
 
     Args:
-        operand: The value.
-        dim: The dimension.
+        operand: The input of the softmax.
+        dim: The dimension along which the results sum to 1.
         split_attention: Whether to write the softmax so that pnnx does not recognise an attention:
             pnnx fuses some attentions wrongly into one layer, and crashes on others.
     """

@@ -8,7 +8,7 @@ import torch
 
 
 def copy_repeated_inputs(graph: Any) -> None:
-    """Copy each tensor that one operator of a TorchScript graph reads twice, in place."""
+    """Change a TorchScript graph in place: copy each tensor that one operator reads twice."""
     for node in [*graph.nodes()]:
         # For a list that two operators read, pnnx writes a layer that ncnn does not have.
         if node.kind() == "prim::ListConstruct":

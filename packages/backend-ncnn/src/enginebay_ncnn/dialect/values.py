@@ -1,8 +1,9 @@
 """The operands and results of the dialect's operators: blobs of ncnn, and constants.
 
-A value that depends on the model's inputs is a :class:`Blob`: float32, whatever its dtype is in the
-model; true is 1.0 and false is 0.0. Every other value is a torch tensor with the model's dtype. An
-operator on constants alone is computed at once and is not in the trace.
+A value that depends on the model's inputs is a :class:`Blob`. Its elements are float32, whatever
+the dtype in the model is; true is 1.0 and false is 0.0. Every other value is a constant: a torch
+tensor with the model's dtype. An operator that reads only constants is computed at once and is not
+in the trace.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _C: Any = torch._C
 
 
 class UnsupportedError(ConversionError):
-    """Error for an operator of the model that ncnn's operators cannot express."""
+    """Raised for an operator of the model that ncnn's operators cannot express."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ def is_constant(value: object) -> bool:
 
 
 def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
-    """Call a function of tensors; trace the call if at least one argument is a blob."""
+    """Return a function's result for tensors; trace the call if an argument is a blob."""
     blobs = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Blob)]
     if not blobs:
         return function(*arguments)
@@ -84,7 +85,7 @@ def emit_call(function: Callable[..., Tensor], *arguments: object) -> Value:
 
 @contextmanager
 def trace_into(trace: object) -> Iterator[None]:
-    """Record the calls in the ``with`` block into ``trace``; record nothing if it is None."""
+    """Record torch's calls in the ``with`` block into ``trace``; None turns recording off."""
     outer = _C._get_tracing_state()
     _C._set_tracing_state(trace)
     try:
@@ -94,10 +95,10 @@ def trace_into(trace: object) -> Iterator[None]:
 
 
 def as_float(value: Value) -> Value:
-    """Convert a constant to float32; a blob is float32 already."""
+    """Return a constant as float32, and a blob, which is float32 already, as it is."""
     return value if isinstance(value, Blob) else value.float()
 
 
 def element_count(value: Value) -> int:
-    """Return the number of a value's elements."""
+    """Return the number of elements of a value."""
     return math.prod(value.shape)

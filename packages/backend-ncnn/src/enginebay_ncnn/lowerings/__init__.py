@@ -1,8 +1,9 @@
-"""Lower the operators that pnnx and ncnn lack. The results contain only operators of ``dialect``.
+"""Lowerings of operators that pnnx or ncnn does not support.
 
-All other operators have lowerings in Enginebay's core or in torch that are good enough for ncnn.
-The lowerings here do not handle NaN, which ncnn does not have. They use one product with
-a constant matrix instead of several layers, which would take longer.
+The results contain only operators that the package ``dialect`` writes. For all other operators, the
+lowerings of Enginebay's core or torch are good enough. The lowerings of this package do not handle
+NaN, which ncnn does not support. Some use one product with a constant matrix, which is faster than
+several layers.
 """
 
 from __future__ import annotations

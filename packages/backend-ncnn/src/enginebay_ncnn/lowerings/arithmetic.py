@@ -1,4 +1,4 @@
-"""Lowerings of elementwise arithmetic, which are right for finite numbers only."""
+"""Lowerings of arithmetic operators; the results are correct for finite numbers only."""
 
 # ruff: noqa: ARG001, D103 - each takes the arguments of its operator
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import torch at its first use, so that rewriters can be listed where torch is missing."""
+"""Import torch at its first use, so that rewriters can be listed if torch is not installed."""
 
 from __future__ import annotations
 

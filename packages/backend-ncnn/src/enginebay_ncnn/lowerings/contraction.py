@@ -1,4 +1,4 @@
-"""Lowering of the product of rows with the matrices of groups."""
+"""Lowering of the grouped matrix product, in which each group of rows has its own matrix."""
 
 from __future__ import annotations
 

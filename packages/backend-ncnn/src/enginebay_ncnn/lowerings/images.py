@@ -1,4 +1,4 @@
-"""Lowerings of image resizing to products with constant matrices, and of circular padding.
+"""Lowerings of circular padding, and of image resizing to products with constant matrices.
 
 torch's own decompositions gather every element by its index, but ncnn can only cut slices.
 """
@@ -78,7 +78,7 @@ def lower_pad(
     mode: str = "constant",
     value: float | None = None,
 ) -> Tensor:
-    """Pad circularly by concatenating slices; torch's decomposition assigns to slices instead."""
+    """Pad circularly by concatenating slices, since torch's decomposition assigns to slices."""
     if mode != "circular":
         unchanged: Tensor = ctx.origin_op(x, pad, mode, value)
         return unchanged

@@ -1,6 +1,6 @@
 """Lowerings of minima, maxima and sorting; sorting compares every pair of elements.
 
-ncnn has no sort layer. It also has no NaN, which torch sorts to the end.
+ncnn has no sort layer. NaN, which torch sorts to the end, is not handled: ncnn does not support it.
 """
 
 # ruff: noqa: ARG001, D103 - each takes the arguments of its operator
@@ -97,7 +97,7 @@ def _find_extreme_index(
 def _find_extreme(
     x: Tensor, extreme: Callable[..., Tensor], dim: int, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the extreme along a dimension, and the index of its first occurrence."""
+    """Return the minimum or maximum along a dimension, and the index of its first occurrence."""
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     dim, size = dim % x.ndim, x.shape[dim]

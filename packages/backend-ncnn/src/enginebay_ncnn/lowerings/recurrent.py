@@ -1,6 +1,6 @@
-"""Lowerings of recurrent networks, which torch would unroll step by step.
+"""Lowerings of recurrent networks: torch unrolls all steps, and longer sequences are rejected.
 
-pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript file has none.
+pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript file has no modules.
 """
 
 # ruff: noqa: D103 - each takes the arguments of its operator
