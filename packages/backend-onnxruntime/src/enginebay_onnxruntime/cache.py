@@ -76,7 +76,7 @@ def _list_contents(entry: Path) -> list[Path]:
 
 @contextmanager
 def write_entry(entry: Path, options: onnxruntime.SessionOptions) -> Iterator[None]:
-    """Write a cache entry: the optimised model of the session that the block creates."""
+    """Write the optimised model of the session created in the ``with`` block to a cache entry."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(mkdtemp(prefix=".unfinished-", dir=entry.parent))
     options.optimized_model_filepath = str(temporary / MODEL)

@@ -26,9 +26,9 @@ def convert(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
         The written files; the model first.
 
     Raises:
-        ConversionError: A custom-op library is missing, or a file would replace another.
-        MissingDependencyError: Half precision requires onnx-ir, or int8 requires onnx, which is not
-            installed.
+        ConversionError: A custom-op library is missing, or a file would overwrite another file.
+        MissingDependencyError: The package that the precision requires is not installed: onnx-ir
+            for fp16, onnx for int8.
         UsageError: The calibration data does not fit the model.
     """
     params = request.params

@@ -46,10 +46,10 @@ def find_libraries(libraries: Iterable[str]) -> list[Path]:
 def locate_libraries(libraries: Iterable[str], directory: Path) -> list[Path]:
     """Return the path of each custom-op library of an artifact.
 
-    Libraries that were given by path are in the artifact's folder.
+    A library that the parameters name by path was copied into the artifact's folder.
 
     Raises:
-        ConversionError: The artifact lacks a library.
+        ConversionError: The artifact does not contain a library, or a package has no library.
         MissingDependencyError: A package is not installed.
     """
     return [
@@ -86,7 +86,7 @@ def register_libraries(paths: Iterable[Path], options: onnxruntime.SessionOption
     """Load custom-op libraries into session options.
 
     Raises:
-        ConversionError: A library cannot be loaded or lacks ``RegisterCustomOps``.
+        ConversionError: A library cannot be loaded, or does not export ``RegisterCustomOps``.
     """
     for path in paths:
         try:

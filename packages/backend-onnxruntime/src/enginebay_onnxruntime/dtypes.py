@@ -35,7 +35,7 @@ _RENAMED = {"float": "float32", "double": "float64"}
 def read_specs(
     session: onnxruntime.InferenceSession,
 ) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Return the specs of a session's inputs, and of its outputs.
+    """Return the specs (name, dtype, dimensions) of a session's inputs, and those of the outputs.
 
     Raises:
         ConversionError: An input or output is not a tensor but a sequence, a map or an optional,

@@ -1,4 +1,4 @@
-"""Checks that exactly one ONNX Runtime is installed, and that it has the requested providers."""
+"""Checks that exactly one wheel of ONNX Runtime is installed, with the requested providers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIVALS = ("onnxruntime", "onnxruntime-gpu")
 
 
 def check_tier(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
+    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
     if request.tier is Tier.METADATA:
         return _check_rivals()
     if request.tier is Tier.IMPORT:

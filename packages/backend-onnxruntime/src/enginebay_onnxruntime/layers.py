@@ -1,7 +1,7 @@
-"""The time of each node of a session's graph, measured by ONNX Runtime's profiler.
+"""Times each node of a session's graph with ONNX Runtime's profiler.
 
 The session also writes its optimised graph, in which nodes are fused. A fused node
-computes the nodes of the model between its inputs and its outputs.
+replaces the nodes of the model that lie between the fused node's inputs and outputs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Node(NamedTuple):
 
 
 def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
-    """Time each node of the session's graph with ONNX Runtime's profiler.
+    """Return the time of each node of the session's graph, from ONNX Runtime's profiler.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -74,7 +74,7 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
 def _run_profiled(
     request: LayersRequest[OnnxruntimeParams], model: Path, folder: Path, optimized: Path | None
 ) -> bytes:
-    """Run a separate session, and return the contents of the profile that it wrote."""
+    """Run a separate session with profiling, and return the contents of the profile."""
     options = make_session_options(request.load)
     options.enable_profiling = True
     options.profile_file_prefix = str(folder / "profile")
@@ -93,7 +93,7 @@ def _run_profiled(
 
 
 def _parse_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, tuple[str, float]]]:
-    """Return, for each run, the operator and the seconds of each node by the node's name."""
+    """Return each run in a profile as a dict from node name to operator and seconds."""
     starts = sorted(event["ts"] for event in events if event["name"] == "model_run")
     runs: list[dict[str, tuple[str, float]]] = [{} for _ in starts]
     kernels = [event for event in events if event["name"].endswith(_SUFFIX)]
@@ -113,7 +113,7 @@ def _parse_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, tuple[str
 
 
 def _read_nodes(path: Path) -> list[_Node]:
-    """Return the nodes of an ONNX file in order; empty without the file or the package onnx."""
+    """Return the nodes of an ONNX file in order; [] if the file or the package onnx is missing."""
     try:
         import onnx
     except ImportError:
@@ -125,7 +125,7 @@ def _read_nodes(path: Path) -> list[_Node]:
 
 
 def _match_nodes(model: Sequence[_Node], optimized: Sequence[_Node]) -> dict[str, tuple[str, ...]]:
-    """Return, for each node of the optimised graph, the nodes of the model that it replaces."""
+    """Return the names of the model's nodes that each node of the optimised graph replaces."""
     producers = {tensor: node for node in model for tensor in node.outputs}
     tensors = producers.keys() | {tensor for node in model for tensor in node.inputs}
     positions = {node.name: position for position, node in enumerate(model)}

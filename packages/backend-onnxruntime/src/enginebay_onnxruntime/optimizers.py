@@ -39,8 +39,8 @@ def _is_half_precision(request: WrapperRequest[OnnxruntimeParams]) -> bool:
 def _has_operators(model: Path, *names: str) -> bool:
     """Return True if a model may contain all of these operators.
 
-    Loading an artifact does not need onnx, so the file is searched for the field ``op_type`` of a
-    node in protobuf's encoding: field number 4 and wire type 2, the length, the text.
+    Loading an artifact does not require the package onnx, so the file is searched for the bytes of
+    a node's field ``op_type`` in protobuf: field number 4 and wire type 2, the length, the text.
     """
     if not model.is_file() or not model.stat().st_size:
         return False  # the session reports the error

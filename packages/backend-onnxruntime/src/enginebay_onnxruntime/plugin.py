@@ -1,4 +1,4 @@
-"""The hooks that this plugin implements. They import the engine only when they are called."""
+"""The hooks of ``onnxruntime``. Each hook imports the engine only when it is called."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @eb.hookimpl
 def backend_info() -> eb.BackendInfo:
-    """Describe this backend."""
+    """Return the backend's name, parameters and capabilities."""
     return eb.BackendInfo(
         name="onnxruntime",
         irs=("onnx",),
@@ -39,7 +39,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
-    """Check that one ONNX Runtime is installed, imports, and loads the requested providers."""
+    """Check that exactly one ONNX Runtime is installed, and that it has the requested providers."""
     from enginebay_onnxruntime.environment import check_tier
 
     return check_tier(request)
@@ -47,7 +47,7 @@ def check_env(request: CheckEnvRequest[OnnxruntimeParams]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
-    """Write the ``.onnx`` file that the session will load."""
+    """Write the ``.onnx`` file that the session will load; return the paths of all new files."""
     from enginebay_onnxruntime.convert import convert
 
     return convert(request)
@@ -55,7 +55,7 @@ def to_backend(request: ConvertRequest[OnnxruntimeParams]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the nodes that int8 puts Q/DQ nodes around."""
+    """Return the operators, by node name, that precision int8 puts Q/DQ nodes around."""
     from enginebay_onnxruntime import quantize
 
     return quantize.quantizable_nodes(request.ir.path)
@@ -63,7 +63,7 @@ def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, s
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the nodes of a model that ONNX Runtime does not support."""
+    """Return the reason for each node of a model that ONNX Runtime does not support."""
     from enginebay_onnxruntime import preview
 
     return preview.unsupported_operators(request)
@@ -71,7 +71,7 @@ def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[st
 
 @eb.hookimpl
 def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
-    """Create the session."""
+    """Create the session, and return a wrapper that runs it."""
     from enginebay_onnxruntime.wrapper import load_wrapper
 
     return load_wrapper(request)
@@ -79,7 +79,7 @@ def build_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> eb.Wrapper:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
-    """Time the nodes of the session's graph."""
+    """Return the time of each node of the session's graph."""
     from enginebay_onnxruntime import layers
 
     return layers.time_layers(request)
@@ -87,7 +87,7 @@ def time_layers(request: LayersRequest[OnnxruntimeParams]) -> list[TimedLayer]:
 
 @eb.hookimpl
 def rewriters(request: RewritersRequest) -> eb.RewriterSet:  # noqa: ARG001  # the same for every request
-    """Return the rewriters for operators without a kernel in ONNX Runtime."""
+    """Return the rewriters for operators without an exact kernel in ONNX Runtime."""
     from enginebay_onnxruntime.rewriters import rewriters as declared
 
     return declared

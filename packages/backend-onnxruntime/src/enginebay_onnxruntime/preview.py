@@ -1,4 +1,4 @@
-"""Finds unsupported nodes of a model: loads a separate model of each node in ONNX Runtime."""
+"""Finds unsupported nodes of a model by loading a separate model of each node."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _isolate_node(
     values: Mapping[str, onnx.ValueInfoProto],
     constants: Mapping[str, onnx.TensorProto],
 ) -> onnx.ModelProto:
-    """Return a model of one node, with normalised names: equal nodes become equal models."""
+    """Return a model of one node; the names are normalised, so equal nodes give equal models."""
     import onnx
     from onnx import helper
 
@@ -114,7 +114,7 @@ def _copy_renamed(
 
 
 def _find_reason(model: bytes, options: onnxruntime.SessionOptions) -> str:
-    """Return what ONNX Runtime lacks for a model: the operator or a kernel; empty if nothing."""
+    """Return why ONNX Runtime does not support a model's only node; empty if it does."""
     import onnxruntime
 
     try:

@@ -26,7 +26,7 @@ ON_CUDA = (CUDA, "TensorrtExecutionProvider")
 
 
 def resolve_providers(params: OnnxruntimeParams) -> tuple[str, ...]:
-    """Return the requested providers, or else the providers of the requested device.
+    """Return the parameter ``providers`` or, if it is empty, the providers of the device.
 
     Raises:
         ParamsError: The device is neither ``cpu`` nor ``cuda`` nor ``cuda:N`` nor ``auto``, or a
@@ -70,7 +70,7 @@ def provider_options(params: OnnxruntimeParams) -> dict[str, dict[str, str]]:
     """Return the options of each requested provider, including the device index.
 
     Raises:
-        ParamsError: An option does not name a provider, or names one that is not requested.
+        ParamsError: An option does not name a provider, or its provider is not requested.
     """
     options: dict[str, dict[str, str]] = {name: {} for name in resolve_providers(params)}
     if CUDA in options:
@@ -102,9 +102,10 @@ def preload_cuda() -> None:
 
 
 def find_missing_library(provider: str) -> str:
-    """Return the shared library that is missing to load CUDA's provider.
+    """Return the name of a missing shared library that CUDA's provider requires.
 
-    Empty if none is missing, for other providers, and for a build without CUDA.
+    Return an empty string if no library is missing, for all other providers, and if ONNX Runtime
+    was built without CUDA.
     """
     import onnxruntime
 
@@ -124,12 +125,12 @@ def find_missing_library(provider: str) -> str:
 
 
 def records_assignment(params: OnnxruntimeParams) -> bool:
-    """Return True if a session records the provider of each node."""
+    """Return True if a session with these parameters records the provider of each node."""
     return resolve_providers(params)[0] != CPU
 
 
 def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """Count the nodes that each provider runs; empty if the session did not record this."""
+    """Return the number of nodes that each provider runs; empty if it was not recorded."""
     counts: Counter[str] = Counter()
     if not records_assignment(params) or not hasattr(session, "get_provider_graph_assignment_info"):
         return counts  # the method is new in ONNX Runtime 1.24
@@ -139,7 +140,7 @@ def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession
 
 
 def find_working_provider(session: onnxruntime.InferenceSession, counts: Counter[str]) -> str:
-    """Return the first provider that runs a node; the session's first if no counts are known."""
+    """Return the first provider that runs a node, or the session's first if ``counts`` is empty."""
     loaded: list[str] = session.get_providers()
     return next((name for name in loaded if counts[name]), loaded[0])
 
@@ -165,7 +166,7 @@ def _describe_unloaded(provider: str) -> str:
 
 
 def get_device(provider: str, session: onnxruntime.InferenceSession) -> str:
-    """Return a provider's device by torch's name: ``cpu`` or ``cuda:0``."""
+    """Return torch's name of the device that a provider runs on, such as ``cpu`` or ``cuda:0``."""
     if provider not in ON_CUDA:
         return "cpu"
     index = session.get_provider_options().get(provider, {}).get("device_id", "0")

@@ -1,18 +1,19 @@
 """Inserts Q/DQ nodes around the operators that ONNX Runtime has 8-bit kernels for.
 
 ONNX Runtime's own quantiser runs the model on a data set and inserts the nodes; the session fuses
-them with the operators between them. As its documentation advises, the model is simplified first,
-and weights are signed and symmetric with a scale for each channel. Activations are unsigned:
-signed ones, the quantiser's default, are equally precise, but on an x86 processor with VNNI a small
-ResNet was 3.4 times and a MobileNetV3 3.8 times slower with them, slower than in fp32. Ranges are
-the minimum and the maximum of each tensor; percentiles would store every activation in memory.
+Q/DQ nodes with the operators between them. As ONNX Runtime's documentation advises, the model is
+simplified first, and weights are signed and symmetric with a scale for each channel. Activations
+are unsigned. Signed activations, the quantiser's default, are equally precise, but slower: on an
+x86 processor with VNNI a small ResNet was 3.4 times and a MobileNetV3 3.8 times slower, and so
+slower than in fp32. Ranges are the minimum and the maximum of each tensor; percentiles would store
+every activation in memory.
 
 Weights are between -64 and 64, so that an artifact computes the same numbers on every processor. An
-x86 processor without VNNI adds two 8-bit products in 16 bits, where the sum saturates. There, with
-weights up to 127, a vision transformer had a signal-to-noise ratio of 10 dB and a ResNet of 28 dB,
-but 37 dB on other processors. With weights up to 64 they have 34 and 35 dB everywhere, at the same
-speed. ONNX Runtime's alternative, the session option ``session.x64quantprecision``, is up to 1.5
-times slower and cannot load some models (1.32).
+x86 processor without VNNI adds two 8-bit products in 16 bits, where the sum saturates. On such a
+processor, with weights up to 127, a vision transformer had a signal-to-noise ratio of 10 dB and a
+ResNet of 28 dB, but 37 dB on other processors. With weights up to 64, the two models have 34 and
+35 dB on all processors, at the same speed. ONNX Runtime's alternative, the session option
+``session.x64quantprecision``, is up to 1.5 times slower and cannot load some models (1.32).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the operators that :func:`quantize` puts Q/DQ nodes around, by the nodes' names."""
+    """Return the operators, by node name, that :func:`quantize` puts Q/DQ nodes around."""
     with _simplify(source) as simplified:
         nodes = _read_nodes(simplified)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in _COMPUTING}
@@ -104,11 +105,11 @@ def quantizable_nodes(source: Path) -> dict[str, str]:
 
 @contextmanager
 def _simplify(source: Path) -> Iterator[Path]:
-    """Simplify a model, and yield its file, which is removed after the block.
+    """Simplify a model, and yield the new file, which is deleted after the ``with`` block.
 
     Raises:
         MissingDependencyError: onnx is not installed.
-        ConversionError: The model cannot be simplified, or the block raised an exception.
+        ConversionError: The model cannot be simplified, or the block raises an exception.
     """
     try:
         from onnxruntime.quantization.shape_inference import quant_pre_process

@@ -1,8 +1,9 @@
-"""Rewriters for operators for which ONNX Runtime has no kernel, or an inexact one.
+"""Rewriters for operators for which ONNX Runtime has no kernel, or only an inexact kernel.
 
-``Where`` and ``Trilu`` support only some dtypes. Others are converted to a wider dtype and back,
-which is exact. ``Sigmoid`` on the CPU has an absolute error of 1e-7. That is large compared with a
-detector's scores for the background: 0.2 % at -10, a third at -15; below -18 the result is 0.
+``Where`` and ``Trilu`` support only some dtypes. Tensors of other dtypes are converted to a wider
+dtype and back, which is exact. ``Sigmoid`` on the CPU has an absolute error of 1e-7, which is large
+for small results, such as a detector's scores for the background: 0.2 % of the result at x = -10,
+and a third at x = -15. Below x = -18 the result is 0.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def triangle(ctx: Context, input: Tensor, *args: object, **kwargs: object) -> An
 
 
 def _wider_dtype(dtype: torch.dtype, table: dict[str, str]) -> torch.dtype | None:
-    """Return the wider dtype in which to compute; None if no wider dtype is needed."""
+    """Return the wider dtype that replaces ``dtype``; None if ONNX Runtime supports ``dtype``."""
     import torch
 
     name = table.get(str(dtype).removeprefix("torch."))

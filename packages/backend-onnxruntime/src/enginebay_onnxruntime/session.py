@@ -44,7 +44,7 @@ def create_session(
     """Create a session on the artifact's model, from the cache of optimised models if possible.
 
     Returns:
-        The session and the result of the cache: ``hit``, ``written``, or empty without a cache.
+        The session, and how the cache was used: ``hit``, ``written``, or empty without a cache.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.
@@ -73,7 +73,7 @@ def create_session(
 
 
 def import_onnxruntime() -> None:
-    """Import ONNX Runtime.
+    """Check that ONNX Runtime can be imported.
 
     Raises:
         MissingDependencyError: ONNX Runtime is not installed, or its import fails.
@@ -127,7 +127,7 @@ def _enable_profile(options: onnxruntime.SessionOptions, prefix: str | None) -> 
 
 
 def _forbids_cpu(request: WrapperRequest[OnnxruntimeParams]) -> bool:
-    """Return True if the session must reject a model with nodes that would run on the CPU."""
+    """Return True if the session must reject a model of which a node would run on the CPU."""
     first = resolve_providers(request.params)[0]
     return request.strict and first != CPU and first in available_providers()
 
@@ -169,7 +169,7 @@ def load_session(
 
 
 def _cache_settings(request: WrapperRequest[OnnxruntimeParams]) -> tuple[object, ...]:
-    """Return the settings that an optimised model depends on, in addition to its files."""
+    """Return the settings that an optimised model depends on, in addition to the model's files."""
     import onnxruntime
 
     params = request.params

@@ -32,7 +32,7 @@ _log = logging.getLogger("enginebay.onnxruntime")
 
 
 def load_wrapper(request: WrapperRequest[OnnxruntimeParams]) -> OnnxruntimeWrapper:
-    """Create a session on the artifact's model, and wrap it."""
+    """Create a session on the artifact's model, and return a wrapper that runs it."""
     session, cached = create_session(request)
     return wrap_session(session, request, cached)
 
@@ -42,7 +42,7 @@ def wrap_session(
     request: WrapperRequest[OnnxruntimeParams],
     cached: str = "",
 ) -> OnnxruntimeWrapper:
-    """Wrap a session; ``cached`` is what :func:`create_session` returned about the cache.
+    """Return a wrapper that runs a session; ``cached`` is the text from :func:`create_session`.
 
     Raises:
         ConversionError: The session's inputs or outputs are not tensors.
@@ -70,7 +70,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
         inputs: The specs of the inputs that callers pass.
         outputs: The specs of the outputs that callers receive, in order.
         native_device: The torch device type whose tensors the session uses without a copy; None if
-            it copies all tensors.
+            the session copies all tensors.
     """
 
     concurrent = True  # session.run is thread-safe
@@ -95,7 +95,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
     @property
     def receipt(self) -> eb.Receipt:
-        """The properties that the session reports, not the requested ones."""
+        """The receipt, with the provider and the device that the session really uses."""
         return self._receipt
 
     def execute(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
@@ -140,7 +140,7 @@ class OnnxruntimeWrapper(eb.Wrapper):
 
 
 class OrtValueWrapper(OnnxruntimeWrapper):
-    """Runs a session whose tensors ``session.run`` does not handle correctly.
+    """Runs a session whose inputs or outputs ``session.run`` does not handle correctly.
 
     ``session.run`` does not support bfloat16. It returns uint64 as ``np.ulonglong``, which torch
     rejects. At least up to 1.24, it returns the caller's array for an output that is also an input.

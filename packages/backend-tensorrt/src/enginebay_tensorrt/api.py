@@ -45,19 +45,20 @@ def from_onnx(
     Args:
         path: An ``.onnx`` file.
         backend: ``tensorrt`` or ``tensorrt-rtx``.
-        calibration_data: The calibration data of int8 and fp8: an :class:`enginebay.DataSet`, or
-            a value that :class:`enginebay.DataSet` accepts.
-        progress: Called with a short text at each stage.
+        calibration_data: The data for precision int8 or fp8: an :class:`enginebay.DataSet`, or a
+            value that :class:`enginebay.DataSet` accepts.
+        progress: Called with a short text at each stage of the build.
         **params: Fields of :class:`~enginebay_tensorrt.params.TensorrtParams`, or of
             :class:`~enginebay_tensorrt.params.TensorrtRtxParams`.
 
     Returns:
-        The serialized engine. Loading an engine with ``strip_plan`` requires the ``.onnx`` file.
+        The serialized engine. To load an engine that was built with ``strip_plan``, :func:`load`
+        requires the ``.onnx`` file too.
 
     Raises:
         BackendUnavailableError: CUDA does not find the device.
         ParamsError: A parameter does not fit the model or the installed TensorRT.
-        ConversionError: TensorRT does not support an operator, or cannot build.
+        ConversionError: TensorRT does not support an operator, or cannot build the engine.
 
     Example:
         >>> data = [{"x": image} for image in images]  # doctest: +SKIP
@@ -90,7 +91,7 @@ def save(plan: bytes, path: str | Path) -> None:
     """Write an engine to a file atomically.
 
     Raises:
-        EnginebayError: The disk is full or read-only; an older file is unchanged.
+        EnginebayError: The disk is full or read-only; an existing file is left unchanged.
     """
     from enginebay.authors import write_whole
 
@@ -118,8 +119,8 @@ def load(
     Raises:
         BackendUnavailableError: CUDA does not find the device.
         ConversionError: TensorRT rejects the engine: it is for another version or device.
-        ParamsError: Weights are given for an engine with Q/DQ nodes.
-        UsageError: The engine does not have one of the output names.
+        ParamsError: ``weights`` is set, but the engine has precision int8 or fp8.
+        UsageError: The engine has no output with one of the names.
     """
     from enginebay_tensorrt.engine import load_engine
     from enginebay_tensorrt.library import get_library
@@ -139,7 +140,7 @@ def load(
 
 
 def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
-    """Write a copy of an ``.onnx`` file whose weights have the engine's precision."""
+    """Convert the weights in an ``.onnx`` file to the engine's precision; return the file."""
     from enginebay_tensorrt.precision import write_typed_graph
 
     if params.precision in ("int8", "fp8"):
@@ -152,4 +153,4 @@ def _write_typed_weights(weights: Path, params: Params, folder: Path) -> Path:
 
 
 def _ignore_progress(_text: str) -> None:
-    """Do nothing."""
+    """Ignore a progress message."""

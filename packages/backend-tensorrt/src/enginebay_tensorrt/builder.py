@@ -62,7 +62,7 @@ def build_plan(
         progress: Called with the name of each phase of the build.
 
     Raises:
-        ParamsError: The shapes of an input are missing or do not fit.
+        ParamsError: The shapes of an input are missing, or do not fit the network.
         ConversionError: TensorRT does not support an operator, or cannot build the engine.
         OSError: The file cannot be written.
     """
@@ -140,7 +140,7 @@ def _cache_file(library: Library, params: Params, device: cuda.Device | None) ->
 
 
 def _build_in_thread(build: Callable[[], bool], monitor: Monitor) -> bool:
-    """Call ``build`` in a separate thread, so that Ctrl-C interrupts the calling thread."""
+    """Return the result of ``build``, called in another thread so that Ctrl-C ends the wait."""
     # Python handles a signal when its main thread runs Python code. During a build in the main
     # thread that would be inside the monitor, and the bindings swallow exceptions raised there.
     with ThreadPoolExecutor(1, thread_name_prefix="tensorrt-build") as pool:

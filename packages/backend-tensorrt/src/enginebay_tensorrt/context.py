@@ -1,4 +1,4 @@
-"""TensorRT's execution context: it holds the profile, the shapes and the addresses of a call."""
+"""TensorRT's execution context, which stores the profile, shapes and addresses of a call."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Allocator:
     """Allocates memory for an output whose shape depends on the data.
 
     Attributes:
-        grow: Allocates memory for the current call; None between calls, so that the memory of a
-            call can be freed.
-        shape: The output's shape, after the call has been enqueued.
-        error: The exception that ``grow`` raised, since it cannot pass through TensorRT.
+        grow: The function that allocates memory for the current call; None between calls, so that
+            the memory of a call can be freed.
+        shape: The output's shape, which is known after the call has been enqueued.
+        error: The exception that ``grow`` raised, stored because TensorRT cannot forward it.
     """
 
     interface = "IOutputAllocator"
@@ -58,7 +58,7 @@ class Allocator:
 
 
 class Context:
-    """An ``IExecutionContext`` whose failed calls raise an error with TensorRT's reason.
+    """An ``IExecutionContext`` whose methods raise an error with TensorRT's message if they fail.
 
     Args:
         engine: The engine; its GPU must be the current device of the calling thread.
@@ -88,10 +88,10 @@ class Context:
         self._raw.enqueue_emits_profile = True
 
     def profile_for(self, shapes: Mapping[str, Shape]) -> int:
-        """Return the index of a profile that includes the shapes, preferably the current profile.
+        """Return the index of an optimisation profile for the shapes, preferably the current one.
 
         Raises:
-            InputError: No profile includes the shapes.
+            InputError: No optimisation profile includes the shapes.
         """
         current = self._raw.active_optimization_profile
         indices = range(self._engine.cuda_engine.num_optimization_profiles)
@@ -122,7 +122,7 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set the input shapes; return the output shapes, None for a shape that depends on data."""
+        """Set the input shapes; return the output shapes, or None if a shape depends on the data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")
@@ -150,7 +150,7 @@ class Context:
                 its memory.
 
         Returns:
-            The shapes of these outputs by name.
+            The shapes of the outputs in ``allocations``, by name.
         """
         allocators = {name: self._allocator(name) for name in allocations}
         for name, allocator in allocators.items():

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 def convert(request: ConvertRequest[Params]) -> list[Path]:
-    """Write the engine, and the files that it needs, into the work folder.
+    """Write the engine, and the files that the engine needs, into the work folder.
 
     Returns:
-        The paths of the engine, the weights if the engine is stripped, and the plugin libraries.
+        The paths of the engine, of the weights if the engine is stripped, and of the plugins.
 
     Raises:
-        ParamsError: The installed TensorRT does not support the parameters, or calibration data or
-            shapes are missing or do not fit.
+        ParamsError: The installed TensorRT does not support the parameters; or calibration data or
+            shapes are missing, or do not fit the model.
         MissingDependencyError: The precision needs a package that is not installed.
         BackendUnavailableError: CUDA does not find the device.
-        ConversionError: TensorRT does not support an operator, or cannot build.
+        ConversionError: TensorRT does not support an operator, or cannot build the engine.
     """
     params = request.params
     check_params(params)
@@ -65,7 +65,7 @@ def convert(request: ConvertRequest[Params]) -> list[Path]:
 
 
 def check_params(params: Params) -> None:
-    """Check the parameters before any work is done, and load the plugins.
+    """Check the parameters before the build starts, and load the plugin libraries.
 
     Raises:
         ParamsError: The installed library does not support the parameters.
@@ -107,7 +107,7 @@ def build(
         ir: The model.
         params: The backend's parameters.
         file: The file for the serialized engine.
-        samples: The calibration data, if the precision requires it.
+        samples: The calibration data, if the precision requires calibration.
         keep: Names of nodes to leave in fp32.
         shapes: The known shape ranges of inputs, by name.
         folder: The folder for the converted graph.

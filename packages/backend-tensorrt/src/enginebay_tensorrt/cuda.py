@@ -1,4 +1,4 @@
-"""The CUDA runtime, called through NVIDIA's own bindings."""
+"""The CUDA runtime, called through NVIDIA's Python bindings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Device(msgspec.Struct, frozen=True):
     """A GPU.
 
     Attributes:
-        index: The GPU's index for CUDA.
+        index: The GPU's index in CUDA, such as 0 for ``cuda:0``.
         name: The name of the product, such as ``NVIDIA H200``.
         compute_capability: The compute capability, such as ``9.0``.
         driver: The newest version of CUDA that the driver supports, such as ``13.0``.
@@ -36,7 +36,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def runtime() -> Any:
-    """Import ``cuda.bindings.runtime``.
+    """Import the module ``cuda.bindings.runtime``, and return it.
 
     Raises:
         MissingDependencyError: The package is not installed.
@@ -107,7 +107,7 @@ def device(params: Params) -> Device:
 
 @contextmanager
 def on_device(index: int) -> Iterator[None]:
-    """Make a GPU the calling thread's current device in the ``with`` block, for TensorRT."""
+    """Make a GPU the current CUDA device of the calling thread inside the ``with`` block."""
     previous = call("cudaGetDevice")
     if previous == index:
         yield

@@ -68,7 +68,7 @@ def load_engine(path: Path, params: Params, weights: Path | None = None) -> Engi
 
     Raises:
         BackendUnavailableError: CUDA does not find the device.
-        ConversionError: TensorRT rejects the plan, or the weights do not fit it.
+        ConversionError: TensorRT rejects the engine, or the weights do not fit the engine.
     """
     library = get_library(params)
     device = cuda.device(params)

@@ -1,4 +1,4 @@
-"""Check that TensorRT is completely installed, and that the driver and the GPU fit it."""
+"""Check that TensorRT is completely installed, and that the driver and the GPU are supported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DRIVERS = {"12": "525.60", "13": "580.65"}
 
 
 def check_tier(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Run the checks of one tier (stage of ``check-env``); core itself runs the smoke tier."""
+    """Return the report of one stage of ``check-env``; Enginebay's core runs the smoke stage."""
     params = request.params
     if request.tier is Tier.METADATA:
         return _check_wheels(params.product)

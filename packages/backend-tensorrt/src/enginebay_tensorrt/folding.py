@@ -1,6 +1,6 @@
 """Fold windows into images, like ``torch.nn.functional.fold``: TensorRT has no ``Col2Im``.
 
-In a trace, an image size that comes from another tensor's shape is not an int.
+The sizes have type ``Any``: in a trace, a size from another tensor's shape is not an int.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
-    """Return each value as a pair for height and width.
+    """Return each value as a pair of numbers, for height and width.
 
     Example:
         >>> make_pairs(2, (3, 4))
@@ -22,7 +22,7 @@ def make_pairs(*values: Any) -> list[tuple[Any, Any]]:
 
 
 def fold_tiles(windows: Tensor, size: tuple[Any, Any], kernel: tuple[int, int]) -> Tensor:
-    """Fold windows into an image; the windows do not overlap.
+    """Return the image that non-overlapping windows form.
 
     Args:
         windows: The input of ``fold``.
@@ -43,15 +43,15 @@ def fold_overlapping(
     padding: tuple[int, int],
     stride: tuple[int, int],
 ) -> Tensor:
-    """Fold windows into an image; the windows may overlap.
+    """Return the image that windows form; pixels of overlapping windows are added.
 
     Args:
         windows: The input of ``fold``.
         size: The image's height and width.
         kernel: The height and width of a window.
-        dilation: The distances between the pixels of a window.
-        padding: The rows and columns around the image.
-        stride: The distances between windows.
+        dilation: The vertical and horizontal distance between the pixels of a window.
+        padding: The number of rows and of columns that pad each side of the image.
+        stride: The vertical and horizontal distance between windows.
     """
     import torch
 
@@ -73,7 +73,7 @@ def fold_overlapping(
 def _crop_image(
     image: Tensor, windows: Tensor, size: tuple[Any, Any], padding: tuple[int, int]
 ) -> Tensor:
-    """Remove the padding, set pixels that no window covers to 0, and split batch and channels."""
+    """Crop or pad an image to ``size``, and split the first dimension into batch and channels."""
     from torch.nn import functional
 
     (height, width), (top, left) = size, padding

@@ -22,8 +22,8 @@ def multiply_by_dft(
 
     Args:
         signal: A tensor of real or complex numbers.
-        dims: The dimensions.
-        norm: As for ``torch.fft.fft``.
+        dims: The dimensions to transform.
+        norm: The normalisation, as in ``torch.fft.fft``.
         inverse: Whether to compute the inverse transform.
         onesided: Whether to compute only the first half of the frequencies.
     """

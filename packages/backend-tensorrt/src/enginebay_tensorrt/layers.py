@@ -42,7 +42,7 @@ class Profiler:
 
 
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
-    """Time each layer without a CUDA graph, since TensorRT cannot time the layers of a graph.
+    """Return the time of each layer, without a CUDA graph, whose layers TensorRT cannot time.
 
     Raises:
         ConversionError: TensorRT cannot load the engine.

@@ -1,4 +1,4 @@
-"""Import NVIDIA's module of the installed TensorRT once, and tell what its version supports."""
+"""Import NVIDIA's Python module for TensorRT once, and find out what its version supports."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Library:
 
     Attributes:
         product: TensorRT or TensorRT for RTX.
-        trt: NVIDIA's module.
-        logger: The only ``ILogger``: TensorRT uses the first logger that it gets, and ignores all
-            later ones.
+        trt: NVIDIA's Python module, such as ``tensorrt``.
+        logger: The only ``ILogger`` of this process, since TensorRT ignores all loggers except the
+            first.
         loaded: The digests of the plugin libraries that this process has registered.
 
     Raises:
@@ -55,14 +55,14 @@ class Library:
 
     @property
     def has_precision_flags(self) -> bool:
-        """True for TensorRT 10, where flags let the builder choose the precision.
+        """True for TensorRT 10, where builder flags can set the precision.
 
         In TensorRT 11 and TensorRT for RTX, every network computes in the types of its tensors.
         """
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derive(self, methods: type[_T]) -> type[_T]:
-        """Derive a class from ``methods`` and from the TensorRT interface that ``methods`` names.
+        """Return a class derived from ``methods`` and the TensorRT interface that ``methods`` names.
 
         Args:
             methods: A class whose attribute ``interface`` names the interface, and which calls

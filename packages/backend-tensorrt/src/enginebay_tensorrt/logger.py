@@ -31,7 +31,7 @@ _NO_DRIVER = "cudaError 35: CUDA driver version is insufficient"
 
 
 class Messages:
-    """TensorRT's logger; several threads may call it at once."""
+    """Receives TensorRT's log messages, possibly from several threads at once."""
 
     interface = "ILogger"
 
@@ -51,7 +51,7 @@ class Messages:
 
     @contextmanager
     def collecting(self) -> Iterator[list[str]]:
-        """Yield a list that collects errors inside the ``with`` block."""
+        """Yield a list to which each error that TensorRT logs in the ``with`` block is added."""
         errors: list[str] = []
         with self._lock:
             self._listeners.append(errors)

@@ -13,12 +13,12 @@ class Monitor:
     """Reports each phase and each step of a build; several threads may call it at once.
 
     Args:
-        progress: Called with a short text.
+        progress: Called with a short text for each phase and each step.
 
     Attributes:
-        interrupted: The exception that stops the build: ``progress`` raised it, or the caller while
-            it waited for the build, such as a ``KeyboardInterrupt``. It cannot pass through
-            TensorRT, so the build stops at its next step and the caller raises the exception.
+        interrupted: The exception that stops the build, such as a ``KeyboardInterrupt``. It was
+            raised by ``progress``, or in the thread that waits for the build. Since TensorRT cannot
+            forward exceptions, the build stops at its next step, and the waiting thread raises it.
     """
 
     interface = "IProgressMonitor"
@@ -45,7 +45,7 @@ class Monitor:
         return self.interrupted is None
 
     def phase_finish(self, phase_name: str) -> None:
-        """Forget a phase; TensorRT also calls this for a phase that was stopped early."""
+        """Delete a phase's number of steps; TensorRT also calls this if a phase stopped early."""
         with self._lock:
             self._steps.pop(phase_name, None)
 

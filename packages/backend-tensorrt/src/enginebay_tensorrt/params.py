@@ -53,7 +53,7 @@ class SharedParams(eb.BackendParams):
         return self.file_name.sibling(".onnx")
 
     def get_model_files(self) -> tuple[str, ...]:
-        """Return the engine, and the file with the weights of a stripped engine."""
+        """Return the paths of the engine and, for a stripped engine, of the weights."""
         names = (self.file_name, self.weights_file) if self.strip_plan else (self.file_name,)
         return self.in_work_dir(*names)
 

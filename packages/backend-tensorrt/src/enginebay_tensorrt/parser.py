@@ -112,10 +112,11 @@ def check_network_ports(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
 ) -> None:
-    """Check that a network has the model's inputs and outputs, with the same dtypes.
+    """Raise an error if a network does not have the model's inputs and outputs.
 
     Raises:
-        ConversionError: An input or output differs, or an input is a shape tensor.
+        ConversionError: An input or output is missing or has another dtype, or an input is a shape
+            tensor.
     """
     title = library.product.title
     ports = _list_ports(network)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PlanWriter:
-    """Writes the bytes of the plan that TensorRT delivers, until the build is stopped.
+    """Writes the bytes of the plan that TensorRT streams, until the build is stopped.
 
     Args:
         file: The file to write.
@@ -27,7 +27,7 @@ class PlanWriter:
         self._monitor = monitor
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write the next bytes; return their number, or 0 if the build is stopped."""
+        """Write the next bytes; return the number of bytes, or 0 if the build is stopped."""
         # TensorRT for RTX 1.7.1 ignores the returned size and exceptions: the builder continues,
         # and returns True at the end.
         if self._monitor.interrupted is not None:

@@ -44,7 +44,7 @@ def backend_info() -> eb.BackendInfo:
 
 @eb.hookimpl
 def check_env(request: CheckEnvRequest[Params]) -> eb.EnvReport:
-    """Check that TensorRT is completely installed, and that a driver and a GPU fit it."""
+    """Check that TensorRT is completely installed, and that driver and GPU are supported."""
     from enginebay_tensorrt.environment import check_tier
 
     return check_tier(request)
@@ -52,7 +52,7 @@ def check_env(request: CheckEnvRequest[Params]) -> eb.EnvReport:
 
 @eb.hookimpl
 def to_backend(request: ConvertRequest[Params]) -> list[Path]:
-    """Build the engine."""
+    """Build the engine, and return the paths of the artifact's model files."""
     from enginebay_tensorrt.convert import convert
 
     return convert(request)
@@ -60,7 +60,7 @@ def to_backend(request: ConvertRequest[Params]) -> list[Path]:
 
 @eb.hookimpl
 def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the names and operators of the nodes that int8 and fp8 put Q/DQ nodes around."""
+    """Return the operators, by node name, that precisions int8 and fp8 put Q/DQ nodes around."""
     from enginebay_tensorrt import quantize
 
     return quantize.quantizable_nodes(request.ir.path)
@@ -68,7 +68,7 @@ def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes of a model that the parser rejects, each with a reason."""
+    """Return the reason for each node of a model that TensorRT's parser rejects."""
     from enginebay_tensorrt import preview
 
     return preview.unsupported_operators(request)
@@ -88,7 +88,7 @@ def build_wrapper(request: WrapperRequest[Params]) -> eb.Wrapper:
 
 @eb.hookimpl
 def bound_to(request: BindingRequest[Params]) -> Mapping[str, str]:
-    """Return the TensorRT version and the GPU that an engine is bound to."""
+    """Return the TensorRT version and the GPU that an engine requires."""
     from enginebay_tensorrt import portability
 
     return portability.bound_to(request.params)
@@ -104,7 +104,7 @@ def built_for(request: BindingRequest[Params]) -> BuiltFor | None:
 
 @eb.hookimpl
 def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
-    """Time the layers with TensorRT's profiler."""
+    """Return the time of each layer, from TensorRT's profiler."""
     from enginebay_tensorrt import layers
 
     return layers.time_layers(request)

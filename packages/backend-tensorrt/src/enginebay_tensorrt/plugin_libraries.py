@@ -1,4 +1,4 @@
-"""Load TensorRT's own plugins and the user's plugin libraries, and copy these libraries."""
+"""Load TensorRT's own plugins and the user's plugin libraries; copy the user's libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_plugins(library: Library, paths: Iterable[Path]) -> None:
 
 
 def _loader_errors(path: Path) -> list[str]:
-    """Load a shared library; return the error of the system's loader, or [] if there is none."""
+    """Load a shared library; return the error of the system's loader, or [] without an error."""
     # TensorRT logs this error only while a builder exists.
     try:
         ctypes.CDLL(str(path.resolve()))

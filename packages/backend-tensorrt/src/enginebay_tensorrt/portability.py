@@ -1,4 +1,4 @@
-"""Determine the machines on which an engine runs; other machines reject it or compute wrongly."""
+"""Determine the machines on which an engine runs and computes correctly."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def _parse_capability(device: cuda.Device) -> tuple[int, int]:
 
 
 def resolve_capabilities(library: Library, params: Params) -> list[str]:
-    """Return the capabilities to build for, by TensorRT's names; [] means Ampere and newer.
+    """Return TensorRT's names of the capabilities to build for; [] means Ampere and newer.
 
     Raises:
         ParamsError: The library does not support a compute capability, or ``current`` is combined
-            with others.
+            with other compute capabilities.
     """
     names = [_capability_member(text) for text in params.compute_capability]
     known = [name for name in library.trt.ComputeCapability.__members__ if name != "NONE"]
@@ -86,13 +86,13 @@ def resolve_capabilities(library: Library, params: Params) -> list[str]:
 
 
 def _capability_member(text: str) -> str:
-    """Convert a capability to TensorRT's name: ``SM89`` for ``sm89``, ``8.9`` and ``89``."""
+    """Convert a compute capability to TensorRT's name: ``sm89``, ``8.9`` or ``89`` to ``SM89``."""
     digits = re.fullmatch(r"(?:sm_?)?(\d+)\.?(\d)", text.lower())
     return f"SM{digits[1]}{digits[2]}" if digits else text.upper()
 
 
 def _format_capability(member: str) -> str:
-    """Convert TensorRT's name of a capability to CUDA's name: ``8.9`` for ``SM89``."""
+    """Convert TensorRT's name of a compute capability to CUDA's name: ``SM89`` to ``8.9``."""
     return f"{member[2:-1]}.{member[-1]}"
 
 
@@ -114,7 +114,7 @@ def _chosen_facts(params: TensorrtRtxParams) -> dict[str, str]:
 
 
 def _device_or_reason(params: Params) -> cuda.Device | str:
-    """Return this machine's GPU, or the reason why none can be used."""
+    """Return this machine's GPU, or the reason why the GPU cannot be used."""
     try:
         return cuda.device(params)
     except MissingDependencyError as err:
@@ -128,7 +128,7 @@ def _list_capabilities(params: TensorrtRtxParams) -> list[str]:
 
 
 def _oldest(params: TensorrtRtxParams) -> tuple[str, tuple[int, int]]:
-    """Return the oldest GPU generation of a default build, and its compute capability."""
+    """Return name and compute capability of the oldest GPUs that a default build supports."""
     # The builder rejects fp8 for older GPUs, but only if they are listed explicitly.
     return ("Ada", (8, 9)) if params.precision == "fp8" else ("Ampere", _AMPERE)
 
@@ -148,10 +148,10 @@ def is_listed(device: cuda.Device, params: TensorrtRtxParams) -> bool:
 
 
 def built_for(params: Params) -> BuiltFor | None:
-    """Return the GPUs that an engine is built for, and the reason if this machine has none of them.
+    """Return the GPUs that an engine is built for, and why this machine's GPU is none of them.
 
     Returns:
-        The GPUs; None for an engine that is for this machine's GPU only.
+        The GPUs and the reason, if any; None if the engine is for this machine's GPU only.
 
     Raises:
         ParamsError: The library cannot build for these GPUs.

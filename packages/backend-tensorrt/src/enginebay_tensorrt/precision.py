@@ -1,4 +1,4 @@
-"""Convert a graph to the requested precision: by types in the graph, or by builder flags.
+"""Set an engine's precision, by the types of the graph's tensors or by builder flags.
 
 =========  ===============================================  ===================================
            strongly typed (always in TensorRT 11)           by flags (DLA in TensorRT 10)
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 def uses_flags(params: Params) -> bool:
-    """Return True if a builder flag, and not the types in the graph, sets the precision."""
+    """Return True if a builder flag, and not the types in the graph, determines the precision."""
     # For DLA only, which does not accept strongly typed networks up to TensorRT 10.7.
     return params.dla_core is not None and get_library(params).has_precision_flags
 
 
 def check_precision(params: Params) -> None:
-    """Check the precision before any work is done.
+    """Raise an error if the precision cannot be used with DLA.
 
     Raises:
-        ParamsError: DLA does not compute in the precision.
+        ParamsError: DLA is requested, and the precision is not fp16.
     """
     # DLA supports int8 only with implicit quantisation: NVIDIA/Model-Optimizer#1661.
     if params.dla_core is not None and params.precision != "fp16":

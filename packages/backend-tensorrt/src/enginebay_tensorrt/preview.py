@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the nodes that the parser rejects, each with the parser's error.
+    """Return the parser's error for each node that the parser rejects, by node name.
 
     Raises:
-        ConversionError: The parser cannot read the file at all.
+        ConversionError: The parser rejects the file with an error that names no node.
     """
     library = get_library(request.params)
     load_plugins(library, map(Path, request.params.plugins))

@@ -11,12 +11,12 @@ class Product(msgspec.Struct, frozen=True):
     Attributes:
         backend: The name of the product's backend.
         title: The product's name in messages.
-        modules: The Python modules that may contain the bindings; the first installed one is used.
+        modules: The Python modules that may contain the bindings, in the order of preference.
         wheels: The names of the wheels by CUDA's major version, without the suffixes ``-bindings``
             and ``-libs``.
-        extras: The extras of this package that install the product, by CUDA's major version.
-        versions: The versions that this package supports.
-        libraries: The prefix of the names of the shared libraries.
+        extras: The pip extras of this package that install the product, by CUDA's major version.
+        versions: The supported versions of the product, as a version specifier.
+        libraries: The prefix of the file names of the product's shared libraries.
         index: The pip option for the package index with the libraries; empty for the default index.
         install: The command that installs the product.
     """
@@ -32,7 +32,7 @@ class Product(msgspec.Struct, frozen=True):
     install: str
 
     def requirements(self) -> tuple[str, ...]:
-        """Return the bindings as one requirement, which any of several wheels meets."""
+        """Return one requirement with alternatives: any wheel that contains the bindings."""
         # Wheels by CUDA's version, NVIDIA's archives, and bindings without libraries.
         whole = [*self.wheels.values(), self.backend]
         bindings = [f"{wheel}-bindings" for wheel in self.wheels.values()]

@@ -25,7 +25,8 @@ def resolve_profiles_for(
 
     Args:
         inputs: The network's inputs.
-        params: The parameters; ``input_shapes`` give the first profile, ``profiles`` the others.
+        params: The parameters. The first profile is from ``input_shapes``, ``min_shapes`` and
+            ``max_shapes``, the other profiles are from ``profiles``.
         known: The shape ranges of the deployment, used if the parameters contain no shapes.
 
     Raises:
@@ -63,7 +64,7 @@ def _name_profile(inputs: Inputs, smallest: Shapes, usual: Shapes, largest: Shap
 
 
 def _select_dynamic(inputs: Inputs, profile: Profile) -> Profile:
-    """Check a profile, and return the profile without the shapes of static inputs."""
+    """Check a profile against the network; return the shapes of the dynamic inputs only."""
     for name, shapes in profile.items():
         _check_profile(name, inputs[name], shapes)
     dynamic = [name for name, dims in inputs.items() if -1 in dims]

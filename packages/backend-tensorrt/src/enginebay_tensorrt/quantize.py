@@ -41,7 +41,7 @@ def quantize(
         target: The file to write; weights of 1 GiB and more go into a file next to it.
         samples: The calibration data: input arrays by name.
         precision: ``int8`` or ``fp8``, which is E4M3.
-        keep: Names of nodes to leave unquantised, from :func:`quantizable_nodes`.
+        keep: Names of nodes from :func:`quantizable_nodes` that are not quantised.
 
     Raises:
         MissingDependencyError: ONNX Runtime or onnx is not installed.
@@ -79,7 +79,7 @@ def quantize(
 
 
 def quantizable_nodes(source: Path) -> dict[str, str]:
-    """Return the names and operators of the nodes that :func:`quantize` puts Q/DQ nodes around."""
+    """Return the operators, by node name, that :func:`quantize` puts Q/DQ nodes around."""
     nodes = _load_nodes(source)
     return {node.name: node.op_type for node in nodes if node.name and node.op_type in QUANTIZED}
 

@@ -1,9 +1,9 @@
 """Resize with antialias by two matrix products: TensorRT rejects ``Resize`` with antialias.
 
-Along each axis every output is a weighted sum of the inputs around its centre, so resizing an axis
-of fixed size is a product with a matrix. The weights are those of PyTorch
+Along each axis, every output pixel is a weighted sum of the input pixels around its centre, so
+resizing an axis of fixed size is a product with a matrix. The weights are the same as in PyTorch
 (``aten/src/ATen/native/cpu/UpSampleKernel.cpp``) and PIL: the filter is widened by the scale if the
-image shrinks, and its weights sum to 1.
+image shrinks, and the weights of each output pixel sum to 1.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def output_scales(
 
     Args:
         shape: The input's height and width.
-        size: The argument of ``torch.nn.functional.interpolate``.
+        size: The argument ``size`` of ``torch.nn.functional.interpolate``.
         factor: The argument ``scale_factor`` of the same function.
         recompute: The argument ``recompute_scale_factor`` of the same function.
     """

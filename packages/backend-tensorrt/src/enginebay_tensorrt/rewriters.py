@@ -1,7 +1,8 @@
 """Rewriters for operators that the ONNX parser of TensorRT or of TensorRT for RTX rejects.
 
 The tests use the parser and the builder of TensorRT for RTX. The parser of TensorRT has the same
-source, https://github.com/onnx/onnx-tensorrt; of these operators, 10.1 supports only ``NonZero``.
+source, https://github.com/onnx/onnx-tensorrt. Of the operators that are rewritten here, the parser
+of TensorRT 10.1 supports only ``NonZero``.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def interpolate(
 ) -> object:
     """Resize with antialias by two matrix products, if height and width are fixed.
 
-    The TorchScript exporter traces no fixed sizes, but cannot export antialias anyway.
+    The TorchScript exporter, whose traces contain no fixed sizes, does not support antialias.
     """
     import torch
 
@@ -132,7 +133,7 @@ def batch_norm(
 
 @rewriters.function("torch.nn.AvgPool2d.forward", ir="onnx")
 def avg_pool(ctx: Context, self: AvgPool2d, input: Tensor) -> object:  # noqa: A002  # torch's name
-    """Return the mean of the image if a window too large for TensorRT covers the whole image."""
+    """Return the image's mean if a pooling window too large for TensorRT covers the whole image."""
     import torch
 
     from enginebay_tensorrt.folding import make_pairs
@@ -182,7 +183,7 @@ def masked_scatter(
     mask: Tensor,
     source: Tensor,
 ) -> Tensor:
-    """Scatter by counting the true elements of the mask: TensorRT for RTX lacks ``NonZero``."""
+    """Scatter by counting the mask's true elements, since TensorRT for RTX has no ``NonZero``."""
     import torch
 
     mask = mask | torch.zeros_like(input, dtype=torch.bool)  # in the broadcast shape

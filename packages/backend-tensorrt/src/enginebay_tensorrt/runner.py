@@ -29,8 +29,8 @@ ALIGNMENT_BYTES = 256
 class Runner:
     """Runs the calls of one engine, one after the other.
 
-    Each call writes the context's memory, so a call on another stream makes that stream wait for
-    the previous call. The host does not wait.
+    Each call writes the context's memory, so a call makes its CUDA stream wait for the previous
+    call. The host does not wait.
 
     Args:
         engine: The engine.
@@ -76,7 +76,7 @@ class Runner:
 
     @contextmanager
     def _take_turn(self, caller: int) -> Iterator[int]:
-        """Make a stream wait for the previous call, and yield the stream to the next call."""
+        """Make the stream of a call wait for the previous call, and yield this stream."""
         # On the default stream, handle 0, TensorRT would block the host: then the call uses the
         # runner's stream, and the caller's stream waits for it.
         stream = caller or self._stream
@@ -236,7 +236,7 @@ class Runner:
     # -- recording a CUDA graph, and freeing all resources ----------------------------------------
 
     def _record_graph(self) -> cudart.cudaGraphExec_t:
-        """Run the engine once on zeros, then record a second run as a CUDA graph."""
+        """Run the engine once on zeros, then record a second run; return it as a CUDA graph."""
         cudart = cuda.runtime()
         shapes = _static_shapes(self._engine.inputs)
         with self._take_turn(self._stream) as stream:
@@ -262,7 +262,7 @@ class Runner:
             return recorded
 
     def close(self) -> None:
-        """Wait for the last call, then free everything."""
+        """Wait for the last call, then free all resources."""
         with cuda.on_device(self._index):
             cuda.call("cudaEventSynchronize", self._done)
             if self._graph is not None:

@@ -1,4 +1,4 @@
-"""Run an engine's graph on ONNX Runtime, on a machine without the GPU for the engine.
+"""Run an engine's graph on ONNX Runtime, on a machine without a GPU that can run the engine.
 
 The results show whether the graph is correct after all rewriting, conversion and quantisation. They
 do not test TensorRT's kernels.
@@ -40,11 +40,12 @@ class GraphWrapper(eb.Wrapper):
 
     Args:
         request: The request to load the engine that was built from the graph.
-        folder: The folder of ``WrapperRequest.simulation``.
+        folder: The folder with the graph, ``WrapperRequest.simulation``.
 
     Raises:
         MissingDependencyError: ONNX Runtime is not installed.
-        ConversionError: ONNX Runtime lacks an operator in this precision, most often in bf16.
+        ConversionError: ONNX Runtime does not support an operator in this precision, most often in
+            bf16.
     """
 
     def __init__(self, request: WrapperRequest[Params], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reuse memory between calls: device memory, and pinned memory on the host."""
+"""Memory on the device, and pinned memory on the host, that several calls use in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Staging:
-    """The memory of one input or output, on device and host; it grows and never shrinks.
+    """The memory of one input or output on device and host, which grows but never shrinks.
 
     Attributes:
         device: The address on the device; 0 until the first :meth:`reserve`.

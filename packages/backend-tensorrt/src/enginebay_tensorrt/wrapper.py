@@ -65,7 +65,7 @@ class TensorrtWrapper(eb.Wrapper):
 
     @classmethod
     def from_request(cls, request: WrapperRequest[Params]) -> TensorrtWrapper:
-        """Load the artifact's plugins and its engine, with the weights of a stripped engine."""
+        """Load the artifact's plugins and engine and, for a stripped engine, the weights."""
         params = request.params
         load_plugins(get_library(params), locate_plugins(params.plugins, request.directory))
         weights = request.directory / params.weights_file if params.strip_plan else None
@@ -116,7 +116,7 @@ class TensorrtWrapper(eb.Wrapper):
         self._idle.append(runner)
 
     def synchronize(self) -> None:
-        """Wait until the device has finished."""
+        """Wait until the device has finished all enqueued work."""
         with cuda.on_device(self.engine.device.index):
             cuda.call("cudaDeviceSynchronize")
 
