@@ -62,7 +62,7 @@ class OnnxruntimeParams(eb.BackendParams):
 
     @classmethod
     def config_keys(cls) -> dict[str, eb.ConfigKey]:
-        """Return the keys of MMDeploy's configs, with the parameter that each sets, if any."""
+        """Return the keys of MMDeploy's configs that set parameters, and those without effect."""
         limits = "values are clamped to what half precision can hold"
         return {
             "common_config.fp16_mode": eb.ConfigKey(

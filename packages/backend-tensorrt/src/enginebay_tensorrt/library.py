@@ -62,11 +62,11 @@ class Library:
         return hasattr(self.trt.BuilderFlag, "FP16")
 
     def derive(self, methods: type[_T]) -> type[_T]:
-        """Return a class derived from ``methods`` and the TensorRT interface that ``methods`` names.
+        """Return a class derived from ``methods`` and from the interface that ``methods`` names.
 
         Args:
-            methods: A class whose attribute ``interface`` names the interface, and which calls
-                ``super().__init__()``.
+            methods: A class that calls ``super().__init__()``, and whose attribute ``interface`` is
+                the name of a TensorRT interface.
         """
         if methods not in self._derived:
             interface = getattr(self.trt, methods.interface)  # type: ignore[attr-defined]  # see Args
