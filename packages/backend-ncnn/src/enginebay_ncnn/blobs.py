@@ -160,6 +160,7 @@ def _relative_error(port: Port, array: NumpyArray, expected: NumpyArray) -> floa
     exact = expected.astype(np.float64)
     same = (computed == exact) | (np.isnan(computed) & np.isnan(exact))
     with np.errstate(all="ignore"):
+        # NaN in only one of the arrays is an infinite error.
         distance = np.where(same, 0, np.nan_to_num(np.abs(computed - exact), nan=np.inf))
     worst = float(np.max(distance, initial=0.0))
     scale = float(np.max(np.abs(exact[np.isfinite(exact)]), initial=0.0))

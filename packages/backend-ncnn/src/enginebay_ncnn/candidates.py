@@ -97,6 +97,7 @@ def iterate_candidates(
         )
         return
     is_open = any(shape.is_open for shape in shapes)  # a lowered graph has fixed sizes
+    # A model with dynamic shapes has no other candidate, which would need the rest of the time.
     timeout = math.inf if is_open else _FIRST_SHARE * time_left()
     yield (
         "as it is",

@@ -108,6 +108,7 @@ def _build_network(request: ConvertRequest[NcnnParams]) -> Iterator[_Attempt]:
             "weights belong to a custom layer",
             hint="--precision fp16, or remove custom_layers",
         )
+    # In the work folder, so that the files are renamed and not copied when they are published.
     scratch = Path(mkdtemp(prefix=".ncnn-", dir=request.work_dir))
     try:
         yield _find_best(request, params, scratch)

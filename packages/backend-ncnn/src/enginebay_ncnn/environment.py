@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from enginebay.hooks import CheckEnvRequest
     from enginebay_ncnn.params import NcnnParams
 
+# Without --force-reinstall, pip does not replace damaged files of an installed package.
 _FIX = "pip install --force-reinstall ncnn pnnx"
 
 

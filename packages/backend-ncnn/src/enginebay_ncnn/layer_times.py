@@ -43,6 +43,7 @@ def time_layers(request: LayersRequest[NcnnParams]) -> list[TimedLayer]:
             TimedLayer(
                 name=layer.name,
                 operator=layer.type,
+                # The difference of two measured times may be negative for a very fast layer.
                 seconds=max(0.0, pieces * statistics.median(run[index] for run in runs)),
             )
             for index, layer in enumerate(layers)

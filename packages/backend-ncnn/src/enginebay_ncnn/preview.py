@@ -35,6 +35,7 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
     if request.ir.kind == "torchscript":
         trials = make_trial_inputs(request.samples, shapes)
         frozen = Frozen.read(request.ir.path, trials, request.work_dir, params.pnnx_timeout)
+        # Not found out by trying: pnnx crashes on operators of other namespaces.
         if foreign := find_foreign_operators(frozen.module):
             return dict.fromkeys(foreign, "pnnx reads only torch's own operators")
     best: dict[str, str] | None = None

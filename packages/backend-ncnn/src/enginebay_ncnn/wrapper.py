@@ -78,6 +78,7 @@ class NcnnWrapper(eb.Wrapper):
 
     def _run_pieces(self, feed: dict[str, NumpyArray]) -> Sequence[NumpyArray]:
         sizes = {feed[name].shape[axis] for name, axis in self._split_axes.items()}
+        # The most frequent batch size, for which nothing must be sliced and concatenated.
         if sizes == {1}:
             return self.session.run(feed)
         if len(sizes) > 1:

@@ -47,6 +47,7 @@ def _check_rivals() -> eb.EnvReport:
         "one onnxruntime",
         found=" and ".join(f"{name} {number}" for name, number in found.items()),
         wanted="only one of them: both write into the folder onnxruntime/",
+        # Both are uninstalled, since uninstalling one wheel deletes files of the other.
         fix="pip uninstall -y onnxruntime onnxruntime-gpu && "
         "pip install onnxruntime-gpu  # or onnxruntime, for a machine without a GPU",
     )

@@ -126,6 +126,7 @@ def find_missing_library(provider: str) -> str:
 
 def records_assignment(params: OnnxruntimeParams) -> bool:
     """Return True if a session with these parameters records the provider of each node."""
+    # If the CPU is the first provider, it runs all nodes that it supports anyway.
     return resolve_providers(params)[0] != CPU
 
 

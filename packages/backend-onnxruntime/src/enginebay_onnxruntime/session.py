@@ -62,6 +62,7 @@ def create_session(
     optimized = cache.find_model(entry)
     if optimized:
         try:
+            # The graph in the cache is optimised already.
             return load_session(
                 optimized, request, make_session_options(request, level="disable")
             ), "hit"
@@ -158,7 +159,7 @@ def load_session(
         return onnxruntime.InferenceSession(
             str(model), options, providers=providers, enable_fallback=0
         )
-    except Exception as err:
+    except Exception as err:  # ONNX Runtime's errors have no other base class
         if request.strict and "fallback" in str(err).lower():
             raise FallbackError(
                 "the requested provider cannot run the whole model, and strict mode forbids the "

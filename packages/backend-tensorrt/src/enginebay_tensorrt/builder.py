@@ -87,6 +87,7 @@ def build_plan(
         with use_timing_cache(config, _cache_file(library, params, device)):
 
             def write() -> bool:
+                # Again, because CUDA's current device is set for each thread separately.
                 with _use_device(device):
                     return write_plan(library, builder, network, config, file, monitor)
 

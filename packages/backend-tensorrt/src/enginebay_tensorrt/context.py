@@ -95,6 +95,7 @@ class Context:
         """
         current = self._raw.active_optimization_profile
         indices = range(self._engine.cuda_engine.num_optimization_profiles)
+        # The current profile first: changing the profile is additional work on the stream.
         for index in sorted(indices, key=lambda index: (index != current, index)):
             if all(self._includes(name, index, shape) for name, shape in shapes.items()):
                 return index

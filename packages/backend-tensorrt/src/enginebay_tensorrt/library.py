@@ -84,6 +84,7 @@ def get_library(params: Params) -> Library:
     return _load_library(type(params))
 
 
+# By class and not by parameters: a second Library's logger would be ignored by TensorRT.
 @cache
 def _load_library(params: type[Params]) -> Library:
     return Library(params.product)

@@ -31,6 +31,7 @@ def bound_to(params: Params) -> dict[str, str]:
         return {"tensorrt-rtx": get_library(params).version, **_chosen_facts(params)}
     version = get_library(params).version
     return {
+        # All newer versions with the same major version load a version compatible engine.
         "tensorrt": version.partition(".")[0] if params.version_compatible else version,
         "platform": f"{platform.system()} {platform.machine()}",
         **_hardware_facts(cuda.device(params), params.hardware_compatibility),

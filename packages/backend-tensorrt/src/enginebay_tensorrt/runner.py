@@ -55,6 +55,7 @@ class Runner:
             self._context = Context(engine)
             # Work on a non-blocking stream does not wait for the default stream.
             self._stream = int(cuda.call("cudaStreamCreateWithFlags", cudart.cudaStreamNonBlocking))
+            # CUDA synchronises streams faster with events that store no time.
             self._ready, self._done = (
                 cuda.call("cudaEventCreateWithFlags", cudart.cudaEventDisableTiming)
                 for _ in range(2)
@@ -267,7 +268,7 @@ class Runner:
             cuda.call("cudaEventSynchronize", self._done)
             if self._graph is not None:
                 cuda.call("cudaGraphExecDestroy", self._graph)
-            del self._context
+            del self._context  # before the memory, whose addresses it contains
             for staging in self._staging.values():
                 staging.free()
             cuda.call("cudaEventDestroy", self._ready)

@@ -30,7 +30,7 @@ class Staging:
     def reserve(self, nbytes: int) -> int:
         """Allocate at least ``nbytes`` on device and host; return the address on the device."""
         if nbytes > self._capacity or not self._capacity:
-            self.free()
+            self.free()  # first, so that old and new memory are never allocated at the same time
             capacity = max(nbytes, 1)  # TensorRT rejects address 0 even for an empty tensor
             self.device = int(cuda.call("cudaMalloc", capacity))
             self.host = int(cuda.call("cudaMallocHost", capacity))

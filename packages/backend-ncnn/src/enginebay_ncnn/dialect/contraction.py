@@ -112,6 +112,7 @@ def write_scaled_dot_product_attention(
     if attn_mask is None:
         return write_matmul(write_softmax(scores, -1, split_attention=split_attention), value)
     if attn_mask.dtype is torch.bool:
+        # -1e30 hides a key like -infinity, which ncnn does not handle.
         scores = write_add(scores, apply_unary(lambda t: (t - 1.0) * 1e30, attn_mask))
         result = write_matmul(write_softmax(scores, -1, split_attention=split_attention), value)
         return _zero_hidden_rows(result, attn_mask)

@@ -92,6 +92,7 @@ def write_program(
     try:
         with torch.no_grad(), silence_warnings():
             trace: Any = torch.jit.trace
+            # check_trace would run the graph twice more, only to compare the traces.
             traced = trace(graph, inputs, check_trace=False).eval()
             check_time_limit()
             result: Any = torch.jit.freeze(traced, optimize_numerics=False)
@@ -144,6 +145,7 @@ class DialectModule(torch.nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Run the graph, so that torch can trace it."""
         trace = torch._C._get_tracing_state()
+        # Only calls with blobs are recorded: operators on constants are computed now.
         with trace_into(None):
             run = _GraphRun(self._split_attention)
             names = self._inputs

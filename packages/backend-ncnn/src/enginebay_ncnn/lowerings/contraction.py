@@ -32,6 +32,7 @@ def lower_grouped_mm(
         unchanged: Tensor = ctx.origin_op(a, b, offs, bias, out_dtype)
         return unchanged
     rows = torch.arange(a.shape[0]).unsqueeze(1)
+    # offs contains the end of each group, so a row's group is the number of ends before the row.
     group = (rows >= offs).sum(1, keepdim=True)
     masks = [(group == number).to(a.dtype) for number in range(b.shape[0])]
     parts = [(a @ b[number]) * mask for number, mask in enumerate(masks)]
