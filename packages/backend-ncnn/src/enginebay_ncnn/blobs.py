@@ -108,7 +108,7 @@ def resolve_outputs(
     reference: Sequence[NumpyArray] | None,
     unordered: Collection[str] = (),
 ) -> tuple[Plan, float]:
-    """Add the output blobs' types to the plan, and compare the first run's outputs.
+    """Add the output blobs' types to the plan; compare the first run's outputs with ``reference``.
 
     Args:
         plan: The plan of :func:`match_blobs`.

@@ -1,7 +1,7 @@
 """Time each layer of a network by extracting the layers' outputs one after the other.
 
 ncnn's wheel has no profiler. But an extractor caches all computed blobs, so that extracting the
-next layer's output runs only this layer. A second extraction of the same blob computes nothing: its
+next layer's output runs only that layer. A second extraction of the same blob computes nothing: its
 time is the cost of an extraction, which is subtracted.
 """
 

@@ -76,7 +76,7 @@ class Converted:
 
 
 def run_pnnx(candidate: Candidate, folder: Path, params: NcnnParams) -> Converted:
-    """Run pnnx on a TorchScript or ONNX file.
+    """Run pnnx on a TorchScript or ONNX file, and return the files that pnnx wrote.
 
     Args:
         candidate: The file and its inputs.

@@ -1,7 +1,8 @@
 """Write embeddings, indexing, gathering and masked scatters.
 
-ncnn can look up rows of a table only by an int32 input of the model. A constant index becomes
-slices if these are few. Any other index becomes a one-hot matrix, which is multiplied by the table.
+ncnn can look up rows of a table only by an int32 input of the model. A constant index becomes a few
+slices of the table, if possible. Any other index becomes a one-hot matrix, by which the table is
+multiplied.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries

@@ -1,9 +1,10 @@
 """Write operators on images, signals and volumes so that the first dimension has size one.
 
-ncnn has no batch dimension. pnnx takes the first dimension of these operators' inputs as the batch,
-and so it does in the rest of the network. If this dimension is larger than one (frames of a video,
-windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is merged
-into a dimension that the operator leaves unchanged, and a dimension of size one is put in front.
+ncnn has no batch dimension. pnnx treats the first dimension of these operators' inputs as the
+batch, there and in the rest of the network. If this dimension is larger than one (frames of a
+video, windows of an image), pnnx writes reshapes that ncnn cannot load. So the first dimension is
+merged into a dimension that the operator leaves unchanged, and a dimension of size one is put in
+front.
 """
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries

@@ -58,7 +58,7 @@ def as_outer_dim_inner(operand: Value, dim: int) -> Value:
 
 
 def may_be_batch(operand: Value, dim: int) -> bool:
-    """Return True if pnnx may take ``dim`` as the batch, and so drop operations along ``dim``."""
+    """Return True if pnnx may treat ``dim`` as the batch, and so drop operations along ``dim``."""
     return dim == 0 and operand.shape[0] != 1 and operand.ndim > 1 and not is_constant(operand)
 
 

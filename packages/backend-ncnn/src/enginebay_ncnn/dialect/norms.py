@@ -1,4 +1,4 @@
-"""Write normalisations so that the first dimension, which pnnx takes as the batch, has size 1."""
+"""Write normalisations so that the first dimension, which pnnx treats as the batch, has size 1."""
 
 # ruff: noqa: D103 - each function writes the operator whose name it carries
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ATen operators that a lowered graph may contain, and a function to write each operator.
 
-All other operators are first lowered to these, by the package ``lowerings``, by Enginebay's core
-or by torch's decompositions.
+All other operators are first lowered to these operators, by the package ``lowerings``, by
+Enginebay's core or by torch's decompositions.
 """
 
 from __future__ import annotations

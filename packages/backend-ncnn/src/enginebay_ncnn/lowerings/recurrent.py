@@ -1,4 +1,4 @@
-"""Lowerings of recurrent networks: torch unrolls all steps, and longer sequences are rejected.
+"""Lowerings of recurrent networks: torch unrolls each step, so long sequences are rejected.
 
 pnnx converts LSTM and GRU only if they are modules, and a frozen TorchScript file has no modules.
 """
