@@ -63,7 +63,7 @@ def quantizable_nodes(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, s
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the reason for each node of a model that ONNX Runtime does not support."""
+    """Return the reason for each unsupported node of a model, by node name."""
     from enginebay_onnxruntime import preview
 
     return preview.unsupported_operators(request)

@@ -29,7 +29,7 @@ _MAX_CONSTANT_ELEMENTS = 64
 
 
 def unsupported_operators(request: ConvertRequest[OnnxruntimeParams]) -> dict[str, str]:
-    """Return the reason for each node that ONNX Runtime cannot run, by the node's name.
+    """Return the reason for each node that ONNX Runtime cannot run, by node name.
 
     Raises:
         MissingDependencyError: ONNX Runtime does not import.

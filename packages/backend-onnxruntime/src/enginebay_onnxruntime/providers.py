@@ -131,7 +131,7 @@ def records_assignment(params: OnnxruntimeParams) -> bool:
 
 
 def count_nodes(params: OnnxruntimeParams, session: onnxruntime.InferenceSession) -> Counter[str]:
-    """Return the number of nodes that each provider runs; empty if it was not recorded."""
+    """Return the number of nodes by provider; empty if the session recorded no providers."""
     counts: Counter[str] = Counter()
     if not records_assignment(params) or not hasattr(session, "get_provider_graph_assignment_info"):
         return counts  # the method is new in ONNX Runtime 1.24

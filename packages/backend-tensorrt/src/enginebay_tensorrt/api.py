@@ -113,12 +113,13 @@ def load(
         backend: The backend that built the engine.
         weights: The ``.onnx`` file with the weights of an engine built with ``strip_plan``, or with
             new weights for an engine built with ``refit``. The file always has fp32 weights.
-        output_names: The order of the outputs; by default the engine's order.
+        output_names: The names of the outputs to return, in order; by default all outputs in the
+            engine's order.
         **params: The parameters that the engine was built with.
 
     Raises:
         BackendUnavailableError: CUDA does not find the device.
-        ConversionError: TensorRT rejects the engine: it is for another version or device.
+        ConversionError: TensorRT rejects the engine, which may be for another version or device.
         ParamsError: ``weights`` is set, but the engine has precision int8 or fp8.
         UsageError: The engine has no output with one of the names.
     """

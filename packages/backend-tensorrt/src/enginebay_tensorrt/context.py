@@ -123,7 +123,7 @@ class Context:
     def set_shapes(
         self, profile: int, shapes: Mapping[str, Shape], stream: int
     ) -> dict[str, Shape | None]:
-        """Set the input shapes; return each output shape, or None if it depends on the data."""
+        """Set profile and input shapes; return output shapes, None if they depend on the data."""
         if profile != self._raw.active_optimization_profile:
             done = self._raw.set_optimization_profile_async(profile, stream)
             self._check(done, f"optimisation profile {profile}")

@@ -46,7 +46,7 @@ def time_layers(request: LayersRequest[Params]) -> list[TimedLayer]:
 
     Raises:
         ConversionError: TensorRT cannot load the engine.
-        InputError: The engine has no profile for the inputs' shapes.
+        InputError: The engine has no optimisation profile for the inputs' shapes.
     """
     params = request.load.params.replace(cuda_graph=False)
     runs = []

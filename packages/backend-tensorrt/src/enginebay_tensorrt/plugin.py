@@ -68,7 +68,7 @@ def quantizable_nodes(request: ConvertRequest[Params]) -> dict[str, str]:
 
 @eb.hookimpl
 def unsupported_operators(request: ConvertRequest[Params]) -> dict[str, str]:
-    """Return the reason for each node of a model that TensorRT's parser rejects."""
+    """Return the error of TensorRT's parser for each rejected node, by node name."""
     from enginebay_tensorrt import preview
 
     return preview.unsupported_operators(request)
