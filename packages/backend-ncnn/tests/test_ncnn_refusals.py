@@ -59,8 +59,8 @@ def test_the_message_has_the_reason_of_each_attempt(deploy):
     with pytest.raises(ConversionError) as caught:
         deploy(Bits(), torch.arange(8))
     text = str(caught.value)
-    assert "torchscript: as it is: " in text
-    assert "; with its operators lowered: " in text
+    assert "torchscript: the unchanged model: " in text
+    assert "; the model with lowered operators: " in text
     assert "onnx: " in text
 
 

@@ -94,7 +94,9 @@ def test_check_env_names_the_library_that_does_not_load(backend, tmp_path):
     assert report.failed.name == "custom ops"
     assert report.failed.found.startswith("custom-op library 'broken.so' cannot be loaded: ")
     assert report.failed.wanted == f"operators that load: {tmp_path / 'broken.so'}"
-    assert report.failed.fix == "build it for this version of ONNX Runtime and this platform"
+    assert (
+        report.failed.fix == "build the library for this version of ONNX Runtime and this platform"
+    )
 
 
 @pytest.mark.parametrize("content", [b"this is not a library", b"\x7fELF and no more"])
@@ -104,7 +106,9 @@ def test_a_file_that_is_not_a_library_is_refused(load, tmp_path, content, capfd)
     with pytest.raises(ConversionError) as raised:
         load(NEG_POS, imports=IMPORTS, custom_ops=[str(library)])
     assert str(raised.value).startswith("custom-op library 'broken.so' cannot be loaded: ")
-    assert raised.value.hint == "build it for this version of ONNX Runtime and this platform"
+    assert (
+        raised.value.hint == "build the library for this version of ONNX Runtime and this platform"
+    )
 
 
 def test_a_library_without_the_entry_point_is_refused(load):

@@ -95,7 +95,7 @@ def test_loading_a_cpu_artifact_for_missing_cuda_is_refused(load, tmp_path):
 
 
 def test_a_device_that_the_named_providers_do_not_use_is_refused(load):
-    with pytest.raises(FallbackError, match="requested, but the providers do not use it"):
+    with pytest.raises(FallbackError, match="requested, but no requested provider uses it"):
         load(RELU, device="cuda", providers=["CPUExecutionProvider"])
 
 

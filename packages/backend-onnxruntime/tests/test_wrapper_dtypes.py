@@ -97,4 +97,7 @@ def test_unsupported_types_are_refused_on_load(backend, write, text, what):
         "int16, int32, int64, bool, float16, float64, uint32, uint64, bfloat16, string, "
         f"found {found}"
     )
-    assert raised.value.hint == "convert it to a tensor in the model, by ConcatFromSequence or Cast"
+    kind = port.partition(" ")[0]
+    assert raised.value.hint == (
+        f"convert the {kind} inside the model, with ConcatFromSequence or Cast"
+    )

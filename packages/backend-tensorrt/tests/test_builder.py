@@ -75,11 +75,11 @@ def test_parameters_reach_the_builder(stand_ins: Any, tmp_path: Path) -> None:
                 "compute_capability 'sm90' is not supported by TensorRT for RTX 1.7.1.116; "
                 "available: current, sm75, sm80, sm86, sm89, sm120, sm121"
             ),
-            "remove it to build for Ampere and newer",
+            "leave out --compute-capability to build for Ampere and newer",
         ),
         (
             ("sm89", "current"),
-            "compute_capability current cannot be combined with others",
+            "compute_capability 'current' cannot be combined with other values",
             "write this machine's compute capability instead of current: --compute-capability sm89",
         ),
     ],
@@ -266,7 +266,7 @@ def test_an_output_with_the_name_of_an_input_is_refused(stand_ins: Any, tmp_path
     with pytest.raises(ConversionError) as caught:
         eb.convert(tmp_path / "m.onnx", backend="tensorrt-rtx", work_dir=tmp_path / "a")
     assert str(caught.value) == (
-        "TensorRT for RTX's network lacks the input 'x' of 'm.onnx': found __x"
+        "TensorRT for RTX's network has no input 'x' of 'm.onnx': found __x"
     )
 
 
@@ -282,7 +282,7 @@ def test_an_input_that_decides_shapes_is_refused(stand_ins: Any, tmp_path: Path)
     )
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=OPSET, ir_version=8), path)
-    with pytest.raises(ConversionError, match=r"'shape' of 'm\.onnx' decide shapes"):
+    with pytest.raises(ConversionError, match=r"'shape' of 'm\.onnx' determine shapes"):
         from_onnx(path, backend="tensorrt-rtx")
 
 

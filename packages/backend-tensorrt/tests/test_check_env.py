@@ -194,7 +194,9 @@ def test_a_complete_installation_passes(stand_ins: Any) -> None:
         ("ok", "cuda.bindings.runtime"),
         ("ok", "onnxruntime.quantization"),
     ]
-    assert re.fullmatch(r"built [\d,]+ bytes for Ampere and newer, without a GPU", found[1].found)
+    assert re.fullmatch(
+        r"built an engine of [\d,]+ bytes for Ampere and newer, without a GPU", found[1].found
+    )
     assert [check.name for check in checks(Tier.IMPORT, precision="bf16")][-1] == "onnx_ir"
 
 
@@ -308,7 +310,7 @@ def test_plugins_are_checked_as_custom_ops(machine: Any, tmp_path: Path) -> None
     assert "cannot be loaded" in found[-1].found
     own = checks(Tier.DEVICE, with_custom_ops=True)[-1]
     assert own.name == "custom ops"
-    assert own.found == "TensorRT's own plugins; the parameter plugins is empty"
+    assert own.found == "only TensorRT's own plugins, since --plugins is empty"
 
 
 @needs_rtx

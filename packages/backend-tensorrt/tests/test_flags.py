@@ -109,6 +109,6 @@ def test_a_compatibility_level_that_the_version_lacks_is_refused(
     with pytest.raises(ParamsError) as caught:
         configured(library, hardware_compatibility="same_compute_capability")
     assert str(caught.value) == (
-        "hardware_compatibility same_compute_capability is not supported by TensorRT "
+        "hardware_compatibility 'same_compute_capability' is not supported by TensorRT "
         f"{library.version}; available: none, ampere_plus"
     )

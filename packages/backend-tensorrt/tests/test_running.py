@@ -214,7 +214,7 @@ def test_an_output_in_host_memory_is_refused(stand_ins: Any, tmp_path: Path) -> 
         linear(tmp_path / "m.onnx"), backend="tensorrt-rtx", work_dir=tmp_path / "a"
     )
     stand_ins.FAULTS["host_tensors"] = ("s",)
-    with pytest.raises(ConversionError, match="the engine requires 's' in host memory"):
+    with pytest.raises(ConversionError, match="the engine requires the tensor 's' in host memory"):
         eb.load(artifact)
 
 
@@ -293,7 +293,7 @@ def test_an_engine_that_cannot_be_recorded_is_an_error(
     assert str(caught.value) == (
         "the engine cannot be recorded as a CUDA graph: a loop cannot be captured"
     )
-    assert caught.value.hint == "convert it again without --cuda-graph"
+    assert caught.value.hint == "convert the model again without --cuda-graph"
     assert fake_cuda.memory == {}
     assert list(fake_cuda.streams) == [0]
 

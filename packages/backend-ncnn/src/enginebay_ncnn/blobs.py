@@ -71,7 +71,7 @@ def _match_output(
 ) -> Port:
     blob = f"out{index}"
     if blob not in blobs:
-        raise ConversionError(f"pnnx's network lacks the output '{spec.name}' (blob {blob})")
+        raise ConversionError(f"pnnx's network has no output '{spec.name}' (blob {blob})")
     if reference is not None:
         shape = reference[index].shape
     elif spec.is_static:

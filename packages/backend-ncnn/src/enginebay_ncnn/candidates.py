@@ -86,11 +86,11 @@ def iterate_candidates(
     ir = request.ir
     feeds = tuple(Feed(shape, shape.dtype) for shape in shapes)
     if frozen is None:
-        yield "as it is", lambda: Candidate(_copy_onnx(ir, shapes, folder), feeds)
+        yield "the unchanged model", lambda: Candidate(_copy_onnx(ir, shapes, folder), feeds)
         return
     if request.params.module_ops:  # frozen TorchScript has no modules left
         yield (
-            "with its modules",
+            "the model with its modules",
             lambda: Candidate(
                 _copy_torchscript(ir, folder), feeds, frozen.outputs, frozen.source_lines
             ),
@@ -100,17 +100,20 @@ def iterate_candidates(
     # A model with dynamic shapes has no other candidate, which would need the rest of the time.
     timeout = math.inf if is_open else _FIRST_SHARE * time_left()
     yield (
-        "as it is",
+        "the unchanged model",
         lambda: Candidate(frozen.path, feeds, frozen.outputs, frozen.source_lines, timeout),
     )
     if is_open:
         return
     program = cache(lambda: _lower_program(request, frozen))  # two candidates share it
-    yield "with its operators lowered", lambda: _write_candidate(program(), frozen, feeds, folder)
+    yield (
+        "the model with lowered operators",
+        lambda: _write_candidate(program(), frozen, feeds, folder),
+    )
     if frozen.has_attention:
         # pnnx fuses an attention into one layer, wrongly for some models.
         yield (
-            "lowered with attention split into its operators",
+            "the model with lowered operators and split attention",
             lambda: _write_candidate(program(), frozen, feeds, folder, split_attention=True),
         )
 

@@ -131,7 +131,7 @@ def _find_best(request: ConvertRequest[NcnnParams], params: NcnnParams, scratch:
     attempts: list[_Attempt] = []
     half = params.precision == "fp16" or params.fp16_arithmetic
     for name, prepare in iterate_candidates(request, frozen, shapes, scratch):
-        request.progress(f"pnnx, {name}")
+        request.progress(f"pnnx converts {name}")
         try:
             attempts.append(_run_attempt(prepare(), request, params, scratch / name, examples))
         except ConversionError as err:

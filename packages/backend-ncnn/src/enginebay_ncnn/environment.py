@@ -31,7 +31,7 @@ def _check_pnnx() -> eb.EnvReport:
     try:
         return passed(Tier.IMPORT, "pnnx", found=str(find_program()))
     except eb.EnginebayError as err:
-        return failed(Tier.IMPORT, "pnnx", found=str(err), wanted="pnnx's program", fix=_FIX)
+        return failed(Tier.IMPORT, "pnnx", found=str(err), wanted="the program pnnx", fix=_FIX)
 
 
 def _check_device(device: str) -> eb.EnvReport:

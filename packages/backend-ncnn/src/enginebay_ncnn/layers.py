@@ -57,7 +57,7 @@ def check_layers(
     more = f" and {len(described) - _SHOWN} more kinds" if len(described) > _SHOWN else ""
     raise ConversionError(
         f"ncnn has no layer for {'; '.join(described[:_SHOWN])}{more}",
-        hint="declare it in custom_layers, or rewrite that part of the model",
+        hint="declare the layer in custom_layers, or replace the operator in the model",
     )
 
 

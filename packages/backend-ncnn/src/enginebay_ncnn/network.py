@@ -95,7 +95,7 @@ def _find_class(name: str, path: str) -> type[ncnn.Layer]:
 
     module, colon, attribute = path.partition(":")
     if not (module and colon and attribute):
-        raise ParamsError(f"custom layer {name}='{path}': expected package.module:Class")
+        raise ParamsError(f"wrong custom layer {name}='{path}': expected package.module:Class")
     try:
         layer = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as err:
@@ -125,7 +125,7 @@ def _register_layer(net: ncnn.Net, name: str, layer: type[ncnn.Layer]) -> None:
         ) from err
     if failed:
         raise ConversionError(
-            f"ncnn cannot register the custom layer '{name}': it already has a layer of that name",
+            f"ncnn cannot register the custom layer '{name}': ncnn has a layer of that name",
             hint="give the layer another name",
         )
 

@@ -45,7 +45,7 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
             unsupported = _find_unsupported(prepare(), params, request.work_dir / name)
         except LackingOperatorsError as err:
             names = (operator.replace(".", "::", 1) for operator in err.operators)
-            unsupported = dict.fromkeys(names, "ncnn has no layer or lowering for it")
+            unsupported = dict.fromkeys(names, "ncnn has no such layer, and Enginebay no lowering")
         except ConversionError as err:
             failure = failure or err
             continue
@@ -71,7 +71,7 @@ def _find_unsupported(candidate: Candidate, params: NcnnParams, folder: Path) ->
         timeout=params.pnnx_timeout,
         result_type=list[str],
     )
-    reasons = {_operator_name(kind): "ncnn has no layer for it" for kind in unknown}
+    reasons = {_operator_name(kind): "ncnn has no such layer" for kind in unknown}
     for layer in layers:
         if layer.name in converted.ignored and layer.type not in custom:
             reason = f"ncnn's {layer.type} has no parameter {converted.ignored[layer.name]}"

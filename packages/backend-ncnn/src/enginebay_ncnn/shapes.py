@@ -100,7 +100,7 @@ def _input_shape(spec: TensorSpec, profile: object) -> InputShape:
 def _resolve_dims(spec: TensorSpec, sizes: tuple[int | None, ...] | None) -> tuple[int, ...]:
     if spec.dims is None and (sizes is None or None in sizes):
         raise ConversionError(
-            f"unknown shape of input '{spec.name}': pnnx requires it",
+            f"the shape of input '{spec.name}' is unknown, and pnnx requires it",
             hint=f"--input-shapes {spec.name}:1x3x224x224",
         )
     dims = spec.dims if spec.dims is not None else sizes

@@ -54,7 +54,9 @@ def _load_layer(layer: Layer, reader: ncnn.DataReader) -> None:
     net.opt.use_winograd_convolution = net.opt.use_sgemm_convolution = False
     net.opt.use_packing_layout = net.opt.use_fp16_storage = net.opt.use_bf16_storage = False
     if net.load_param_mem(f"{text}\n") or net.load_model(reader):
-        raise ConversionError(f"ncnn cannot load the layer '{layer.name}' ({layer.type}) alone")
+        raise ConversionError(
+            f"ncnn cannot load the layer '{layer.name}' ({layer.type}) without the other layers"
+        )
 
 
 def _make_reader(data: bytes) -> ncnn.DataReader:

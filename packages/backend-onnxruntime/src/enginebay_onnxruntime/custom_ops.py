@@ -94,5 +94,5 @@ def register_libraries(paths: Iterable[Path], options: onnxruntime.SessionOption
         except Exception as err:
             raise ConversionError(
                 f"custom-op library '{path.name}' cannot be loaded: {err}",
-                hint="build it for this version of ONNX Runtime and this platform",
+                hint="build the library for this version of ONNX Runtime and this platform",
             ) from err

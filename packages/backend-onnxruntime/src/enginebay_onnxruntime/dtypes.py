@@ -52,7 +52,7 @@ def _read_spec(kind: str, node: onnxruntime.NodeArg) -> TensorSpec:
         raise ConversionError(
             f"wrong type of {kind} '{node.name}' of the model: "
             f"expected a tensor of {', '.join(SUPPORTED)}, found {node.type}",
-            hint="convert it to a tensor in the model, by ConcatFromSequence or Cast",
+            hint=f"convert the {kind} inside the model, with ConcatFromSequence or Cast",
         )
     return TensorSpec(node.name, dtype, _read_dims(node))
 

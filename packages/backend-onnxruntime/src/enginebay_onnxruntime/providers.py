@@ -155,7 +155,7 @@ def describe_fallbacks(
     if counts and requested[0] in loaded and not counts[requested[0]]:
         lines.append(f"{requested[0]} was requested but runs no node of this model")
     if params.device not in ("cpu", "auto") and not any(name in ON_CUDA for name in requested):
-        lines.append(f"device {params.device} was requested, but the providers do not use it")
+        lines.append(f"device {params.device} was requested, but no requested provider uses it")
     return tuple(lines)
 
 

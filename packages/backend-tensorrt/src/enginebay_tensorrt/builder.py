@@ -211,7 +211,7 @@ def _compatibility_level(library: Library, params: Params) -> trt.HardwareCompat
     levels = library.trt.HardwareCompatibilityLevel.__members__
     if name.upper() not in levels:
         raise ParamsError(
-            f"hardware_compatibility {name} is not supported by {library.title}; "
+            f"hardware_compatibility '{name}' is not supported by {library.title}; "
             f"available: {', '.join(map(str.lower, levels))}",
             hint="pip install --upgrade tensorrt, or use an available value",
         )

@@ -119,7 +119,7 @@ def _read_tensors(
         name = cuda_engine.get_tensor_name(number)
         if cuda_engine.get_tensor_location(name) != location.DEVICE:
             raise ConversionError(
-                f"the engine requires '{name}' in host memory, which is not supported"
+                f"the engine requires the tensor '{name}' in host memory, which is not supported"
             )
         if cuda_engine.get_tensor_mode(name) == mode.INPUT:
             inputs[name] = Tensor(_read_spec(cuda_engine, name), _read_profiles(cuda_engine, name))

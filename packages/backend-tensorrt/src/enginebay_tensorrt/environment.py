@@ -124,7 +124,9 @@ def _check_builder(params: Params) -> eb.EnvReport:
             Tier.IMPORT, name, found=str(err), fix=err.hint or _reinstall_command(params.product)
         )
     wanted = ", ".join(params.compute_capability) or "Ampere and newer"
-    return passed(Tier.IMPORT, name, found=f"built {size:,} bytes for {wanted}, without a GPU")
+    return passed(
+        Tier.IMPORT, name, found=f"built an engine of {size:,} bytes for {wanted}, without a GPU"
+    )
 
 
 def _wheels_major(product: Product) -> str:
@@ -233,7 +235,7 @@ def _check_plugins(params: Params) -> eb.EnvReport:
     from enginebay_tensorrt.plugin_libraries import load_plugins
 
     return check_custom_ops(
-        params.plugins or ("TensorRT's own plugins; the parameter plugins is empty",),
+        params.plugins or ("only TensorRT's own plugins, since --plugins is empty",),
         lambda: load_plugins(get_library(params), map(Path, params.plugins)),
         fix="--plugins LIBRARY",
     )

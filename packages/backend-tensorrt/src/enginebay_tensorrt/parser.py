@@ -123,9 +123,9 @@ def check_network_ports(
     for tensor in ports[0]:
         if tensor.is_shape_tensor:
             raise ConversionError(
-                f"the values of input '{tensor.name}' of '{source.name}' decide shapes, which is "
-                f"not supported with {title}",
-                hint="make it a constant of the model",
+                f"the values of input '{tensor.name}' of '{source.name}' determine shapes, which "
+                f"{title} does not support",
+                hint="make the input a constant of the model",
             )
     # The parser renames an input that is an output too, drops inputs that no node reads, and
     # changes dtypes that TensorRT does not have.
@@ -134,7 +134,7 @@ def check_network_ports(
         for spec in specs:
             if spec.name not in dtypes:
                 raise ConversionError(
-                    f"{title}'s network lacks the {kind} '{spec.name}' of '{source.name}': "
+                    f"{title}'s network has no {kind} '{spec.name}' of '{source.name}': "
                     f"found {', '.join(dtypes) or 'none'}",
                     hint="give each output a name that no input has",
                 )
@@ -142,5 +142,5 @@ def check_network_ports(
                 raise ConversionError(
                     f"{title} changed the dtype of {kind} '{spec.name}' of '{source.name}': "
                     f"expected {spec.dtype}, found {dtypes[spec.name]}",
-                    hint=f"convert it inside the model, to a dtype that {title} supports",
+                    hint=f"convert the {kind} inside the model to a dtype that {title} supports",
                 )

@@ -74,11 +74,11 @@ def resolve_capabilities(library: Library, params: Params) -> list[str]:
             raise ParamsError(
                 f"compute_capability '{text}' is not supported by {library.title}; "
                 f"available: {', '.join(map(str.lower, known))}",
-                hint="remove it to build for Ampere and newer",
+                hint="leave out --compute-capability to build for Ampere and newer",
             )
     if len(names) > 1 and CURRENT.upper() in names:
         raise ParamsError(
-            f"compute_capability {CURRENT} cannot be combined with others",
+            f"compute_capability '{CURRENT}' cannot be combined with other values",
             hint=f"write this machine's compute capability instead of {CURRENT}: "
             "--compute-capability "
             + ",".join(name.lower() for name in names if name != CURRENT.upper()),
@@ -119,9 +119,9 @@ def _device_or_reason(params: Params) -> cuda.Device | str:
     try:
         return cuda.device(params)
     except MissingDependencyError as err:
-        return f"its GPU cannot be detected: {err}"
+        return f"no GPU that can be detected: {err}"
     except BackendUnavailableError as err:
-        return str(err) if cuda.has_driver() else cuda.NO_DRIVER
+        return f"no usable GPU: {err}" if cuda.has_driver() else cuda.NO_DRIVER
 
 
 def _list_capabilities(params: TensorrtRtxParams) -> list[str]:

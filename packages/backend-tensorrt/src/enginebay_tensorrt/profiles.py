@@ -51,7 +51,7 @@ def _parse_profile(text: str) -> tuple[Shapes, Shapes, Shapes]:
     parts = text.split("/")
     if len(parts) != 3:
         raise ParamsError(
-            f"profile '{text}': expected smallest / usual / largest shapes, "
+            f"wrong profile '{text}': expected smallest / usual / largest shapes, "
             f"found {len(parts)} parts",
             hint='--profiles "x:1x3 / x:4x3 / x:8x3"',
         )

@@ -68,7 +68,7 @@ class Runner:
                     self.close()
                 raise ConversionError(
                     f"the engine cannot be recorded as a CUDA graph: {err}",
-                    hint="convert it again without --cuda-graph",
+                    hint="convert the model again without --cuda-graph",
                 ) from err
 
     def watch(self, profiler: trt.IProfiler) -> None:

@@ -141,7 +141,9 @@ def _flatten_indices(indices: list[Value], sizes: list[int]) -> Value:
 def _index_by_mask(operand: Value, used: list[int], masks: list[Value]) -> Value:
     mask = masks[0]
     if len(masks) > 1 or not isinstance(mask, torch.Tensor):
-        raise UnsupportedError("indexing with a boolean mask: the result has no fixed size")
+        raise UnsupportedError(
+            "ncnn does not support indexing with a boolean mask: the result has no fixed size"
+        )
     positions = mask.reshape(-1).nonzero().flatten()
     dim = used[0]
     shape = (*operand.shape[:dim], element_count(mask), *operand.shape[dim + mask.ndim :])

@@ -98,7 +98,9 @@ def write_operator(
     """
     numbers = (arg for arg in args if isinstance(arg, Blob) and arg.dtype is not torch.bool)
     if name.startswith("bitwise_") and any(numbers):
-        raise UnsupportedError(f"{name} of integers that depend on the inputs")
+        raise UnsupportedError(
+            f"ncnn does not support '{name}' on integers that are computed from the inputs"
+        )
     if name in UNARY:
         first, *rest = args
         return apply_unary(lambda x: target(x, *rest, **kwargs), first)
