@@ -51,5 +51,5 @@ def test_a_model_that_crashes_on_random_inputs_runs_on_the_callers(
         ir=file, params=backend.Params(), work_dir=tmp_path, samples=(small, sample)
     )
     assert backend.unsupported_operators(request) == {
-        "aten::segment_reduce": "ncnn has no such layer, and Enginebay no lowering"
+        "aten::segment_reduce": "ncnn has no such layer, and Enginebay has no lowering"
     }

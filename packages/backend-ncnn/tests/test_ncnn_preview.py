@@ -63,7 +63,9 @@ def test_preview_names_an_operator_that_ncnn_lacks(tmp_path: Path) -> None:
 
 def test_preview_names_an_operator_that_cannot_be_lowered(tmp_path: Path) -> None:
     found = lacking(LeftOfTwo(), tmp_path)
-    assert found == {"aten::special_bessel_j0": "ncnn has no such layer, and Enginebay no lowering"}
+    assert found == {
+        "aten::special_bessel_j0": "ncnn has no such layer, and Enginebay has no lowering"
+    }
 
 
 def test_preview_does_not_name_a_lowered_operator(tmp_path: Path) -> None:

@@ -157,8 +157,10 @@ def test_parameters_override_the_shapes_of_a_deployment() -> None:
         ({"input_shapes": "z:4x3"}, "'z' is not an input: the model's inputs are 'x'"),
         (
             {"profiles": ("x:1x3 / x:2x3",)},
-            "wrong profile 'x:1x3 / x:2x3': expected smallest / usual / largest shapes, "
-            "found 2 parts",
+            (
+                "wrong profile 'x:1x3 / x:2x3': expected smallest / usual / largest shapes, "
+                "found 2 parts"
+            ),
         ),
         (
             {"input_shapes": "x:?x3"},

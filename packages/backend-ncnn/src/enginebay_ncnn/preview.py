@@ -45,7 +45,9 @@ def unsupported_operators(request: ConvertRequest[NcnnParams]) -> dict[str, str]
             unsupported = _find_unsupported(prepare(), params, request.work_dir / name)
         except LackingOperatorsError as err:
             names = (operator.replace(".", "::", 1) for operator in err.operators)
-            unsupported = dict.fromkeys(names, "ncnn has no such layer, and Enginebay no lowering")
+            unsupported = dict.fromkeys(
+                names, "ncnn has no such layer, and Enginebay has no lowering"
+            )
         except ConversionError as err:
             failure = failure or err
             continue
